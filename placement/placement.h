@@ -1,0 +1,59 @@
+// placement/placement.h: how one mesh axis holds a tensor, and its text forms.
+// A tensor has dims, a mesh has axes; a placement list has one Placement per mesh axis, left to right.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "placement/status.h"
+
+namespace tessera {
+
+enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin, kProd };
+
+constexpr std::string_view name_of(ReduceOp op) noexcept {
+  constexpr std::string_view kNames[] = {"sum", "avg", "max", "min", "prod"};
+  return kNames[static_cast<int>(op)];
+}
+StatusOr<ReduceOp> parse_reduce_op(std::string_view name);
+
+/// Every rank along the axis holds the whole tensor.
+struct Replicate {
+  bool operator==(const Replicate&) const = default;
+};
+/// Coordinate c along the axis holds chunk c of tensor dim `dim`; negative dims count from the end.
+struct Shard {
+  int dim = 0;
+  bool operator==(const Shard&) const = default;
+};
+/// A shard of a dim that was first cut into `split_factor` pieces by axes to the right (or by a view).
+/// Source: torch `_StridedShard(dim, split_factor)`.
+struct StridedShard {
+  int dim = 0;
+  std::int64_t split_factor = 1;
+  bool operator==(const StridedShard&) const = default;
+};
+/// Each rank holds a full-size summand; reducing over the axis gives the tensor.
+struct Partial {
+  ReduceOp op = ReduceOp::kSum;
+  bool operator==(const Partial&) const = default;
+};
+
+using Placement = std::variant<Replicate, Shard, StridedShard, Partial>;
+using Placements = std::vector<Placement>;
+
+/// "R", "S(1)", "SS(0,2)", "P(sum)".
+std::string to_string(const Placement& placement);
+/// "(S(0), R)"
+std::string to_string(std::span<const Placement> placements);
+/// Reads one placement; takes torch's `_S(d, k)` and a bare `P` (sum) too. Errors: InvalidArgument with the
+/// column, what was seen and the forms allowed.
+StatusOr<Placement> parse_placement(std::string_view text);
+/// Reads "S(0), R" with or without brackets.
+StatusOr<Placements> parse_placements(std::string_view text);
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// placement/plan.h: how a tensor gets from one spec to another, as data, before anything moves.
+// A plan is a chain of steps from layout to layout; a step is one collective over a set of mesh axes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "placement/spec.h"
+
+namespace tessera {
+
+/// One collective (or local) step. Every step is an exchange of index-set intersections; the kind names the
+/// native collective that it equals, for backends that have one, and for people.
+struct PlanStep {
+  enum class Kind : std::uint8_t {
+    kLocal,          ///< slice or fill: no bytes move
+    kAllGather,      ///< S → R
+    kReduceScatter,  ///< P → S
+    kAllReduce,      ///< P → R, small tensors
+    kAllToAll,       ///< S(a) → S(b) on one axis
+    kExchange        ///< any other move
+  };
+  Kind kind = Kind::kLocal;
+  std::vector<int> axes;  ///< mesh axes along which bytes move
+  Spec src;
+  Spec dst;
+};
+std::string_view name_of(PlanStep::Kind kind) noexcept;
+
+struct Plan {
+  Spec src;
+  Spec dst;
+  std::vector<PlanStep> steps;  ///< empty where the local data serves as it is
+};
+
+/// Steps that take `src` to `dst`. Pure and deterministic: equal on all ranks.
+/// R → P keeps the value on coord 0 of the axis and fills the identity elsewhere (−0.0 for a sum).
+/// Errors: InvalidArgument where shapes, dtypes or meshes differ; Unimplemented for P(a) → P(b), a ≠ b.
+StatusOr<Plan> plan(const Spec& src, const Spec& dst);
+
+/// A box of elements that goes from one rank's local array into another's.
+struct Transfer {
+  std::int64_t peer = 0;                ///< the other rank (world numbering)
+  std::vector<std::vector<Run>> dims;   ///< per tensor dim; the box is their product
+  std::int64_t num_elements() const noexcept;
+};
+
+/// What `rank` reads in one step, own local copies included. Where the step reduces, `contributors` lists the
+/// ranks whose boxes are to be folded, in order of coord; else every box lands once.
+/// Cost: O(peers that hold something needed).
+std::vector<Transfer> transfers_into(const PlanStep& step, std::int64_t rank);
+/// What `rank` sends in one step: the mirror of transfers_into over all ranks of the mesh.
+std::vector<Transfer> transfers_from(const PlanStep& step, std::int64_t rank);
+
+/// Units: bytes that `rank` receives from others over all steps.
+std::int64_t bytes_received(const Plan& plan, std::int64_t rank);
+
+}  // namespace tessera
