@@ -1,0 +1,27 @@
+// kernels/attention.h: causal scaled-dot-product attention in blocks; L x L is never built for long L.
+// q, k: (B, H, Lq|Lk, E); v: (B, H, Lk, V); any strides with unit stride in the last dim.
+#pragma once
+
+#include "kernels/array.h"
+
+namespace tessera::kernels {
+
+struct AttentionOptions {
+  double scale = 1.0;
+  bool causal = true;
+  /// Global position of q's row 0 minus that of k's row 0: row i sees keys j <= i + causal_offset.
+  std::int64_t causal_offset = 0;
+};
+
+/// out (B, H, Lq, V), lse (B, H, Lq) in the accumulation type: log of the sum of exp of the scaled scores. A row that
+/// sees no key gives 0 and lse −inf.
+void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
+               const AttentionOptions& options, const Array& out, const Array& lse);
+struct AttentionGradients {
+  Array q, k, v;  ///< preallocated
+};
+void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const Array& k,
+                    const Array& v, const Array& out, const Array& lse,
+                    const AttentionOptions& options, const AttentionGradients& grads);
+
+}  // namespace tessera::kernels

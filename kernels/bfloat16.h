@@ -1,0 +1,25 @@
+// kernels/bfloat16.h: the upper half of an IEEE float; arithmetic happens in float.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace tessera {
+
+/// Rounds to nearest even on the way in; NaN stays NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    bits = (word & 0x7fffffffU) > 0x7f800000U
+               ? static_cast<std::uint16_t>((word >> 16) | 0x40U)
+               : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+  }
+  explicit operator float() const noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+static_assert(sizeof(BFloat16) == 2);
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// kernels/reduce.h: reductions and scans over dims, deterministic for any thread count.
+// Sums accumulate in accumulation_type(dtype) (F32 pairwise or in F64); NaN wins max and min; an empty
+// reduction gives the identity of its kind.
+#pragma once
+
+#include <span>
+
+#include "kernels/array.h"
+#include "placement/placement.h"
+
+namespace tessera::kernels {
+
+/// Reduces the dims listed (keepdim: out has size 1 there or lacks them; both are taken).
+void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
+            const Array& out);
+/// out = reduce(a, b) element by element, in place on `accumulator`: what collectives fold with.
+void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x);
+/// I64 index of the first maximum (or minimum) along `dim`; NaN counts as the extreme.
+enum class Extreme : std::uint8_t { kMax, kMin };
+void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
+                 const Array& indices);
+void cumsum(KernelContext& ctx, const Array& x, int dim, const Array& out);
+/// Sum of squares of all elements in F64.
+double sum_of_squares(KernelContext& ctx, const Array& x);
+
+}  // namespace tessera::kernels
