@@ -1,0 +1,49 @@
+// strategies/attrs.h: an op call's attributes: names with values, in the op's declared order.
+// Names are ATen's ("dim", "k", "keepdim"); a name must outlive the Attrs (a literal, or owned by an OpDef).
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "absl/container/inlined_vector.h"
+#include "placement/dtype.h"
+#include "placement/shape.h"
+
+namespace tessera {
+
+using AttrValue = std::variant<std::monostate, bool, std::int64_t, double, DType, Shape, std::string>;
+
+/// A small ordered map; equal calls build equal Attrs, because each op's API builds them in one order.
+class Attrs {
+ public:
+  using Entry = std::pair<std::string_view, AttrValue>;
+  Attrs() = default;
+  Attrs(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  const AttrValue* find(std::string_view name) const noexcept;
+  /// The value, converted where exact (an int as a double, one int as a list); else the default.
+  bool get_bool(std::string_view name, bool otherwise = false) const;
+  std::int64_t get_int(std::string_view name, std::int64_t otherwise = 0) const;
+  double get_double(std::string_view name, double otherwise = 0.0) const;
+  Shape get_ints(std::string_view name, const Shape& otherwise = {}) const;
+  DType get_dtype(std::string_view name, DType otherwise) const;
+  std::string get_string(std::string_view name, std::string_view otherwise = {}) const;
+  bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
+  void set(std::string_view name, AttrValue value);
+
+  bool empty() const noexcept { return entries_.empty(); }
+  auto begin() const noexcept { return entries_.begin(); }
+  auto end() const noexcept { return entries_.end(); }
+  std::size_t hash() const noexcept;
+  std::string to_string() const;  ///< "dim=1, keepdim=true"
+  bool operator==(const Attrs&) const = default;
+
+ private:
+  absl::InlinedVector<Entry, 2> entries_;
+};
+
+}  // namespace tessera

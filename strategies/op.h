@@ -1,0 +1,165 @@
+// strategies/op.h: everything about one op: schema, rule, gradient, kernel, samples; and the table of ops.
+// An op author writes one OpDef in one file; rows, propagation, verification and docs derive from it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/array.h"
+#include "kernels/index.h"
+#include "placement/spec.h"
+#include "strategies/attrs.h"
+#include "strategies/gradient.h"
+#include "strategies/rule.h"
+
+namespace tessera {
+
+/// What shape inference sees and says: a global (or local) shape and a dtype.
+struct TensorMeta {
+  Shape shape;
+  DType dtype = DType::kF32;
+  bool operator==(const TensorMeta&) const = default;
+};
+
+struct ArgDef {
+  enum class Kind : std::uint8_t { kTensor, kOptional, kList };
+  std::string name;
+  Kind kind = Kind::kTensor;
+};
+inline ArgDef in(std::string name) { return {std::move(name), ArgDef::Kind::kTensor}; }
+inline ArgDef in_optional(std::string name) { return {std::move(name), ArgDef::Kind::kOptional}; }
+/// Any number (≥ 1) of tensors; only as the last operand.
+inline ArgDef in_list(std::string name) { return {std::move(name), ArgDef::Kind::kList}; }
+
+struct AttrDef {
+  enum class Type : std::uint8_t { kBool, kInt, kDouble, kInts, kDType, kString };
+  std::string name;
+  Type type = Type::kInt;
+  std::optional<AttrValue> default_value;  ///< absent: must be given
+};
+
+/// Where a local array stands in its tensor: for kernels that need global indices.
+struct OperandView {
+  const Spec* spec = nullptr;
+  const Coord* coord = nullptr;
+};
+
+/// One local execution. Outputs are preallocated contiguous arrays of the local shapes; for an in-place output
+/// (`&A`) it is the input itself; a view op (OpDef::is_view) assigns aliases instead.
+struct KernelCall {
+  KernelContext& ctx;
+  std::span<const Array> inputs;  ///< a null Array where an optional operand is absent
+  const Attrs& attrs;             ///< localised by OpDef::localize
+  std::span<Array> outputs;
+  kernels::Absent absent = kernels::Absent::kError;  ///< kSkip: index operands were made local, −1 = elsewhere
+  std::span<const OperandView> input_views = {};     ///< empty in plain calls
+  std::span<const OperandView> output_views = {};
+};
+using Kernel = std::function<void(KernelCall&)>;
+using Infer = std::function<StatusOr<std::vector<TensorMeta>>(std::span<const TensorMeta>,
+                                                               const Attrs&)>;
+
+/// One way to run an op on whole specs, for ops whose rows no rule string expresses (views, slice, cat).
+struct Strategy {
+  std::vector<Spec> inputs;   ///< what each operand must be redistributed to
+  std::vector<Spec> outputs;
+  std::string why;            ///< one line for the audit
+};
+using StrategyFn = std::function<StatusOr<std::vector<Strategy>>(
+    std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs, const Attrs&)>;
+/// Attributes for the local call (sizes, offsets); gets global attrs, the chosen specs and this rank's coord.
+using Localize = std::function<Attrs(const Attrs&, std::span<const Spec> inputs,
+                                     std::span<const Spec> outputs, const Coord&)>;
+
+/// Steps that run where ranks must talk inside the op. Temporaries are numbered: inputs, outputs, then others.
+struct LoweringStep {
+  enum class Kind : std::uint8_t { kLocal, kReduce, kGather };
+  Kind kind = Kind::kLocal;
+  std::vector<int> in;
+  std::vector<int> out;
+  /// kLocal: writes call.outputs (null on entry unless they are op outputs; it allocates the others).
+  Kernel kernel = nullptr;
+  ReduceOp reduce = ReduceOp::kSum;  ///< kReduce: all-reduce of one temporary over the factor's axes
+  int dim = 0;                       ///< kGather: concatenates along it, in coord order
+};
+/// Lifts one `!`, `^` or `~` factor: on the axes that cut it, inputs and outputs that carry it are S, the rest R.
+struct Lowering {
+  std::string factor;  ///< its letter in the rule
+  std::string doc;
+  std::function<std::vector<LoweringStep>(const Attrs&)> steps;
+};
+
+/// Inputs with which the op is verified. Values are distinct and well away from ties and singularities.
+struct Sample {
+  std::vector<Shape> shapes;
+  Attrs attrs = {};
+  std::vector<DType> dtypes = {};                ///< default: F64 for all
+  /// Per operand: integer operands hold values in [0, below); default 2.
+  std::vector<std::int64_t> below = {};
+  /// Per operand: rows along `unique_dim` hold distinct indices (scatter).
+  std::vector<int> unique_dim = {};              ///< −1: no; default: all −1
+  bool positive = false;                         ///< floating operands > 0 (log, sqrt)
+  bool differentiable = true;
+};
+
+struct OpDef {
+  std::string name;
+  std::string doc;
+  std::vector<ArgDef> args;
+  std::vector<AttrDef> attrs = {};
+  std::string rule;              ///< may be empty where `strategies` is given
+  int num_outputs = 1;
+  Kernel kernel = nullptr;       ///< CPU
+  Infer infer = nullptr;         ///< default: shapes from the rule, dtype promote(inputs), I64 where `int`
+  Gradient gradient = nullptr;   ///< none: not differentiable
+  std::vector<int> saved_inputs = {};   ///< what `gradient` reads
+  std::vector<int> saved_outputs = {};
+  StrategyFn strategies = nullptr;
+  Localize localize = nullptr;
+  std::vector<Lowering> lowerings = {};
+  bool is_view = false;          ///< the output aliases operand 0
+  std::vector<std::string> declined = {};  ///< sound rows left out, with reasons
+  std::vector<Sample> samples = {};
+};
+
+/// An OpDef with its rule parsed; stable address, so that it can key caches.
+struct Op {
+  OpDef def;
+  Rule rule;
+  int id = 0;
+  std::vector<int> in_place;  ///< per output: the input it aliases by `&`, or −1
+  bool mutates() const noexcept;
+};
+
+/// Ops by name. Not thread-safe while ops are added; each Runtime holds one.
+class OpTable {
+ public:
+  OpTable() = default;
+  /// Errors: InvalidArgument for a name in use, or an op without doc, rule (or strategies), kernel or sample, or whose
+  /// rule does not parse (the text points at the character).
+  Status add(OpDef def);
+  void must_add(OpDef def);
+  /// Errors: NotFound naming the op and the nearest names.
+  StatusOr<const Op*> find(std::string_view name) const;
+  std::vector<const Op*> ops() const;  ///< by name
+
+ private:
+  std::map<std::string, std::unique_ptr<Op>, std::less<>> ops_;
+};
+
+/// Every op of strategies/ops/.
+void add_builtin_ops(OpTable& table);
+
+/// Fills declared defaults, checks names and types, and orders attrs as declared. Errors: InvalidArgument.
+StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given);
+/// Shapes and dtypes of the results. Errors: InvalidArgument naming op, operand, sizes seen and allowed.
+StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,
+                                        const Attrs& attrs);
+
+}  // namespace tessera
