@@ -1,0 +1,90 @@
+// runtime/communicator.h: collectives among the ranks of one group, on one small interface.
+// Each call carries a signature that ranks compare first, so a mismatch is an error on every rank, never a hang.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/array.h"
+#include "placement/plan.h"
+
+namespace tessera {
+
+/// An asynchronous collective. It owns what it needs; the source must not be written before wait().
+class Work : public Ready {
+ public:
+  /// Finishes the call (on threads and MPI progress happens here). Throws Error: FailedPrecondition for a mismatched
+  /// signature (naming both sides), Unavailable where a rank failed or left, DeadlineExceeded past the timeout.
+  void wait() override = 0;
+  /// Bytes that this rank receives from others.
+  virtual std::int64_t bytes_received() const = 0;
+};
+
+/// What a call says about itself.
+struct CallInfo {
+  std::string_view tensor = {};
+  std::string_view axes = {};
+  /// Zero: the World's default. Negative: for ever.
+  std::chrono::milliseconds timeout{0};
+  std::source_location site = std::source_location::current();
+};
+
+struct CollectiveCall {
+  enum class Kind : std::uint8_t {
+    kBarrier, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kRecv, kExchange
+  };
+  Kind kind = Kind::kBarrier;
+  Array in;
+  Array out;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;                       ///< kBroadcast: source; kSend, kRecv: the peer
+  std::vector<std::int64_t> send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
+  std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
+  std::vector<Transfer> into;         ///< kExchange: boxes read (peer = group rank), own included
+  std::vector<Transfer> from;         ///< kExchange: boxes sent
+  bool fold = false;                  ///< kExchange: boxes are summands to be folded by `reduce`, in order
+  std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
+};
+std::string_view name_of(CollectiveCall::Kind kind) noexcept;
+
+/// One rank's end of a group. Calls of one group come in the same order on all its ranks. Thread-safety: used by its
+/// own rank thread only.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const noexcept = 0;  ///< position in the group
+  virtual int size() const noexcept = 0;
+  virtual std::int64_t world_rank(int group_rank) const = 0;
+  /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of group rank, so results
+  /// repeat bit for bit and are equal on all ranks.
+  virtual std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) = 0;
+
+  /// Shapes: `in` and `out` equal; may be the same array. Cost: 2(p−1)/p of the bytes.
+  std::shared_ptr<Work> all_reduce_async(const Array& in, const Array& out, ReduceOp op,
+                                         const CallInfo& info = {});
+  void all_reduce(const Array& in, const Array& out, ReduceOp op, const CallInfo& info = {});
+  /// Rows (dim 0) of every rank one after another; `rows` per rank, or equal ones where empty.
+  void all_gather(const Array& in, const Array& out, std::span<const std::int64_t> rows = {},
+                  const CallInfo& info = {});
+  /// Reduces `in` and keeps this rank's `rows[rank()]` rows.
+  void reduce_scatter(const Array& in, const Array& out, ReduceOp op,
+                      std::span<const std::int64_t> rows = {}, const CallInfo& info = {});
+  /// Sends consecutive rows of `in` by send_splits; rows from rank 0, 1, … land in `out` by recv_splits.
+  std::shared_ptr<Work> all_to_all_async(const Array& in, const Array& out,
+                                         std::span<const std::int64_t> send_splits,
+                                         std::span<const std::int64_t> recv_splits,
+                                         const CallInfo& info = {});
+  void all_to_all(const Array& in, const Array& out, std::span<const std::int64_t> send_splits,
+                  std::span<const std::int64_t> recv_splits, const CallInfo& info = {});
+  void broadcast(const Array& in_out, int root, const CallInfo& info = {});
+  void send(const Array& in, int to, const CallInfo& info = {});
+  void recv(const Array& out, int from, const CallInfo& info = {});
+  void barrier(const CallInfo& info = {});
+};
+
+}  // namespace tessera
