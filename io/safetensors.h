@@ -1,0 +1,92 @@
+// io/safetensors.h: named tensors in a file: 8 bytes of length, a JSON header, the tensors' bytes.
+// Reading is strict: what the header says must cover the data exactly, without holes or overlaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "io/file.h"
+#include "placement/dtype.h"
+#include "placement/shape.h"
+
+namespace tessera {
+
+/// One entry of a file's header.
+struct TensorInfo {
+  std::string name;
+  std::string dtype_name;  ///< as the file spells it
+  std::optional<DType>
+      dtype;  ///< none for a dtype of the format that this engine has not (F16, U8, …)
+  Shape shape;
+  std::int64_t begin = 0;  ///< byte of the data section
+  std::int64_t end = 0;
+  std::int64_t size_bytes() const noexcept { return end - begin; }
+};
+
+/// Notes that a file carries beside its tensors.
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+/// An open file whose header was read and checked. Reads by pread: a file that is cut while it is
+/// open gives an error, never a signal. Reading from several threads is safe.
+class SafetensorsFile {
+ public:
+  /// Units: bytes of a header; the format's own bound.
+  static constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
+
+  /// Errors: io_error where the file cannot be read; InvalidArgument naming file and tensor, what
+  /// was seen and what is allowed, for anything malformed.
+  static StatusOr<SafetensorsFile> open(const std::string& path,
+                                        std::int64_t max_header_bytes = kMaxHeaderBytes);
+
+  const std::string& path() const noexcept { return file_.path(); }
+  /// In the order of their bytes in the file.
+  const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
+  const Metadata& metadata() const noexcept { return metadata_; }
+
+  /// Null where the file has no tensor of that name.
+  const TensorInfo* find(std::string_view name) const;
+  /// Errors: NotFound naming the file and some of the tensors that it has.
+  StatusOr<const TensorInfo*> at(std::string_view name) const;
+
+  /// The whole tensor, row-major, as it lies in the file. Errors: as at(); InvalidArgument unless
+  /// `out` has exactly its size, or for a BOOL byte other than 0 and 1; Unimplemented for a dtype
+  /// the engine has not.
+  Status read(std::string_view name, std::span<std::byte> out) const;
+  StatusOr<std::vector<std::byte>> read(std::string_view name) const;
+  /// Bytes [offset, offset + out.size()) of the tensor, for a rank that needs a part. Errors: as
+  /// read(); OutOfRange beyond its end.
+  Status read_range(std::string_view name, std::int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
+  Status read_header(std::int64_t max_header_bytes);
+
+  InputFile file_;
+  std::int64_t data_begin_ = 0;
+  std::vector<TensorInfo> tensors_;
+  Metadata metadata_;
+  absl::flat_hash_map<std::string, std::size_t> index_;
+};
+
+/// A tensor to be written; the bytes are row-major and stay the caller's.
+struct TensorBytes {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Replaces or makes `path` in one step; wide dtypes come first and each tensor is aligned to its
+/// element, so equal input gives an equal file. Errors: InvalidArgument for a repeated or reserved
+/// name or for bytes that are not the shape's; io_error (the old file is then intact).
+Status write_safetensors(const std::string& path, std::span<const TensorBytes> tensors,
+                         const Metadata& metadata = {});
+
+}  // namespace tessera
