@@ -1,0 +1,97 @@
+// dtensor/runtime.h: one rank's state: world, op table, interned specs, dispatch cache, policies, modes.
+// One Runtime per rank; every DTensor points to its own, nothing is global. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/world.h"
+#include "strategies/op.h"
+
+namespace tessera {
+
+/// What happens when an op has to redistribute an operand that nobody asked to move.
+enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid };
+
+/// Extra checks that cost communication: replicated tensors are compared across replicas by hash.
+enum class CheckedMode : std::uint8_t { kOff, kOn };
+
+struct DispatchCache;  // dtensor/dispatch.cc
+
+class Runtime {
+ public:
+  /// Holds the built-in ops. `world` must outlive the Runtime and every DTensor of it.
+  explicit Runtime(World& world);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  World& world() noexcept { return *world_; }
+  std::int64_t rank() const noexcept { return world_->rank(); }
+  OpTable& ops() noexcept { return ops_; }
+  KernelContext& kernels() noexcept { return kernels_; }
+  DispatchCache& cache() noexcept { return *cache_; }
+  EventLog& events() noexcept { return world_->events(); }
+
+  /// The one stored copy of an equal spec; equal specs have equal pointers for the life of the Runtime.
+  const Spec* intern(Spec spec);
+  /// This rank's coord on the mesh of an interned spec; null for a rank outside the mesh.
+  const Coord* coord_on(const Spec* spec);
+
+  bool grad_enabled = true;
+  ImplicitPolicy implicit_policy = ImplicitPolicy::kAllow;
+  CheckedMode checked = CheckedMode::kOff;
+
+ private:
+  struct SpecTable;
+  World* world_;
+  OpTable ops_;
+  KernelContext kernels_;
+  std::unique_ptr<SpecTable> specs_;
+  std::unique_ptr<DispatchCache> cache_;
+};
+
+/// Turns gradients off (or a policy on) for a scope.
+class NoGrad {
+ public:
+  explicit NoGrad(Runtime& runtime) : runtime_(runtime), before_(runtime.grad_enabled) {
+    runtime.grad_enabled = false;
+  }
+  ~NoGrad() { runtime_.grad_enabled = before_; }
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  Runtime& runtime_;
+  bool before_;
+};
+class PolicyScope {
+ public:
+  PolicyScope(Runtime& runtime, ImplicitPolicy policy)
+      : runtime_(runtime), before_(runtime.implicit_policy) {
+    runtime.implicit_policy = policy;
+  }
+  ~PolicyScope() { runtime_.implicit_policy = before_; }
+  PolicyScope(const PolicyScope&) = delete;
+  PolicyScope& operator=(const PolicyScope&) = delete;
+
+ private:
+  Runtime& runtime_;
+  ImplicitPolicy before_;
+};
+/// Appends a name to the module path of events inside a scope; backward passes report the path of their forward op.
+class ModuleScope {
+ public:
+  ModuleScope(Runtime& runtime, std::string_view name);
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+ private:
+  Runtime& runtime_;
+  std::string before_;
+};
+
+}  // namespace tessera
