@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "io/json.h"
 
@@ -242,12 +243,11 @@ Status SafetensorsFile::read_range(std::string_view name, std::int64_t offset,
 namespace {
 
 Status check_writable(const std::string& path, std::span<const TensorBytes> tensors) {
-  absl::flat_hash_map<std::string, int> names;
+  absl::flat_hash_set<std::string> names = {"__metadata__"};
   for (const TensorBytes& tensor : tensors) {
-    if (tensor.name == "__metadata__" || names[tensor.name]++ > 0) {
-      return invalid_argument(
-          absl::StrFormat("%s: tensor name %s is %s", path, in_quotes(tensor.name),
-                          names.contains(tensor.name) ? "given twice" : "the format's own"));
+    if (!names.insert(tensor.name).second) {
+      return invalid_argument(absl::StrFormat(
+          "%s: tensor name %s is given twice or the format's own", path, in_quotes(tensor.name)));
     }
     TSR_ASSIGN_OR_RETURN(const std::int64_t elements, checked_num_elements(view_of(tensor.shape)));
     if (elements > INT64_MAX / size_of(tensor.dtype) ||
