@@ -1,0 +1,176 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+
+#include "absl/strings/str_format.h"
+#include "kernels/array.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) \
+  (static_cast<void>(address), static_cast<void>(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) \
+  (static_cast<void>(address), static_cast<void>(bytes))
+#endif
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLargest = std::size_t{1} << 46;
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+/// Null where the system has no memory left.
+void* system_allocate(std::size_t bytes) noexcept {
+  if (bytes > kLargest) return nullptr;
+  if (bytes < kHugePage)
+    return std::aligned_alloc(kAlignment, round_up(std::max(bytes, kAlignment), kAlignment));
+  const std::size_t rounded = round_up(bytes, kHugePage);
+  void* data = std::aligned_alloc(kHugePage, rounded);
+  // Advice only: where the kernel refuses, small pages work too.
+  if (data != nullptr) static_cast<void>(::madvise(data, rounded, MADV_HUGEPAGE));
+  return data;
+}
+
+[[noreturn]] void throw_exhausted(std::size_t bytes) {
+  throw Error(absl::ResourceExhaustedError(
+      absl::StrFormat("allocate: no memory for a buffer of %d bytes", bytes)));
+}
+
+class PlainAllocator final : public Allocator {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* data = system_allocate(bytes);
+    if (data == nullptr) throw_exhausted(bytes);
+    return data;
+  }
+  void release(void* data, std::size_t) noexcept override { std::free(data); }
+};
+
+/// Size classes: four to each power of two, from 64 bytes up; from 2 MiB in whole huge pages.
+struct SizeClass {
+  int index = 0;
+  std::size_t bytes = 0;
+};
+
+constexpr SizeClass size_class_of(std::size_t bytes) noexcept {
+  if (bytes <= kAlignment) return {0, kAlignment};
+  const int power =
+      static_cast<int>(std::bit_width(bytes - 1)) - 1;  // 2^power < bytes <= 2^(power + 1)
+  const int step_shift = power - 2;
+  const std::size_t quarters = ((bytes - 1) >> step_shift) - 3;  // 1 … 4 above 2^power
+  const std::size_t rounded = (quarters + 4) << step_shift;
+  const int index = (power - 6) * 4 + static_cast<int>(quarters);
+  return {index, round_up(rounded, bytes >= kHugePage ? kHugePage : kAlignment)};
+}
+static_assert(size_class_of(64).index == 0 && size_class_of(65).index == 1);
+static_assert(size_class_of(65).bytes == 128 && size_class_of(1024).bytes == 1024);
+static_assert(size_class_of(1025).bytes == 1280 && size_class_of(1281).bytes == 1536);
+constexpr int kNumClasses = size_class_of(kLargest).index + 1;
+
+class PoolAllocator final : public Allocator {
+ public:
+  PoolAllocator() = default;
+  PoolAllocator(const PoolAllocator&) = delete;
+  PoolAllocator& operator=(const PoolAllocator&) = delete;
+  ~PoolAllocator() override { drop_all(); }
+
+  void* allocate(std::size_t bytes) override {
+    if (bytes > kLargest) throw_exhausted(bytes);
+    const SizeClass size_class = size_class_of(bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      used_bytes_ += size_class.bytes;
+      peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+      Block*& head = free_[static_cast<std::size_t>(size_class.index)];
+      if (head != nullptr) {
+        Block* block = head;
+        head = block->next;
+        cached_bytes_ -= size_class.bytes;
+        ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+        return block;
+      }
+    }
+    return allocate_fresh(bytes, size_class);
+  }
+
+  void release(void* data, std::size_t bytes) noexcept override {
+    const SizeClass size_class = size_class_of(bytes);
+    const std::lock_guard lock(mutex_);
+    used_bytes_ -= size_class.bytes;
+    // What is kept never exceeds what was in use at some time: the pool at most doubles a program's
+    // memory.
+    if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_, kAlwaysKeptBytes)) drop_cached();
+    ASAN_UNPOISON_MEMORY_REGION(data, sizeof(Block));
+    auto* block = static_cast<Block*>(data);
+    Block*& head = free_[static_cast<std::size_t>(size_class.index)];
+    block->next = head;
+    head = block;
+    cached_bytes_ += size_class.bytes;
+    ASAN_POISON_MEMORY_REGION(reinterpret_cast<std::byte*>(data) + sizeof(Block),
+                              size_class.bytes - sizeof(Block));
+  }
+
+ private:
+  /// A free block holds the link to the next one of its class.
+  struct Block {
+    Block* next;
+  };
+  static constexpr std::size_t kAlwaysKeptBytes = std::size_t{64} << 20;
+
+  void* allocate_fresh(std::size_t bytes, SizeClass size_class) {
+    void* data = system_allocate(size_class.bytes);
+    if (data == nullptr) {
+      drop_all();
+      data = system_allocate(size_class.bytes);
+    }
+    if (data == nullptr) {
+      const std::lock_guard lock(mutex_);
+      used_bytes_ -= size_class.bytes;
+      throw_exhausted(bytes);
+    }
+    return data;
+  }
+
+  void drop_all() noexcept {
+    const std::lock_guard lock(mutex_);
+    drop_cached();
+  }
+
+  void drop_cached() noexcept {
+    for (Block*& head : free_) {
+      while (head != nullptr) {
+        Block* block = head;
+        head = block->next;
+        std::free(block);
+      }
+    }
+    cached_bytes_ = 0;
+  }
+
+  std::mutex mutex_;
+  std::array<Block*, kNumClasses> free_{};
+  std::size_t cached_bytes_ = 0;
+  std::size_t used_bytes_ = 0;
+  std::size_t peak_bytes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Allocator> plain_allocator() {
+  static const std::shared_ptr<Allocator> allocator = std::make_shared<PlainAllocator>();
+  return allocator;
+}
+
+std::shared_ptr<Allocator> make_pool_allocator() { return std::make_shared<PoolAllocator>(); }
+
+}  // namespace tessera

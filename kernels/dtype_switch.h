@@ -1,0 +1,95 @@
+// kernels/dtype_switch.h: from a DType to a C++ type, conversions between element types, and the
+// error for a dtype that a kernel does not take.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "kernels/bfloat16.h"
+#include "placement/dtype.h"
+
+namespace tessera::kernels {
+
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+/// Calls f(TypeTag<T>) with the C++ type of `dtype`.
+template <class F>
+decltype(auto) visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(TypeTag<double>{});
+    case DType::kF32:
+      return f(TypeTag<float>{});
+    case DType::kBF16:
+      return f(TypeTag<BFloat16>{});
+    case DType::kI64:
+      return f(TypeTag<std::int64_t>{});
+    case DType::kI32:
+      return f(TypeTag<std::int32_t>{});
+    case DType::kBool:
+      break;
+  }
+  return f(TypeTag<bool>{});
+}
+
+/// Arithmetic happens in four types: double, float (F32, BF16), int64 and int32 (I32, BOOL).
+template <class T>
+using ComputeType =
+    std::conditional_t<std::is_same_v<T, BFloat16>, float,
+                       std::conditional_t<std::is_same_v<T, bool>, std::int32_t, T>>;
+
+/// Calls f(TypeTag<C>) with the type in which values of `dtype` are computed.
+template <class F>
+decltype(auto) visit_compute_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(TypeTag<double>{});
+    case DType::kF32:
+    case DType::kBF16:
+      return f(TypeTag<float>{});
+    case DType::kI64:
+      return f(TypeTag<std::int64_t>{});
+    case DType::kI32:
+    case DType::kBool:
+      break;
+  }
+  return f(TypeTag<std::int32_t>{});
+}
+
+template <class T>
+constexpr DType dtype_of() noexcept {
+  if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, float>) return DType::kF32;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::kI64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::kI32;
+  return DType::kBool;
+}
+
+/// One element as another type: BF16 goes through F32, BOOL is "not zero".
+template <class To, class From>
+inline To convert(From value) noexcept {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (std::is_same_v<From, BFloat16>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return BFloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return value != From{0};
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+/// Throws InvalidArgument: "`kernel`: dtype I32 is not supported; allowed: `allowed`".
+[[noreturn]] void throw_dtype(std::string_view kernel, DType dtype, std::string_view allowed);
+inline void require_floating(std::string_view kernel, DType dtype) {
+  if (!is_floating(dtype)) throw_dtype(kernel, dtype, "F64, F32, BF16");
+}
+
+}  // namespace tessera::kernels
