@@ -1,0 +1,41 @@
+# Generates the list of calls that fill the op table. Included, it offers tessera_collect_ops(TARGET FOLDER); run as
+# a script (-P) with FOLDER and OUTPUT it writes the source: one call for each `void add_…_ops(OpTable& table)`.
+if(CMAKE_SCRIPT_MODE_FILE)
+  file(GLOB op_sources ${FOLDER}/*.cc)
+  list(SORT op_sources)
+  set(declarations "")
+  set(calls "")
+  foreach(source IN LISTS op_sources)
+    file(STRINGS ${source} heads REGEX "^void add_[a-z0-9_]+_ops\\(OpTable& table\\)")
+    foreach(head IN LISTS heads)
+      string(REGEX REPLACE "^void (add_[a-z0-9_]+_ops).*" "\\1" function "${head}")
+      string(APPEND declarations "void ${function}(OpTable& table)\;\n")
+      string(APPEND calls "  ${function}(table)\;\n")
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT "// Generated from strategies/ops/ by cmake/collect_ops.cmake.
+#include \"strategies/op.h\"
+
+namespace tessera {
+
+@declarations@
+void add_builtin_ops(OpTable& table) {
+@calls@}
+
+}  // namespace tessera
+")
+  return()
+endif()
+
+set(TESSERA_COLLECT_OPS ${CMAKE_CURRENT_LIST_FILE})
+function(tessera_collect_ops target folder)
+  file(GLOB op_sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  set(generated ${CMAKE_BINARY_DIR}/generated/builtin_ops.cc)
+  add_custom_command(
+    OUTPUT ${generated}
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${generated} -P ${TESSERA_COLLECT_OPS}
+    DEPENDS ${op_sources} ${TESSERA_COLLECT_OPS}
+    COMMENT "Collecting ops"
+    VERBATIM)
+  target_sources(${target} PRIVATE ${generated})
+endfunction()
