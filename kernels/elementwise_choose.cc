@@ -1,0 +1,144 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/block_map.h"
+#include "kernels/elementwise.h"
+#include "kernels/vector_math.h"
+
+namespace tessera::kernels {
+namespace {
+
+void require_bool(std::string_view kernel, const Array& mask) {
+  if (mask.dtype() != DType::kBool) throw_dtype(kernel, mask.dtype(), "BOOL for the condition");
+}
+
+/// `value` in C, at C's own ends where it lies beyond them.
+template <class C>
+C saturate(double value) {
+  if constexpr (std::is_integral_v<C>) {
+    if (value >= -static_cast<double>(std::numeric_limits<C>::min())) {
+      return std::numeric_limits<C>::max();
+    }
+    if (value <= static_cast<double>(std::numeric_limits<C>::min())) {
+      return std::numeric_limits<C>::min();
+    }
+  }
+  return static_cast<C>(value);
+}
+
+/// The smallest whole bound not below `low` for integers, as values cannot lie between.
+template <class C>
+C lower_bound_of(double low) {
+  return saturate<C>(std::is_integral_v<C> ? std::ceil(low) : low);
+}
+template <class C>
+C upper_bound_of(double high) {
+  return saturate<C>(std::is_integral_v<C> ? std::floor(high) : high);
+}
+
+inline float swish(float x) { return silu_f32(x); }
+inline double swish(double x) { return silu_f64(x); }
+inline float logistic(float x) { return sigmoid_f32(x); }
+inline double logistic(double x) { return sigmoid_f64(x); }
+
+template <class C>
+void swiglu_block(const C* const* in, C* const* out, std::int64_t n) {
+  const C* gate = in[0];
+  const C* up = in[1];
+  C* to = out[0];
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) to[i] = swish(gate[i]) * up[i];
+}
+
+template <class C>
+void swiglu_grad_block(const C* const* in, C* const* out, std::int64_t n) {
+  const C* grad = in[0];
+  const C* gate = in[1];
+  const C* up = in[2];
+  C* grad_gate = out[0];
+  C* grad_up = out[1];
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C s = logistic(gate[i]);
+    const C g = grad[i];
+    const C u = up[i];
+    const C x = gate[i];
+    grad_gate[i] = g * u * (s * mul_add(x, C{1} - s, C{1}));
+    grad_up[i] = g * (x * s);
+  }
+}
+
+}  // namespace
+
+void clamp(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
+  visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
+    const C least = lower_bound_of<C>(low);
+    const C most = upper_bound_of<C>(high);
+    BlockMap<C, 1, 1>("clamp", {&out, &x})
+        .run(ctx.threads, [least, most](const C* const* in, C* const* to, std::int64_t n) {
+          const C* from = in[0];
+          C* target = to[0];
+#pragma omp simd
+          for (std::int64_t i = 0; i < n; ++i) {
+            const C value = from[i] < least ? least : from[i];
+            target[i] = value > most ? most : value;
+          }
+        });
+  });
+}
+
+void where(KernelContext& ctx, const Array& condition, const Array& a, const Array& b,
+           const Array& out) {
+  require_bool("where", condition);
+  visit_compute_type(promote(a.dtype(), b.dtype()), [&]<class C>(TypeTag<C>) {
+    BlockMap<C, 1, 3>("where", {&out, &condition, &a, &b})
+        .run(ctx.threads, [](const C* const* in, C* const* to, std::int64_t n) {
+          const C* chosen = in[0];
+          const C* yes = in[1];
+          const C* no = in[2];
+          C* target = to[0];
+#pragma omp simd
+          for (std::int64_t i = 0; i < n; ++i) target[i] = chosen[i] != C{0} ? yes[i] : no[i];
+        });
+  });
+}
+
+void masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double value,
+                 const Array& out) {
+  require_bool("masked_fill", mask);
+  visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
+    const C filler = saturate<C>(value);
+    BlockMap<C, 1, 2>("masked_fill", {&out, &x, &mask})
+        .run(ctx.threads, [filler](const C* const* in, C* const* to, std::int64_t n) {
+          const C* from = in[0];
+          const C* masked = in[1];
+          C* target = to[0];
+#pragma omp simd
+          for (std::int64_t i = 0; i < n; ++i) target[i] = masked[i] != C{0} ? filler : from[i];
+        });
+  });
+}
+
+void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array& out) {
+  const DType dtype = promote(gate.dtype(), up.dtype());
+  require_floating("swiglu", dtype);
+  visit_compute_type(dtype, [&]<class C>(TypeTag<C>) {
+    if constexpr (std::is_floating_point_v<C>) {
+      BlockMap<C, 1, 2>("swiglu", {&out, &gate, &up}).run(ctx.threads, swiglu_block<C>);
+    }
+  });
+}
+
+void swiglu_grad(KernelContext& ctx, const Array& grad, const Array& gate, const Array& up,
+                 const Array& grad_gate, const Array& grad_up) {
+  const DType dtype = promote(grad.dtype(), promote(gate.dtype(), up.dtype()));
+  require_floating("swiglu_grad", dtype);
+  visit_compute_type(dtype, [&]<class C>(TypeTag<C>) {
+    if constexpr (std::is_floating_point_v<C>) {
+      BlockMap<C, 2, 3>("swiglu_grad", {&grad_gate, &grad_up, &grad, &gate, &up})
+          .run(ctx.threads, swiglu_grad_block<C>);
+    }
+  });
+}
+
+}  // namespace tessera::kernels
