@@ -1,0 +1,111 @@
+// kernels/attention_head.h: what attention and its gradient share: one head's rows as matrices, and
+// the causal bound. A block is a range of query rows; a chunk a range of keys whose scores are held
+// at once.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+
+#include "kernels/attention.h"
+#include "kernels/dtype_switch.h"
+#include "kernels/exp_line.h"
+#include "kernels/gemm.h"
+
+namespace tessera::kernels {
+
+// Scores of one block and chunk: 64 x 512 F32 take 128 KiB of the L2 cache.
+inline constexpr std::int64_t kBlockQueries = 64;
+inline constexpr std::int64_t kChunkKeys = 512;
+
+template <class T>
+std::unique_ptr<T[]> uninitialised(std::int64_t count) {
+  return std::unique_ptr<T[]>(new T[static_cast<std::size_t>(std::max<std::int64_t>(count, 1))]);
+}
+
+/// Matrices (L, E) of a (B, H, L, E) array of T, seen in the computation type C: in place where the
+/// memory is already rows of C, else through a copy that holds one head.
+template <class T, class C>
+class HeadMatrices {
+ public:
+  explicit HeadMatrices(const Array& array)
+      : array_(array),
+        rows_(array.size(2)),
+        cols_(array.size(3)),
+        direct_(std::is_same_v<T, C> && (array.strides()[3] == 1 || cols_ == 1) &&
+                (array.strides()[2] >= cols_ || rows_ <= 1)) {
+    if (!direct_) copy_ = uninitialised<C>(rows_ * cols_);
+  }
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+
+  /// The head's values; valid until the next call.
+  MatrixView<C> load(std::int64_t b, std::int64_t h) {
+    const MatrixView<C> view = target(b, h);
+    if (direct_) return view;
+    const T* from = head(b, h);
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      for (std::int64_t j = 0; j < cols_; ++j) {
+        *view.at(i, j) = convert<C>(from[i * array_.strides()[2] + j * array_.strides()[3]]);
+      }
+    }
+    return view;
+  }
+  /// Where to write the head's values; store() brings rows [first, last) into the array.
+  MatrixView<C> target(std::int64_t b, std::int64_t h) {
+    if (direct_) return {reinterpret_cast<C*>(head(b, h)), std::max(array_.strides()[2], cols_), 1};
+    return {copy_.get(), cols_, 1};
+  }
+  void store(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t last) {
+    if (direct_) return;
+    T* to = head(b, h);
+    for (std::int64_t i = first; i < last; ++i) {
+      for (std::int64_t j = 0; j < cols_; ++j) {
+        to[i * array_.strides()[2] + j * array_.strides()[3]] = convert<T>(copy_[i * cols_ + j]);
+      }
+    }
+  }
+
+ private:
+  T* head(std::int64_t b, std::int64_t h) {
+    return array_.data<T>() + b * array_.strides()[0] + h * array_.strides()[1];
+  }
+
+  const Array& array_;
+  std::int64_t rows_, cols_;
+  bool direct_;
+  std::unique_ptr<C[]> copy_;
+};
+
+/// Which keys a query row sees.
+struct KeyBound {
+  std::int64_t keys;
+  std::int64_t offset;
+  bool causal;
+
+  KeyBound(const AttentionOptions& options, std::int64_t num_keys)
+      : keys(num_keys), offset(options.causal_offset), causal(options.causal) {}
+  /// Keys [0, seen(i)) are seen by row i.
+  std::int64_t seen(std::int64_t row) const {
+    return causal ? std::clamp<std::int64_t>(row + offset + 1, 0, keys) : keys;
+  }
+  /// How many keys of the chunk [first, first + width) row i sees.
+  std::int64_t seen_in(std::int64_t row, std::int64_t first, std::int64_t width) const {
+    return std::clamp<std::int64_t>(seen(row) - first, 0, width);
+  }
+};
+
+/// line[j] = e^(line[j] − shift) for j < seen, 0 for the rest.
+template <class C>
+void weigh_line(C* line, std::int64_t seen, std::int64_t width, C shift) {
+  exp_line(line, seen, shift, line);
+  std::fill(line + seen, line + width, C(0));
+}
+
+/// Errors: InvalidArgument unless q, k (B, H, L, E), v and out (B, H, L, V) and lse (B, H, Lq) fit
+/// together.
+void check_attention(const char* op, const Array& q, const Array& k, const Array& v,
+                     const Array& out, const Array& lse);
+
+}  // namespace tessera::kernels
