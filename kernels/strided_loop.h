@@ -14,7 +14,7 @@
 
 namespace tessera::kernels {
 
-inline constexpr int kMaxOperands = 5;
+inline constexpr int kMaxOperands = 7;
 /// Elements converted at a time when an operand cannot be read in place.
 inline constexpr std::int64_t kStagedElements = 512;
 

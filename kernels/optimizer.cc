@@ -1,0 +1,104 @@
+#include "kernels/optimizer.h"
+
+#include <cmath>
+
+#include "kernels/block_map.h"
+#include "kernels/vector_math.h"
+#include "kernels/vector_sqrt.h"
+
+namespace tessera::kernels {
+namespace {
+
+/// The update's factors, computed once in F64.
+template <class C>
+struct AdamWFactors {
+  explicit AdamWFactors(const AdamWOptions& options)
+      : keep(static_cast<C>(1.0 - options.lr * options.weight_decay)),
+        beta1(static_cast<C>(options.beta1)),
+        one_minus_beta1(static_cast<C>(1.0 - options.beta1)),
+        beta2(static_cast<C>(options.beta2)),
+        one_minus_beta2(static_cast<C>(1.0 - options.beta2)),
+        eps(static_cast<C>(options.eps)),
+        grad_scale(static_cast<C>(options.grad_scale)) {
+    const auto step = static_cast<double>(options.step);
+    step_size = static_cast<C>(options.lr / (1.0 - std::pow(options.beta1, step)));
+    root_correction = static_cast<C>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)));
+  }
+  C keep, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad_scale;
+  C step_size{}, root_correction{};
+};
+
+/// One piece of at most kStagedElements: everything stays in the first-level cache between the two
+/// loops.
+template <class C>
+void update_piece(const AdamWFactors<C>& f, const C* const* in, C* const* out, std::int64_t n) {
+  alignas(64) C roots[kStagedElements];
+  const C* param = in[0];
+  const C* grad = in[1];
+  const C* old_m = in[2];
+  const C* old_v = in[3];
+  C* new_param = out[0];
+  C* m = out[1];
+  C* v = out[2];
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C g = grad[i] * f.grad_scale;
+    m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
+    v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
+  }
+  square_roots(v, roots, n);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C denominator = roots[i] * f.root_correction + f.eps;
+    new_param[i] = param[i] * f.keep - f.step_size * (m[i] / denominator);
+  }
+}
+
+template <class C>
+void update_dense(const AdamWFactors<C>& f, C* const* arrays, std::int64_t begin,
+                  std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += kStagedElements) {
+    C* out[] = {arrays[0] + i, arrays[2] + i, arrays[3] + i};
+    const C* in[] = {arrays[0] + i, arrays[1] + i, arrays[2] + i, arrays[3] + i};
+    update_piece(f, in, out, std::min(kStagedElements, end - i));
+  }
+}
+
+}  // namespace
+
+void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, const Array& grad,
+           const Array& m, const Array& v) {
+  require_floating("adamw", param.dtype());
+  require_shape("adamw", "grad", grad, param.shape());
+  require_shape("adamw", "m", m, param.shape());
+  require_shape("adamw", "v", v, param.shape());
+  const DType state = param.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  for (const Array* array : {&m, &v}) {
+    if (array->dtype() != state) throw_dtype("adamw", array->dtype(), "F32 state (F64 for F64)");
+  }
+  visit_compute_type(state, [&]<class C>(TypeTag<C>) {
+    if constexpr (std::is_floating_point_v<C>) {
+      const AdamWFactors<C> factors(options);
+      const bool dense = param.dtype() == state && same_dense(grad, param) &&
+                         same_dense(m, param) && same_dense(v, param);
+      if (dense) {
+        C* arrays[] = {param.data<C>(), grad.data<C>(), m.data<C>(), v.data<C>()};
+        parallel_ranges(ctx.threads, param.num_elements(), 8192, 1,
+                        [&](std::int64_t begin, std::int64_t end) {
+                          update_dense(factors, arrays, begin, end);
+                        });
+        return;
+      }
+      const auto update = [&](const C* const* in, C* const* out, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; i += kStagedElements) {
+          const C* inputs[] = {in[0] + i, in[1] + i, in[2] + i, in[3] + i};
+          C* outputs[] = {out[0] + i, out[1] + i, out[2] + i};
+          update_piece(factors, inputs, outputs, std::min(kStagedElements, n - i));
+        }
+      };
+      BlockMap<C, 3, 4>("adamw", {&param, &m, &v, &param, &grad, &m, &v}).run(ctx.threads, update);
+    }
+  });
+}
+
+}  // namespace tessera::kernels
