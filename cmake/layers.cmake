@@ -34,7 +34,8 @@ endfunction()
 
 # Warnings and sanitizers, for our own targets only.
 function(tessera_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
+                         -Wno-missing-field-initializers)
   if(TESSERA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

@@ -1,0 +1,73 @@
+// moe/config.h: the model and its run, by the keys of a config file (the same as in the parity
+// data).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/json.h"
+#include "parallel/mesh_views.h"
+#include "placement/status.h"
+
+namespace tessera {
+
+enum class ScoreFunction : std::uint8_t { kSoftmax, kSigmoid };
+
+/// DeepSeek-V3-style model and training recipe; letters as in the suffixes of tensor names.
+struct ModelConfig {
+  std::int64_t dim = 0;  ///< D
+  std::int64_t n_layers = 0;
+  std::int64_t n_dense_layers = 0;  ///< the first layers have a dense feed-forward
+  std::int64_t n_heads = 0;         ///< H
+  std::int64_t q_lora_rank = 0;     ///< 0: one projection for q
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_nope_head_dim = 0;
+  std::int64_t rope_dim = 0;
+  std::int64_t v_head_dim = 0;
+  double mscale = 1.0;
+  std::int64_t dense_hidden_dim = 0;
+  std::int64_t moe_hidden_dim = 0;  ///< F
+  std::int64_t num_experts = 0;     ///< E
+  std::int64_t num_shared_experts = 0;
+  std::int64_t router_top_k = 0;  ///< K
+  ScoreFunction score_func = ScoreFunction::kSoftmax;
+  std::optional<std::int64_t> groups;   ///< G: group-limited routing
+  std::optional<std::int64_t> limited;  ///< groups kept
+  double route_scale = 1.0;
+  bool route_norm = false;
+  std::int64_t vocab = 0;  ///< V
+  std::int64_t seq = 0;    ///< L
+  std::int64_t batch = 0;  ///< B: sequences of one global micro-batch
+  std::int64_t accum = 1;  ///< micro-batches of a step
+  std::int64_t steps = 0;
+  double lr = 0.0;
+  std::int64_t warmup = 0;
+  double max_norm = 1.0;
+  std::optional<double> bias_coeff;  ///< absent: no expert bias
+  double rope_theta = 10000.0;
+  double yarn_factor = 1.0;
+  double yarn_beta_fast = 32.0;
+  double yarn_beta_slow = 1.0;
+  double yarn_original_seq = 4096.0;
+  double norm_eps = 1e-5;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0;
+  double decay_ratio = 0.0;
+
+  std::int64_t qk_head_dim() const { return qk_nope_head_dim + rope_dim; }
+  bool is_moe_layer(std::int64_t layer) const { return layer >= n_dense_layers; }
+};
+
+/// Errors: InvalidArgument naming file and key, what was seen and what is allowed: an unknown or
+/// missing key, a wrong type, a size < 1, groups that do not divide num_experts or leave fewer than
+/// 2 each or lack `limited`, an odd rope_dim, …
+StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source);
+StatusOr<ModelConfig> read_model_config(const std::string& path);
+
+/// Degrees by name, all optional: dp_replicate, dp_shard, cp, tp, ep, etp, pp, sequence_parallel,
+/// strict_even. Errors: InvalidArgument as above; whether the degrees fit the ranks is for
+/// MeshViews::make to say.
+StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source);
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+#include "moe/experts.h"
+
+#include <array>
+#include <utility>
+
+#include "dtensor/local_map.h"
+#include "moe/dispatch.h"
+
+namespace tessera {
+namespace {
+
+/// (b, l, …) → (b·l, …) of a local tensor.
+DTensor merge_tokens(const DTensor& x_BLX) {
+  return reshape(x_BLX, {x_BLX.size(0) * x_BLX.size(1), x_BLX.size(2)});
+}
+
+/// Placements of expert weights as used, and of their gradients.
+struct WeightPlacement {
+  Mesh mesh;
+  Placements used;
+  GradPlacements grad;
+};
+
+WeightPlacement weight_placement(const ModelContext& context, int hidden_dim) {
+  const bool expert_parallel = context.views.uses_expert_parallel();
+  const Placement cut = expert_parallel ? Placement(Shard{0}) : Placement(Shard{hidden_dim});
+  return {.mesh = expert_parallel ? context.views.sparse() : context.views.dense(),
+          .used = {Replicate{}, cut},
+          .grad = {Partial{ReduceOp::kSum}, cut}};
+}
+
+constexpr int kHiddenDimOfW1 = 1;
+constexpr int kHiddenDimOfW2 = 2;
+
+}  // namespace
+
+RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& name,
+                             std::int64_t layer)
+    : name_(name) {
+  const ModelConfig& c = context.config;
+  throw_if_error(context.views.check_experts(name, c.num_experts));
+  const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
+    const WeightPlacement placement = weight_placement(context, hidden_dim);
+    return &context.parameters.add(
+        {.name = name + ".inner_experts." + part,
+         .shape = std::move(shape),
+         .mesh = placement.mesh,
+         .used = placement.used,
+         .fsdp_axis = 0,
+         .fsdp_dim = expert_fsdp_dim(placement.mesh.size(0), context.views.ep(), c.num_experts),
+         .init = init});
+  };
+  const Init back = truncated_init(depth_std(layer));
+  w1_ = declare("w1_EFD", {c.num_experts, c.moe_hidden_dim, c.dim}, kHiddenDimOfW1,
+                truncated_init(0.02));
+  w2_ = declare("w2_EDF", {c.num_experts, c.dim, c.moe_hidden_dim}, kHiddenDimOfW2, back);
+  w3_ = declare("w3_EFD", {c.num_experts, c.moe_hidden_dim, c.dim}, kHiddenDimOfW1, back);
+}
+
+DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_BLD,
+                                  const Routing& routing) const {
+  const bool expert_parallel = context.views.uses_expert_parallel();
+  const Placements tokens = context.routed_tokens();
+  // Without expert parallelism each tp rank sees every token but only its slice of F: cotangents
+  // are summands.
+  const Placement tp_grad = expert_parallel ? Placement(Shard{1}) : Placement(Partial{});
+  const GradPlacements token_grad = {Shard{0}, tp_grad};
+  const Placement counts_on_tp = expert_parallel ? Placement(Partial{}) : Placement(Replicate{});
+  const WeightPlacement in = weight_placement(context, kHiddenDimOfW1);
+  const WeightPlacement out = weight_placement(context, kHiddenDimOfW2);
+  const std::array<LocalArg, 7> args = {
+      LocalArg{"x_BLD", x_BLD, tokens, token_grad},
+      LocalArg{"weights_BLK", routing.weights_BLK, tokens, token_grad},
+      LocalArg{"ids_BLK", routing.ids_BLK, tokens},
+      LocalArg{"counts_E", routing.counts_E, {Partial{}, counts_on_tp}},
+      LocalArg{"w1_EFD", w1_->use(context.compute), in.used, in.grad},
+      LocalArg{"w2_EDF", w2_->use(context.compute), out.used, out.grad},
+      LocalArg{"w3_EFD", w3_->use(context.compute), in.used, in.grad}};
+  const std::array<LocalResult, 1> results = {
+      LocalResult{"out_BLD", context.views.dense(), {Shard{0}, tp_grad}, x_BLD.global_shape()}};
+  const AxisGroup ep = {context.views.sparse(), {MeshViews::kEp}};
+
+  const auto region = [&](std::span<const DTensor> local) -> std::vector<DTensor> {
+    const DTensor& x = local[0];
+    const Dispatched dispatched = dispatch(merge_tokens(x), merge_tokens(local[2]), local[3], ep);
+    const DTensor gate = grouped_mm(dispatched.rows_RD, local[4], dispatched.counts_e);
+    const DTensor up = grouped_mm(dispatched.rows_RD, local[6], dispatched.counts_e);
+    const DTensor y_RD = grouped_mm(swiglu(gate, up), local[5], dispatched.counts_e);
+    const DTensor out_TD = combine(y_RD, merge_tokens(local[1]), dispatched, ep);
+    return {reshape(out_TD, x.global_shape())};
+  };
+  return local_map(context.runtime, name_, args, results, region)[0];
+}
+
+}  // namespace tessera

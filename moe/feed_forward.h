@@ -1,0 +1,24 @@
+// moe/feed_forward.h: w2(silu(w1 x) · w3 x): the dense feed-forward and the shared experts.
+#pragma once
+
+#include <string>
+
+#include "moe/model_context.h"
+
+namespace tessera {
+
+/// The hidden dim is cut over tp.
+class FeedForward {
+ public:
+  FeedForward(const ModelContext& context, const std::string& name, std::int64_t hidden_dim,
+              std::int64_t layer);
+  /// Shapes: x_BLD placed whole_tokens() → (B, L, D), P(sum) on tp. No communication but FSDP's.
+  DTensor operator()(const ModelContext& context, const DTensor& x_BLD) const;
+
+ private:
+  Parameter* w1_;
+  Parameter* w2_;
+  Parameter* w3_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// moe/model_context.h: what every module of the model is built from: runtime, meshes, config,
+// parameters. Tokens are (B, L, …): B is cut over the data axes, L over tp where sequence
+// parallelism is on.
+#pragma once
+
+#include <string>
+
+#include "moe/config.h"
+#include "parallel/parameter.h"
+
+namespace tessera {
+
+struct ModelContext {
+  Runtime& runtime;
+  const MeshViews& views;
+  const ModelConfig& config;
+  ParameterSet& parameters;
+  DType compute = DType::kF32;
+
+  /// Router scores and weights: F32, or F64 in a double-precision run.
+  DType score_dtype() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+  /// Placements on the dense mesh of a tensor whose dim 0 is the batch.
+  Placements with_tp(Placement tp) const { return {Shard{0}, tp}; }
+  /// Between blocks: L cut over tp under sequence parallelism, else replicated.
+  Placements tokens() const {
+    return with_tp(views.uses_sequence_parallel() ? Placement(Shard{1}) : Placement(Replicate{}));
+  }
+  /// Inside attention and feed-forward: every token on each tp rank.
+  Placements whole_tokens() const { return with_tp(Replicate{}); }
+  /// Where tokens are routed: each tp rank its own shard of L under expert parallelism, else all.
+  Placements routed_tokens() const {
+    return with_tp(views.uses_expert_parallel() ? Placement(Shard{1}) : Placement(Replicate{}));
+  }
+
+  /// A dense parameter, `tp` its placement on that axis; FSDP cuts dim 0.
+  Parameter& declare(const std::string& name, Shape shape, Placement tp, Init init) const {
+    return parameters.add({.name = name,
+                           .shape = std::move(shape),
+                           .mesh = views.dense(),
+                           .used = {Replicate{}, tp},
+                           .fsdp_axis = MeshViews::kFsdp,
+                           .fsdp_dim = 0,
+                           .init = init});
+  }
+};
+
+inline Init normal_init(double std) { return {.kind = Init::Kind::kNormal, .std = std}; }
+/// Bounds are absolute.
+inline Init truncated_init(double std, double bound = 2.0) {
+  return {.kind = Init::Kind::kTruncatedNormal, .std = std, .bound = bound};
+}
+/// Of projections back into the residual stream: smaller with depth.
+double depth_std(std::int64_t layer);
+
+/// out = x · w for (…, k), w (n, k).
+inline DTensor project(const ModelContext& context, const DTensor& x, const Parameter& weight) {
+  return linear(x, weight.use(context.compute));
+}
+
+}  // namespace tessera

@@ -1,0 +1,123 @@
+#include "moe/report.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+
+namespace tessera {
+namespace {
+
+struct Sum {
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+};
+
+/// "layers.3.moe" → "layers.*.moe"
+std::string without_layer_number(const std::string& module) {
+  std::string out;
+  for (std::size_t i = 0; i < module.size(); ++i) {
+    if (std::isdigit(static_cast<unsigned char>(module[i])) == 0 || i == 0 ||
+        module[i - 1] != '.') {
+      out += module[i];
+      continue;
+    }
+    out += '*';
+    while (i + 1 < module.size() && std::isdigit(static_cast<unsigned char>(module[i + 1])) != 0)
+      ++i;
+  }
+  return out.empty() ? "(outside the model)" : out;
+}
+
+std::string_view origin_name(Origin origin) {
+  return origin == Origin::kExplicit ? "explicit" : "implicit";
+}
+
+std::string human_bytes(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes >= std::int64_t{1} << 30) return absl::StrFormat("%.2f GiB", value / (1 << 30));
+  if (bytes >= std::int64_t{1} << 20) return absl::StrFormat("%.2f MiB", value / (1 << 20));
+  return absl::StrFormat("%.1f KiB", value / 1024.0);
+}
+
+/// Which of `kCells` equal parts of dim `dim` hold an element of this rank.
+std::string dim_bar(const Spec& spec, int dim, const Coord& coord) {
+  constexpr std::int64_t kCells = 16;
+  const std::int64_t size = spec.global_shape()[static_cast<std::size_t>(dim)];
+  std::string bar(kCells, '.');
+  for (const Interval& held : local_intervals(
+           spec.mesh(), size, spec.layout().dims[static_cast<std::size_t>(dim)], coord)) {
+    const std::int64_t first = held.start * kCells / std::max<std::int64_t>(size, 1);
+    const std::int64_t last = (held.stop - 1) * kCells / std::max<std::int64_t>(size, 1);
+    for (std::int64_t cell = first; cell <= last; ++cell) bar[static_cast<std::size_t>(cell)] = '#';
+  }
+  return bar;
+}
+
+void append_parameter(std::string& out, const Parameter& parameter) {
+  const Spec& spec = parameter.stored().spec();
+  const StatusOr<Placements> placements = spec.placements();
+  out += absl::StrFormat("  %s %s on %s: %s\n", parameter.name(), to_string(spec.global_shape()),
+                         spec.mesh().to_string(),
+                         placements.ok() ? to_string(*placements) : spec.to_string());
+  for (std::int64_t rank = 0; rank < spec.mesh().num_ranks(); ++rank) {
+    const std::optional<Coord> coord = spec.mesh().coord_of(rank);
+    if (!coord) continue;
+    out += absl::StrFormat("    rank %d", rank);
+    for (int dim = 0; dim < spec.ndim(); ++dim) {
+      out += absl::StrFormat("  dim %d [%s]", dim, dim_bar(spec, dim, *coord));
+    }
+    out += absl::StrFormat("  %s\n", to_string(spec.local_shape(*coord)));
+  }
+}
+
+}  // namespace
+
+std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank) {
+  std::map<std::tuple<std::string, std::string, Origin>, Sum> by_collective;
+  std::map<std::tuple<std::string, std::string, std::string, Origin>, Sum> by_module;
+  Sum all;
+  for (const std::vector<EventLog::Total>& totals : by_rank) {
+    for (const EventLog::Total& total : totals) {
+      if (total.kind != Event::Kind::kCollective) continue;
+      const std::string axes = total.axes.empty() ? "-" : total.axes;
+      for (Sum* sum :
+           {&all, &by_collective[{total.name, axes, total.origin}],
+            &by_module[{without_layer_number(total.module), total.name, axes, total.origin}]}) {
+        sum->count += total.count;
+        sum->bytes += total.bytes_received;
+      }
+    }
+  }
+  std::string out = absl::StrFormat("What moved (all ranks, bytes received): %s in %d calls\n",
+                                    human_bytes(all.bytes), all.count);
+  out += absl::StrFormat("  %-16s %-10s %-9s %9s %12s\n", "collective", "axes", "asked", "calls",
+                         "bytes");
+  for (const auto& [key, sum] : by_collective) {
+    out += absl::StrFormat("  %-16s %-10s %-9s %9d %12s\n", std::get<0>(key), std::get<1>(key),
+                           origin_name(std::get<2>(key)), sum.count, human_bytes(sum.bytes));
+  }
+  out += "By module\n";
+  for (const auto& [key, sum] : by_module) {
+    out += absl::StrFormat("  %-30s %-16s %-10s %-9s %9d %12s\n", std::get<0>(key),
+                           std::get<1>(key), std::get<2>(key), origin_name(std::get<3>(key)),
+                           sum.count, human_bytes(sum.bytes));
+  }
+  return out;
+}
+
+std::string describe_parameters(Model& model, std::int64_t layer) {
+  const std::int64_t num_layers = model.context().config.n_layers;
+  const std::string prefix =
+      "layers." + std::to_string(layer < 0 ? num_layers + layer : layer) + ".";
+  std::string out = "How the parameters of " + prefix.substr(0, prefix.size() - 1) +
+                    " are stored (# = held by that rank)\n";
+  for (const Parameter& parameter : model.parameters().all()) {
+    if (parameter.name().starts_with(prefix)) append_parameter(out, parameter);
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// moe/report.h: what a training run shows a person: the transfers of all ranks, and how a layer's
+// parameters lie.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/model.h"
+
+namespace tessera {
+
+/// Transfers of every rank added up: a table by collective and mesh axes, then one by module
+/// (layers together), each with count, bytes and whether the program asked for it. Units: bytes
+/// received.
+std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank);
+
+/// A picture of the parameters of layer `layer` (the last one where it is −1): one line each with
+/// shape, placements, and a bar per rank that marks which part of the tensor it stores.
+std::string describe_parameters(Model& model, std::int64_t layer);
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// moe/rope_table.h: RoPE frequencies with YaRN, and the cos and sin tables of a sequence.
+#pragma once
+
+#include <vector>
+
+#include "kernels/array.h"
+#include "moe/config.h"
+
+namespace tessera {
+
+/// rope_dim/2 angular frequencies. YaRN always applies, whatever the sequence length. Source: Peng
+/// et al., 2023.
+std::vector<double> rope_frequencies(const ModelConfig& config);
+
+struct RopeTable {
+  Array cos, sin;  ///< (seq, rope_dim/2)
+};
+/// Angles in double precision, rounded once to `dtype` (F32 or F64).
+RopeTable make_rope_table(const ModelConfig& config, DType dtype);
+
+/// The scale of attention scores: (nope + rope)^−½ · m², m = 0.1 · mscale · ln(yarn_factor) + 1.
+double attention_scale(const ModelConfig& config);
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// moe/trainer.h: the training loop of one rank: forward, backward, clip, balance, update, and what
+// each step reports.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "moe/data.h"
+#include "moe/model.h"
+#include "parallel/adamw.h"
+
+namespace tessera {
+
+struct StepReport {
+  std::int64_t step = 0;
+  double loss = 0.0;       ///< over the step's tokens, before the update
+  double grad_norm = 0.0;  ///< before clipping
+  double lr = 0.0;
+  double seconds = 0.0;
+  std::int64_t num_tokens = 0;                               ///< global
+  std::vector<std::vector<std::int64_t>> tokens_per_expert;  ///< one list per MoE layer
+  std::vector<EventLog::Total> moved;                        ///< this rank's transfers in this step
+};
+/// One JSON line with the keys step, loss, grad_norm, lr, tokens_per_expert, tokens_per_second,
+/// bytes.
+std::string to_json_line(const StepReport& report);
+
+class Trainer {
+ public:
+  /// `data` must outlive the Trainer.
+  Trainer(Model& model, const TokenData& data);
+  /// Collective: yes, the same step on all ranks. Throws Error; FailedPrecondition naming the step
+  /// for a loss or gradient norm that is not finite, on all ranks alike and before any update.
+  StepReport step(std::int64_t step);
+  const AdamW& optimizer() const noexcept { return optimizer_; }
+
+ private:
+  double accumulate_gradients(std::int64_t step);
+
+  Model& model_;
+  const TokenData& data_;
+  AdamW optimizer_;
+  LearningRate rate_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// parallel/grad_norm.h: one gradient norm over parameters on several meshes.
+#pragma once
+
+#include <span>
+
+#include "parallel/parameter.h"
+
+namespace tessera {
+
+/// The 2-norm of all gradients, each element counted once wherever it is sharded or replicated.
+/// Missing gradients count as zero. Collective: yes, one all-reduce of a scalar per mesh. Cost: one
+/// host read.
+double grad_norm(ParameterSet& parameters, const Site& site = Site::current());
+
+/// min(1, max_norm / (norm + 1e-6))
+double clip_factor(double norm, double max_norm);
+
+}  // namespace tessera

@@ -1,0 +1,87 @@
+#include "parallel/parameter.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace tessera {
+
+StatusOr<Spec> fsdp_storage(const Spec& used, int axis, int dim) {
+  if (axis < 0 || axis >= used.mesh().ndim()) {
+    return invalid_argument(
+        absl::StrFormat("fsdp: axis %d of a mesh of %d axes", axis, used.mesh().ndim()));
+  }
+  if (dim < 0 || dim >= used.ndim()) {
+    return invalid_argument(
+        absl::StrFormat("fsdp: dim %d of a tensor of %d dims", dim, used.ndim()));
+  }
+  Layout layout = used.layout();
+  if (layout.dim_of_axis(axis) >= 0 || layout.partial[static_cast<std::size_t>(axis)]) {
+    return invalid_argument(absl::StrFormat(
+        "fsdp: axis %s already holds %s; FSDP needs an axis on which it is replicated",
+        used.mesh().axis_label(axis), used.to_string()));
+  }
+  layout.dims[static_cast<std::size_t>(dim)].push_back(Level::of_axis(axis));
+  return Spec::make(used.mesh(), used.global_shape(), used.dtype(), std::move(layout));
+}
+
+DTensor Parameter::use(DType compute, const Site& site) const {
+  const DTensor cast_shard = stored_.dtype() == compute ? stored_ : cast(stored_, compute, site);
+  return redistribute(cast_shard, used_.layout(), site);
+}
+
+Parameter& ParameterSet::add(const ParameterDecl& decl) {
+  if (find(decl.name) != nullptr) {
+    throw Error(invalid_argument("parameter " + decl.name + " is declared twice"));
+  }
+  Spec used = value_or_throw(Spec::make(decl.mesh, decl.shape, dtype_, decl.used));
+  const Spec stored = value_or_throw(fsdp_storage(used, decl.fsdp_axis, decl.fsdp_dim));
+  DTensor tensor = empty(runtime_, stored);
+  tensor.set_name(decl.name).set_requires_grad(true);
+  return parameters_.emplace_back(std::move(tensor), std::move(used), decl.init);
+}
+
+Parameter* ParameterSet::find(std::string_view name) {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.name() == name) return &parameter;
+  }
+  return nullptr;
+}
+
+std::int64_t ParameterSet::num_elements() const {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    total += tessera::num_elements(parameter.stored().global_shape());
+  }
+  return total;
+}
+
+void ParameterSet::initialize(std::uint64_t seed) {
+  const NoGrad no_grad(runtime_);
+  for (Parameter& parameter : parameters_) {
+    const Init& init = parameter.init();
+    DTensor values = parameter.stored().detach();
+    const RandomArgs random{.seed = seed, .stream = parameter.name()};
+    switch (init.kind) {
+      case Init::Kind::kOnes:
+        fill_(values, 1.0);
+        break;
+      case Init::Kind::kZeros:
+        fill_(values, 0.0);
+        break;
+      case Init::Kind::kNormal:
+        normal_(values, 0.0, init.std, random);
+        break;
+      case Init::Kind::kTruncatedNormal:
+        truncated_normal_(
+            values, {.mean = 0.0, .std = init.std, .low = -init.bound, .high = init.bound}, random);
+        break;
+    }
+  }
+}
+
+void ParameterSet::clear_grads() {
+  for (Parameter& parameter : parameters_) parameter.stored().clear_grad();
+}
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+// parallel/parameter.h: a model's parameters: how each is stored (FSDP shards it), and how it is
+// used. FSDP is a placement: use() redistributes to replicated on the fsdp axis, and its backward
+// is the reduce-scatter.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dtensor/ops.h"
+#include "parallel/mesh_views.h"
+
+namespace tessera {
+
+/// How a parameter gets its first values; random ones depend on (seed, name, global index) only.
+struct Init {
+  enum class Kind : std::uint8_t { kOnes, kZeros, kNormal, kTruncatedNormal };
+  Kind kind = Kind::kOnes;
+  double std = 1.0;
+  double bound = 2.0;  ///< kTruncatedNormal: values stay in [−bound, bound]
+};
+
+struct ParameterDecl {
+  std::string name;
+  Shape shape;
+  Mesh mesh;
+  Placements used;  ///< one per axis of `mesh`; R on `fsdp_axis`
+  int fsdp_axis = 0;
+  int fsdp_dim = 0;  ///< the tensor dim that fsdp cuts in storage, after every other axis
+  Init init = {};
+};
+
+/// One parameter. Its address is stable in its ParameterSet.
+class Parameter {
+ public:
+  Parameter(DTensor stored, Spec used, Init init)
+      : stored_(std::move(stored)), used_(std::move(used)), init_(init) {}
+
+  const std::string& name() const { return stored_.name(); }
+  DTensor& stored() noexcept { return stored_; }
+  const DTensor& stored() const noexcept { return stored_; }
+  const Spec& used_spec() const noexcept { return used_; }
+  const Init& init() const noexcept { return init_; }
+  /// The parameter as the forward pass needs it, in `compute` type. Collective: all-gather along
+  /// the fsdp axis; backward: reduce-scatter.
+  DTensor use(DType compute, const Site& site = Site::current()) const;
+
+ private:
+  DTensor stored_;
+  Spec used_;
+  Init init_;
+};
+
+class ParameterSet {
+ public:
+  ParameterSet(Runtime& runtime, DType dtype) : runtime_(runtime), dtype_(dtype) {}
+  /// Throws Error for a name in use or placements that do not fit.
+  Parameter& add(const ParameterDecl& decl);
+  Parameter* find(std::string_view name);
+  std::deque<Parameter>& all() noexcept { return parameters_; }
+  /// Elements of all parameters, global.
+  std::int64_t num_elements() const;
+  /// Fills every parameter by its Init. No communication.
+  void initialize(std::uint64_t seed);
+  void clear_grads();
+
+ private:
+  Runtime& runtime_;
+  DType dtype_;
+  std::deque<Parameter> parameters_;
+};
+
+/// The storage spec of a tensor used as `used`: `axis` (replicated there) cuts `dim` after all axes
+/// that cut it already. Works on any mesh, named or not, with any placements before. Errors:
+/// InvalidArgument where the axis is taken.
+StatusOr<Spec> fsdp_storage(const Spec& used, int axis, int dim);
+/// The dim that FSDP cuts of expert weights (E, …): 1 where shards of dim 0 would be fewer than the
+/// ranks that cut it (efsdp·ep > E), else 0. Source: torchtitan #1561.
+constexpr int expert_fsdp_dim(std::int64_t efsdp, std::int64_t ep, std::int64_t num_experts) {
+  return efsdp * ep > num_experts ? 1 : 0;
+}
+static_assert(expert_fsdp_dim(2, 4, 8) == 0);
+static_assert(expert_fsdp_dim(2, 4, 4) == 1);
+
+}  // namespace tessera

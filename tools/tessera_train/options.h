@@ -1,0 +1,43 @@
+// tools/tessera_train/options.h: the command line of tessera-train, read and checked before any
+// rank starts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "moe/config.h"
+#include "moe/data.h"
+
+namespace tessera {
+
+/// Flags as written.
+struct TrainFlags {
+  std::string config;
+  std::string parallel = "{}";
+  std::int64_t ranks = 1;
+  std::string backend = "threads";
+  std::vector<std::string> data;
+  std::string dtype = "F32";
+  std::string init;
+  std::int64_t steps = 0;  ///< 0: the config's
+  std::uint64_t seed = 42;
+  std::string log;
+  std::string save, load;
+  std::int64_t threads = 0;  ///< library threads per rank; 0: cores / ranks
+};
+
+/// Everything a run needs, checked.
+struct TrainPlan {
+  ModelConfig config;
+  MeshViews views;
+  DType dtype = DType::kF32;
+  TokenData data;
+  std::int64_t num_steps = 0;
+};
+/// Errors: InvalidArgument or io_error naming the flag or file; Unimplemented for what this version
+/// does not have.
+StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags);
+
+}  // namespace tessera
