@@ -23,11 +23,11 @@ class Canonizer {
     levels_.resize(live_end);
     move_cuts_before_idle_axes();
     before_.push_back(pattern::lengths_of(size_));
-    for (const Level& level : levels_) {
-      if (level.kind == Kind::kAxis) {
-        push(pattern::with_smallest_grain(mesh_, level, before_.back()));
+    for (at_ = 0; at_ < levels_.size(); ++at_) {
+      if (levels_[at_].kind == Kind::kAxis) {
+        push(pattern::with_smallest_grain(mesh_, levels_[at_], before_.back()));
       } else {
-        push_cut(level);
+        push_cut(levels_[at_]);
       }
     }
     append_idle_axes(idle_axes);
@@ -88,9 +88,8 @@ class Canonizer {
 
   void push_cut(Level level) {
     while (true) {
-      const Lengths& lengths = before_.back();
-      if (pattern::keeps_whole(mesh_, level, lengths)) return;
-      level = simplest(level, lengths);
+      if (pattern::keeps_whole(mesh_, level, before_.back())) return;
+      level = simplest_cut(level);
       if (out_.empty() || out_.back().kind == Kind::kAxis) break;
       const std::optional<Level> merged = merge(out_.back(), level, before_[before_.size() - 2]);
       if (!merged) break;
@@ -99,6 +98,26 @@ class Canonizer {
       level = *merged;
     }
     push(level);
+  }
+
+  /// How pieces are cut that no later axis cuts shows nowhere, as long as that stays so.
+  Level simplest_cut(const Level& level) const {
+    Lengths live;
+    Lengths idle;
+    for (const std::int64_t length : before_.back()) {
+      const bool is_live =
+          pattern::cuts_piece(mesh_, levels_, at_ + 1, pattern::chunk_of(mesh_, level, length));
+      (is_live ? live : idle).push_back(length);
+    }
+    if (!live.empty()) {
+      const Level simple = simplest(level, live);
+      const bool stays_idle = std::none_of(idle.begin(), idle.end(), [&](std::int64_t length) {
+        return pattern::cuts_piece(mesh_, levels_, at_ + 1,
+                                   pattern::chunk_of(mesh_, simple, length));
+      });
+      if (stays_idle) return simple;
+    }
+    return simplest(level, before_.back());
   }
 
   /// Runs that divide all pieces into equally many become a block; a block has no more chunks than
@@ -150,6 +169,7 @@ class Canonizer {
   const Mesh& mesh_;
   std::int64_t size_;
   Levels levels_;
+  std::size_t at_ = 0;  ///< the level of levels_ at hand
   Levels out_;
   std::vector<Lengths> before_;  ///< lengths before out_[i]; the last entry is after all of out_
 };

@@ -61,7 +61,7 @@ class Planner {
     Layout whole = dst_.layout();
     for (const int axis : filled_) whole.partial[static_cast<std::size_t>(axis)].reset();
     exchange_to(std::move(whole));
-    while (!filled_.empty()) fill_next();
+    fill();
     return std::move(plan_);
   }
 
@@ -212,14 +212,10 @@ class Planner {
            from.dims[static_cast<std::size_t>(left)].back() == Level::of_axis(axis);
   }
 
-  void fill_next() {
+  void fill() {
+    if (filled_.empty()) return;
     Layout next = at_.layout();
-    const int first = filled_.front();
-    while (!filled_.empty() && commute(*dst_op(first), *dst_op(filled_.front()))) {
-      const int axis = filled_.front();
-      next.partial[static_cast<std::size_t>(axis)] = dst_op(axis);
-      filled_.erase(filled_.begin());
-    }
+    for (const int axis : filled_) next.partial[static_cast<std::size_t>(axis)] = dst_op(axis);
     push(Kind::kLocal, {}, std::move(next));
   }
 
@@ -235,7 +231,7 @@ class Planner {
   Spec at_;  ///< where the steps so far lead
   std::size_t num_axes_;
   std::vector<int> reduced_;  ///< axes still to reduce, ascending
-  std::vector<int> filled_;   ///< axes still to fill, ascending
+  std::vector<int> filled_;   ///< axes to fill at the end, ascending
   Plan plan_;
 };
 

@@ -213,10 +213,16 @@ std::optional<ReduceOp> fill_of(const PlanStep& step, std::int64_t rank) {
   const std::optional<Coord> coord = step.src.mesh().coord_of(rank);
   if (!coord) return std::nullopt;
   const Roles roles = roles_of(step);
-  for (std::size_t a = roles.fills.size(); a-- > 0;) {
-    if (roles.fills[a] && (*coord)[a] != 0) return step.dst.layout().partial[a];
+  bool fills = false;
+  std::optional<ReduceOp>
+      last;  // kinds reduce from the last axis on, so that the last one must not notice
+  for (std::size_t a = 0; a < coord->size(); ++a) {
+    const auto& op = step.dst.layout().partial[a];
+    if (!op || *op == ReduceOp::kAvg || (*coord)[a] == 0) continue;
+    fills = fills || roles.fills[a];
+    last = op;
   }
-  return std::nullopt;
+  return fills ? last : std::nullopt;
 }
 
 std::int64_t Transfer::num_elements() const noexcept {
