@@ -1,0 +1,220 @@
+#include <cstring>
+
+#include "absl/strings/str_format.h"
+#include "kernels/dim_lines.h"
+#include "kernels/elementwise.h"
+#include "kernels/index.h"
+#include "kernels/index_check.h"
+#include "kernels/stream_row.h"
+
+namespace tessera::kernels {
+namespace {
+
+/// An array cut at `dim`: dims before it, the dim, and dense inner elements.
+struct Rows {
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t outer_stride = 0, row_stride = 0;
+};
+
+/// False where dims before `dim`, or those after it, do not each form one run (the latter dense).
+bool describe_rows(const Array& x, int dim, Rows& rows) {
+  for (int d = x.ndim() - 1; d > dim; --d) {
+    if (x.size(d) != 1 && x.strides()[d] != rows.inner) return false;
+    rows.inner *= x.size(d);
+  }
+  rows.row_stride = x.strides()[dim];
+  for (int d = dim - 1; d >= 0; --d) {
+    if (x.size(d) == 1) continue;
+    if (rows.outer == 1) {
+      rows.outer_stride = x.strides()[d];
+    } else if (x.strides()[d] != rows.outer_stride * rows.outer) {
+      return false;
+    }
+    rows.outer *= x.size(d);
+  }
+  return true;
+}
+
+/// x's shape with `count` entries along `dim`.
+Shape with_size(const Array& x, int dim, std::int64_t count) {
+  Shape shape = x.shape();
+  shape[static_cast<std::size_t>(dim)] = count;
+  return shape;
+}
+
+/// A 1-D index as an index of `shape` that is the same everywhere outside `dim`.
+Array expand_index(const Array& index, int dim, const Shape& shape) {
+  Shape strides(shape.size(), 0);
+  strides[static_cast<std::size_t>(dim)] = index.strides()[0];
+  return index.as_strided(shape, strides, index.offset());
+}
+
+void check_rows(const IndexUse& use, const Array& whole, int dim, const Array& index,
+                const Array& part) {
+  require_dim(use.kernel, whole, dim);
+  if (index.ndim() != 1) {
+    throw Error(invalid_argument(absl::StrFormat("%s: the index has shape %s, expected one dim",
+                                                 to_absl(use.kernel), to_string(index.shape()))));
+  }
+  require_shape(use.kernel, "the operand by rows", part, with_size(whole, dim, index.size(0)));
+  if (part.dtype() != whole.dtype()) throw_dtype(use.kernel, part.dtype(), name_of(whole.dtype()));
+}
+
+/// Positions of a 1-D index as a dense I64 array.
+Array dense_positions(KernelContext& ctx, const Array& index) {
+  if (index.dtype() == DType::kI64 && index.is_contiguous()) return index;
+  Array dense = Array::empty(index.shape(), DType::kI64, ctx.allocator);
+  copy(ctx, index, dense);
+  return dense;
+}
+
+void select_rows(KernelContext& ctx, const Array& x, const Array& positions, const Array& out,
+                 std::pair<Rows, Rows> rows) {
+  const auto& [from_rows, to_rows] = rows;
+  const std::int64_t bytes = size_of(x.dtype());
+  const std::int64_t row_bytes = from_rows.inner * bytes;
+  const std::int64_t count = positions.num_elements();
+  const std::int64_t* position = positions.data<std::int64_t>();
+  const RowWriter writer(out.num_bytes(), row_bytes);
+  parallel_ranges(
+      ctx.threads, from_rows.outer * count, 1, from_rows.inner,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t outer = i / count;
+          const std::int64_t at = position[i % count];
+          std::byte* to =
+              out.bytes() + (outer * to_rows.outer_stride + i % count * to_rows.row_stride) * bytes;
+          if (at < 0) {
+            std::memset(to, 0, static_cast<std::size_t>(row_bytes));
+            continue;
+          }
+          writer.copy(
+              x.bytes() + (outer * from_rows.outer_stride + at * from_rows.row_stride) * bytes, to);
+        }
+        RowWriter::finish();
+      });
+}
+
+/// Threads share the inner elements, never the rows: each target element gets its terms in operand
+/// order.
+template <class T>
+void add_rows(KernelContext& ctx, const Array& out, const Array& positions, const Array& src,
+              std::pair<Rows, Rows> rows) {
+  constexpr std::int64_t kStrip = 512;
+  const auto& [to_rows, from_rows] = rows;
+  const std::int64_t inner = to_rows.inner;
+  const std::int64_t strips = (inner + kStrip - 1) / kStrip;
+  const std::int64_t count = positions.num_elements();
+  const std::int64_t* position = positions.data<std::int64_t>();
+  parallel_ranges(ctx.threads, to_rows.outer * strips, 1, count * std::min(kStrip, inner),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t item = begin; item < end; ++item) {
+                      const std::int64_t outer = item / strips;
+                      const std::int64_t first = item % strips * kStrip;
+                      const std::int64_t n = std::min(kStrip, inner - first);
+                      T* target = out.data<T>() + outer * to_rows.outer_stride + first;
+                      const T* terms = src.data<T>() + outer * from_rows.outer_stride + first;
+                      for (std::int64_t i = 0; i < count; ++i) {
+                        if (position[i] < 0) continue;
+                        T* to = target + position[i] * to_rows.row_stride;
+                        const T* from = terms + i * from_rows.row_stride;
+#pragma omp simd
+                        for (std::int64_t c = 0; c < n; ++c) to[c] += from[c];
+                      }
+                    }
+                  });
+}
+
+/// The index is checked already. BF16 goes through scatter_add's sums in F32.
+void add_checked_rows(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                      const Array& src) {
+  Rows to_rows;
+  Rows from_rows;
+  const bool by_rows = describe_rows(out, dim, to_rows) && describe_rows(src, dim, from_rows);
+  const Array positions = dense_positions(ctx, index);
+  if (by_rows && out.dtype() == DType::kF32) {
+    return add_rows<float>(ctx, out, positions, src, {to_rows, from_rows});
+  }
+  if (by_rows && out.dtype() == DType::kF64) {
+    return add_rows<double>(ctx, out, positions, src, {to_rows, from_rows});
+  }
+  if (out.dtype() == DType::kBF16) {
+    const Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
+    const Array wide_src = Array::empty(src.shape(), DType::kF32, ctx.allocator);
+    copy(ctx, out, wide);
+    copy(ctx, src, wide_src);
+    add_checked_rows(ctx, wide, dim, positions, wide_src);
+    return copy(ctx, wide, out);
+  }
+  scatter_add(ctx, out, dim, expand_index(positions, dim, src.shape()), src, Absent::kSkip);
+}
+
+/// Ids of any shape as one dense dim.
+Array flat_ids(KernelContext& ctx, const Array& ids) {
+  return contiguous(ctx, ids).try_view({ids.num_elements()});
+}
+
+/// Errors: InvalidArgument unless rows is ids' shape and then D.
+void check_embedding(std::string_view kernel, const Array& weight_VD, const Array& ids,
+                     const Array& rows) {
+  if (weight_VD.ndim() != 2) {
+    throw Error(invalid_argument(absl::StrFormat("%s: the weight has shape %s, expected two dims",
+                                                 to_absl(kernel), to_string(weight_VD.shape()))));
+  }
+  Shape expected = ids.shape();
+  expected.push_back(weight_VD.size(1));
+  require_shape(kernel, "the operand by ids", rows, expected);
+}
+
+}  // namespace
+
+void index_select(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
+                  const Array& out) {
+  check_rows({"index_select"}, x, dim, index, out);
+  check_index(index, {"index_select", x.size(dim), absent});
+  Rows from_rows;
+  Rows to_rows;
+  if (describe_rows(x, dim, from_rows) && describe_rows(out, dim, to_rows)) {
+    return select_rows(ctx, x, dense_positions(ctx, index), out, {from_rows, to_rows});
+  }
+  gather(ctx, x, dim, expand_index(index, dim, out.shape()), absent, out);
+}
+
+void index_add(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,
+               Absent absent) {
+  check_rows({"index_add"}, out, dim, index, src);
+  check_index(index, {"index_add", out.size(dim), absent});
+  add_checked_rows(ctx, out, dim, index, src);
+}
+
+void embedding(KernelContext& ctx, const Array& weight_VD, const Array& ids, Absent absent,
+               const Array& out) {
+  check_embedding("embedding", weight_VD, ids, out);
+  check_index(ids, {"embedding", weight_VD.size(0), absent});
+  const Shape flat_shape = {ids.num_elements(), weight_VD.size(1)};
+  const Array flat = out.try_view(flat_shape);
+  const Array target = flat.is_null() ? Array::empty(flat_shape, out.dtype(), ctx.allocator) : flat;
+  index_select(ctx, weight_VD, 0, flat_ids(ctx, ids), absent, target);
+  if (flat.is_null()) copy(ctx, target.try_view(out.shape()), out);
+}
+
+void embedding_grad(KernelContext& ctx, const Array& grad, const Array& ids, Absent absent,
+                    const Array& grad_weight_VD) {
+  check_embedding("embedding_grad", grad_weight_VD, ids, grad);
+  check_index(ids, {"embedding_grad", grad_weight_VD.size(0), absent});
+  fill(ctx, 0.0, grad_weight_VD);
+  const Array rows = contiguous(ctx, grad).try_view({ids.num_elements(), grad_weight_VD.size(1)});
+  index_add(ctx, grad_weight_VD, 0, flat_ids(ctx, ids), rows, absent);
+}
+
+void permute_rows(KernelContext& ctx, const Array& x_TD, const Array& tok_N, const Array& out_ND) {
+  if (x_TD.ndim() != 2) {
+    throw Error(invalid_argument("permute_rows: x has shape " + to_string(x_TD.shape()) +
+                                 ", expected two dims"));
+  }
+  check_rows({"permute_rows"}, x_TD, 0, tok_N, out_ND);
+  check_index(tok_N, {"permute_rows", x_TD.size(0), Absent::kError});
+  index_select(ctx, x_TD, 0, tok_N, Absent::kError, out_ND);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,224 @@
+#include "kernels/select.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_format.h"
+#include "kernels/dim_lines.h"
+#include "kernels/select_keys.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Up to these sizes k passes of a vector maximum beat any sort.
+constexpr std::int64_t kFewElements = 512;
+constexpr std::int64_t kFewSelected = 32;
+
+/// A wide key with its position; larger comes first, of equal keys the lower position.
+struct WideKey {
+  std::uint64_t key;
+  std::int64_t index;
+  friend bool operator<(const WideKey& a, const WideKey& b) {
+    return a.key != b.key ? a.key > b.key : a.index < b.index;
+  }
+};
+
+/// One line to select from: n values `stride` apart, k wanted.
+template <class T>
+struct Line {
+  const T* values;
+  std::int64_t stride, n, k;
+  Order order;
+};
+
+/// The largest composite.
+std::uint64_t largest(const std::uint64_t* keys, std::int64_t n) {
+  std::uint64_t best = 0;
+#pragma omp simd reduction(max : best)
+  for (std::int64_t i = 0; i < n; ++i) best = keys[i] > best ? keys[i] : best;
+  return best;
+}
+
+/// The largest composite below `bound`, 0 if none.
+std::uint64_t largest_below(const std::uint64_t* keys, std::int64_t n, std::uint64_t bound) {
+  std::uint64_t best = 0;
+#pragma omp simd reduction(max : best)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint64_t key = keys[i] < bound ? keys[i] : 0;
+    best = key > best ? key : best;
+  }
+  return best;
+}
+
+template <class T>
+void build_composites(const Line<T>& line, std::uint64_t* keys) {
+  if (line.stride == 1) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < line.n; ++i) {
+      keys[i] = composite(rank_key(line.values[i], line.order), static_cast<std::uint32_t>(i));
+    }
+  } else {
+    for (std::int64_t i = 0; i < line.n; ++i) {
+      keys[i] = composite(rank_key(line.values[i * line.stride], line.order),
+                          static_cast<std::uint32_t>(i));
+    }
+  }
+}
+
+/// emit(rank, index) for rank 0 … k − 1.
+template <class T, class Emit>
+void select_few(const Line<T>& line, Emit emit) {
+  alignas(64) std::uint64_t keys[kFewElements];
+  build_composites(line, keys);
+  // Composites differ by their positions, so each pass finds exactly the next one.
+  std::uint64_t chosen = largest(keys, line.n);
+  emit(0, index_of(chosen));
+  for (std::int64_t rank = 1; rank < line.k; ++rank) {
+    chosen = largest_below(keys, line.n, chosen);
+    emit(rank, index_of(chosen));
+  }
+}
+
+template <class T, class Emit>
+void select_sorted(const Line<T>& line, Emit emit) {
+  const auto n = static_cast<std::size_t>(line.n);
+  const auto k = static_cast<std::size_t>(line.k);
+  if constexpr (kNarrowKey<T>) {
+    if (line.n <= std::int64_t{0xffffffff}) {
+      const auto keys = std::make_unique_for_overwrite<std::uint64_t[]>(n);
+      build_composites(line, keys.get());
+      const auto by_rank = [](std::uint64_t a, std::uint64_t b) { return a > b; };
+      if (k * 8 < n)
+        std::partial_sort(keys.get(), keys.get() + k, keys.get() + n, by_rank);
+      else
+        std::sort(keys.get(), keys.get() + n, by_rank);
+      for (std::int64_t rank = 0; rank < line.k; ++rank)
+        emit(rank, index_of(keys[static_cast<std::size_t>(rank)]));
+      return;
+    }
+  }
+  const auto keys = std::make_unique_for_overwrite<WideKey[]>(n);
+  for (std::int64_t i = 0; i < line.n; ++i) {
+    keys[static_cast<std::size_t>(i)] = {rank_key(line.values[i * line.stride], line.order), i};
+  }
+  if (k * 8 < n)
+    std::partial_sort(keys.get(), keys.get() + k, keys.get() + n);
+  else
+    std::sort(keys.get(), keys.get() + n);
+  for (std::int64_t rank = 0; rank < line.k; ++rank)
+    emit(rank, keys[static_cast<std::size_t>(rank)].index);
+}
+
+void check_outputs(std::string_view kernel, const Array& x, const Array& values,
+                   const Array& indices) {
+  require_shape(kernel, "indices", indices, values.shape());
+  if (values.dtype() != x.dtype()) throw_dtype(kernel, values.dtype(), name_of(x.dtype()));
+  if (indices.dtype() != DType::kI64) throw_dtype(kernel, indices.dtype(), "I64 for indices");
+}
+
+void select_lines(KernelContext& ctx, const Array& x, int dim, Order order,
+                  std::pair<const Array&, const Array&> outputs) {
+  const auto& [values, indices] = outputs;
+  const std::int64_t k = values.size(dim);
+  if (values.num_elements() == 0) return;
+  const DimLines lines(dim, {&indices, &x, &values});
+  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
+    lines.for_each(ctx.threads, [&](const Offsets& at) {
+      const Line<T> line{x.data<T>() + at[1], lines.stride(1), x.size(dim), k, order};
+      T* value_to = values.data<T>() + at[2];
+      std::int64_t* index_to = indices.data<std::int64_t>() + at[0];
+      const auto emit = [&](std::int64_t rank, std::int64_t index) {
+        value_to[rank * lines.stride(2)] = line.values[index * line.stride];
+        index_to[rank * lines.stride(0)] = index;
+      };
+      if constexpr (kNarrowKey<T>) {
+        if (line.n <= kFewElements && k <= kFewSelected) return select_few(line, emit);
+      }
+      select_sorted(line, emit);
+    });
+  });
+}
+
+template <class I>
+void count_keys(const Array& keys_N, std::int64_t num_keys, std::int64_t* counts) {
+  const I* keys = keys_N.data<I>();
+  const std::int64_t stride = keys_N.strides()[0];
+  std::fill_n(counts, num_keys, std::int64_t{0});
+  for (std::int64_t i = 0; i < keys_N.size(0); ++i) {
+    const std::int64_t key = keys[i * stride];
+    if (static_cast<std::uint64_t>(key) >= static_cast<std::uint64_t>(num_keys)) {
+      throw Error(out_of_range(absl::StrFormat(
+          "sort_by_key: key %d at position [%d] lies outside [0, %d)", key, i, num_keys)));
+    }
+    ++counts[key];
+  }
+}
+
+template <class I>
+void place_keys(const Array& keys_N, std::int64_t* next, const Array& permutation_N) {
+  const I* keys = keys_N.data<I>();
+  const std::int64_t stride = keys_N.strides()[0];
+  std::int64_t* to = permutation_N.data<std::int64_t>();
+  const std::int64_t to_stride = permutation_N.strides()[0];
+  for (std::int64_t i = 0; i < keys_N.size(0); ++i) to[next[keys[i * stride]]++ * to_stride] = i;
+}
+
+void check_sort_by_key(const Array& keys_N, std::int64_t num_keys, const Array& permutation_N,
+                       const Array& counts_E) {
+  if (!is_integer(keys_N.dtype())) throw_dtype("sort_by_key", keys_N.dtype(), "I64, I32 for keys");
+  for (const Array* out : {&permutation_N, &counts_E}) {
+    if (out->dtype() != DType::kI64) throw_dtype("sort_by_key", out->dtype(), "I64 for outputs");
+  }
+  if (keys_N.ndim() != 1) {
+    throw Error(invalid_argument("sort_by_key: the keys have shape " + to_string(keys_N.shape()) +
+                                 ", expected one dim"));
+  }
+  require_shape("sort_by_key", "permutation", permutation_N, keys_N.shape());
+  require_shape("sort_by_key", "counts", counts_E, {num_keys});
+}
+
+}  // namespace
+
+void topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
+          const Array& indices) {
+  require_dim("topk", x, dim);
+  check_outputs("topk", x, values, indices);
+  Shape expected = x.shape();
+  const auto d = static_cast<std::size_t>(dim);
+  if (values.ndim() == x.ndim()) expected[d] = std::min(values.shape()[d], x.shape()[d]);
+  require_shape("topk", "values", values, expected);
+  select_lines(ctx, x, dim, order, {values, indices});
+}
+
+void sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
+          const Array& indices) {
+  require_dim("sort", x, dim);
+  check_outputs("sort", x, values, indices);
+  require_shape("sort", "values", values, x.shape());
+  select_lines(ctx, x, dim, order, {values, indices});
+}
+
+void sort_by_key(KernelContext&, const Array& keys_N, std::int64_t num_keys,
+                 const Array& permutation_N, const Array& counts_E) {
+  check_sort_by_key(keys_N, num_keys, permutation_N, counts_E);
+  const auto size = static_cast<std::size_t>(num_keys);
+  const auto counts = std::make_unique_for_overwrite<std::int64_t[]>(size);
+  const bool wide = keys_N.dtype() == DType::kI64;
+  if (wide)
+    count_keys<std::int64_t>(keys_N, num_keys, counts.get());
+  else
+    count_keys<std::int32_t>(keys_N, num_keys, counts.get());
+  std::int64_t begin = 0;
+  for (std::size_t e = 0; e < size; ++e) {
+    counts_E.data<std::int64_t>()[static_cast<std::int64_t>(e) * counts_E.strides()[0]] = counts[e];
+    const std::int64_t count = counts[e];
+    counts[e] = begin;
+    begin += count;
+  }
+  if (wide)
+    place_keys<std::int64_t>(keys_N, counts.get(), permutation_N);
+  else
+    place_keys<std::int32_t>(keys_N, counts.get(), permutation_N);
+}
+
+}  // namespace tessera::kernels
