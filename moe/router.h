@@ -45,6 +45,8 @@ class LoadBalancer {
   const DTensor& expert_bias_E() const noexcept { return bias_E_; }
   const DTensor& counts_E() const noexcept { return counts_E_; }
   void count(const DTensor& counts_E);
+  /// Drops what evaluation passes counted.
+  void forget_counts() { counts_E_ = {}; }
   /// bias += coeff·(sign(mean(C) − C) − its mean), in place; counts start again. `counts` are
   /// global.
   void update(const std::vector<std::int64_t>& counts);

@@ -1,0 +1,103 @@
+// Bad configs, meshes and data end in one clear line, before any rank starts.
+#include <fstream>
+
+#include "moe/rope_table.h"
+#include "tests/moe/training_run.h"
+
+namespace tessera::testing {
+namespace {
+
+std::string config_text() { return expected_results("grouped").find("config")->to_string(); }
+
+/// The error for a config in which `from` became `to`.
+std::string error_of(const std::string& from, const std::string& to) {
+  std::string text = config_text();
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  text.replace(at, from.size(), to);
+  const auto config = parse_model_config(text, "c.json");
+  return config.ok() ? "accepted" : std::string(message_of(config.status()));
+}
+
+}  // namespace
+
+TEST_CASE("config errors name the key, what was seen and what is allowed", "[moe][config][C6]") {
+  CHECK(error_of("\"dim\":64", "\"dmi\":64") != "accepted");
+  CHECK_THAT(error_of("\"dim\":64", "\"dim\":0"), Catch::Contains("/dim"));
+  CHECK_THAT(error_of("\"dim\":64", "\"dim\":6.4"), Catch::Contains("/dim"));
+  CHECK_THAT(error_of("\"sigmoid\"", "\"relu\""), Catch::Contains("softmax"));
+  CHECK_THAT(error_of("\"rope_dim\":8", "\"rope_dim\":7"), Catch::Contains("odd"));
+  CHECK_THAT(error_of("\"limited\":2", "\"limited\":null"), Catch::Contains("limited is null"));
+  CHECK_THAT(error_of("\"groups\":4", "\"groups\":5"),
+             Catch::Contains("must divide num_experts 16"));
+  CHECK_THAT(error_of("\"groups\":4", "\"groups\":16"), Catch::Contains("at least 2 experts"));
+  CHECK_THAT(error_of("\"limited\":2", "\"limited\":9"), Catch::Contains("more than groups 4"));
+  CHECK_THAT(error_of("\"router_top_k\":4", "\"router_top_k\":17"),
+             Catch::Contains("more than num_experts 16"));
+  CHECK_THAT(error_of("\"router_top_k\":4", "\"router_top_k\":9"),
+             Catch::Contains("8 experts of the 2 groups"));
+}
+
+TEST_CASE("a parallel plan names unknown degrees", "[moe][config]") {
+  CHECK(
+      parse_parallel_config(R"({"dp_shard":2,"tp":2,"ep":2,"sequence_parallel":true})", "p").ok());
+  const auto unknown = parse_parallel_config(R"({"dp":2})", "--parallel");
+  REQUIRE(!unknown.ok());
+  CHECK_THAT(std::string(message_of(unknown.status())), Catch::Contains("dp_shard"));
+  CHECK(!parse_parallel_config(R"({"tp":1.5})", "p").ok());
+  CHECK(!parse_parallel_config("[]", "p").ok());
+}
+
+TEST_CASE("YaRN frequencies and the attention scale have their closed forms", "[moe][rope]") {
+  const ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  const std::vector<double> frequencies = rope_frequencies(config);
+  const std::vector<double> wanted = {1.0, 0.1, 0.005125, 2.5e-5};
+  REQUIRE(frequencies.size() == wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    CHECK(frequencies[i] == Approx(wanted[i]).epsilon(1e-12));
+  }
+  const double m = 0.1 * std::log(40.0) + 1.0;
+  CHECK(attention_scale(config) == Approx(m * m / std::sqrt(24.0)).epsilon(1e-14));
+}
+
+TEST_CASE("the learning rate warms up, stays and decays to zero", "[parallel][schedule]") {
+  const LearningRate rate = {.base = 8e-4, .steps = 10, .warmup = 2, .decay_ratio = 0.8};
+  const std::vector<double> factors = {.5, 1, 1, .875, .75, .625, .5, .375, .25, .125};
+  for (std::size_t step = 0; step < factors.size(); ++step) {
+    CHECK(rate.at(static_cast<std::int64_t>(step)) == Approx(8e-4 * factors[step]));
+  }
+}
+
+TEST_CASE("data errors say what one batch needs", "[moe][data]") {
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  const auto error_of_data = [&](const std::string& path) {
+    const std::vector<std::string> paths = {path};
+    const auto data = TokenData::read(paths, config);
+    return data.ok() ? std::string("accepted") : std::string(message_of(data.status()));
+  };
+  CHECK_THAT(error_of_data("/nowhere/text"), Catch::Contains("/nowhere/text"));
+  CHECK_THAT(error_of_data(parity_path("softmax", "tokens.safetensors")),
+             Catch::Contains("[10, 1, 8, 65]"));
+  const std::string short_text = std::string(TSR_TEST_DATA) + "/../data/parity/README.md";
+  config.batch = 1000;
+  CHECK_THAT(error_of_data(short_text),
+             Catch::Contains("one batch of 1000 x (64 + 1) tokens needs 65000"));
+  config.vocab = 255;
+  CHECK_THAT(error_of_data(short_text), Catch::Contains("at least 256"));
+}
+
+TEST_CASE("text batches repeat and shift targets by one", "[moe][data]") {
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  const std::vector<std::string> paths = {std::string(TSR_TEST_DATA) + "/../../LICENSE"};
+  const TokenData data = value_or_throw(TokenData::read(paths, config));
+  const TokenBatch a = data.batch(3, 1);
+  const std::vector<double> ids = a.ids_BL.to_vector();
+  const std::vector<double> targets = a.targets_BL.to_vector();
+  CHECK(ids == data.batch(3, 1).ids_BL.to_vector());
+  CHECK(ids != data.batch(3, 0).ids_BL.to_vector());
+  for (std::size_t i = 0; i + 1 < static_cast<std::size_t>(config.seq); ++i) {
+    CHECK(targets[i] == ids[i + 1]);
+  }
+}
+
+}  // namespace tessera::testing

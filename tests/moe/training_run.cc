@@ -1,0 +1,87 @@
+#include "tests/moe/training_run.h"
+
+#include <cmath>
+
+#include "io/file.h"
+#include "io/safetensors.h"
+#include "moe/weights.h"
+
+namespace tessera::testing {
+namespace {
+
+std::vector<double> first_logits(Model& model, const TokenData& data) {
+  const ModelContext& context = model.context();
+  const NoGrad no_grad(context.runtime);
+  const DTensor ids = distribute(context.runtime, data.batch(0, 0).ids_BL, context.views.dense(),
+                                 context.whole_tokens());
+  const std::vector<double> all = full_tensor(model.logits(ids)).to_vector();
+  for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
+  std::vector<double> corner;
+  for (std::int64_t position = 0; position < 4; ++position) {
+    for (std::int64_t id = 0; id < 8; ++id) {
+      corner.push_back(all[static_cast<std::size_t>(position * context.config.vocab + id)]);
+    }
+  }
+  return corner;
+}
+
+double norm_of(const DTensor& x) { return std::sqrt(item(sum_of_squares(x.detach()))); }
+
+RunResult train_rank(World& world, const RunOptions& options, const ModelConfig& config,
+                     const TokenData& data) {
+  Runtime runtime(world);
+  const MeshViews views = value_or_throw(MeshViews::make(options.parallel, world.size()));
+  Model model(runtime, views, config, options.dtype);
+  if (options.change_config) {
+    model.parameters().initialize(7);
+  } else {
+    load_weights(
+        value_or_throw(SafetensorsFile::open(parity_path(options.model, "init.safetensors"))),
+        model);
+  }
+  RunResult result;
+  result.logits0 = first_logits(model, data);
+  Trainer trainer(model, data);
+  for (std::int64_t step = 0; step < options.num_steps; ++step) {
+    result.steps.push_back(trainer.step(step));
+  }
+  const NoGrad no_grad(runtime);
+  for (Parameter& parameter : model.parameters().all()) {
+    result.final_l2[parameter.name()] = norm_of(parameter.stored());
+  }
+  for (MoeLayer* layer : model.moe_layers()) {
+    const DTensor& bias = layer->balancer().expert_bias_E();
+    if (bias.defined()) result.final_l2[bias.name()] = norm_of(bias);
+  }
+  if (options.inspect) options.inspect(model, trainer);
+  return result;
+}
+
+}  // namespace
+
+std::string parity_path(const std::string& model, const std::string& file) {
+  return std::string(TSR_TEST_DATA) + "/parity/" + model + "/" + file;
+}
+
+Json expected_results(const std::string& model) {
+  const std::string path = parity_path(model, "expected.json");
+  return value_or_throw(parse_json(value_or_throw(read_file(path, 1 << 20)), path));
+}
+
+RunResult train(const RunOptions& options) {
+  const Json expected = expected_results(options.model);
+  ModelConfig config =
+      value_or_throw(parse_model_config(expected.find("config")->to_string(), options.model));
+  if (options.change_config) options.change_config(config);
+  const std::vector<std::string> files = {options.change_config
+                                              ? std::string(TSR_TEST_DATA) + "/../../LICENSE"
+                                              : parity_path(options.model, "tokens.safetensors")};
+  const TokenData data = value_or_throw(TokenData::read(files, config));
+  std::vector<RunResult> results(static_cast<std::size_t>(options.num_ranks));
+  throw_if_error(run_ranks(options.num_ranks, {}, [&](World& world) {
+    results[static_cast<std::size_t>(world.rank())] = train_rank(world, options, config, data);
+  }));
+  return results[0];
+}
+
+}  // namespace tessera::testing

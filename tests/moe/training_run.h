@@ -1,0 +1,38 @@
+// tests/moe/training_run.h: whole training runs on embedded ranks, for claims about their losses
+// and parameters.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "moe/trainer.h"
+
+namespace tessera::testing {
+
+struct RunOptions {
+  std::string model = "softmax";  ///< a folder of tests/data/parity
+  ParallelConfig parallel = {};
+  int num_ranks = 1;
+  DType dtype = DType::kF64;
+  std::int64_t num_steps = 10;
+  /// Changes the model's config; batches then come from a text instead of the recorded tokens.
+  std::function<void(ModelConfig&)> change_config = nullptr;
+  /// Looks at each rank's model after the last step.
+  std::function<void(Model&, Trainer&)> inspect = nullptr;
+};
+struct RunResult {
+  std::vector<StepReport> steps;
+  std::map<std::string, double> final_l2;  ///< of every parameter and expert bias
+  std::vector<double> logits0;  ///< step 0, micro-batch 0, sequence 0: positions 0…3 x ids 0…7
+};
+/// Rank 0's view; throws Error where any rank fails.
+RunResult train(const RunOptions& options);
+
+/// expected.json of a parity model.
+Json expected_results(const std::string& model);
+std::string parity_path(const std::string& model, const std::string& file);
+
+}  // namespace tessera::testing
