@@ -1,5 +1,6 @@
 // runtime/communicator.h: collectives among the ranks of one group, on one small interface.
-// Each call carries a signature that ranks compare first, so a mismatch is an error on every rank, never a hang.
+// Each call carries a signature that ranks compare first, so a mismatch is an error on every rank,
+// never a hang.
 #pragma once
 
 #include <chrono>
@@ -8,51 +9,73 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/array.h"
 #include "placement/plan.h"
+#include "runtime/event.h"
 
 namespace tessera {
 
 /// An asynchronous collective. It owns what it needs; the source must not be written before wait().
+/// A Work that is dropped unfinished is finished by its rank's later waits, at the latest when the
+/// rank's body returns.
 class Work : public Ready {
  public:
-  /// Finishes the call (on threads and MPI progress happens here). Throws Error: FailedPrecondition for a mismatched
-  /// signature (naming both sides), Unavailable where a rank failed or left, DeadlineExceeded past the timeout.
+  /// Finishes the call (on threads and MPI progress happens here). Throws Error: FailedPrecondition
+  /// for a mismatched signature (naming both sides), for a rank that returned without joining, or
+  /// where no rank can go on; Unavailable where a rank failed; DeadlineExceeded past the timeout,
+  /// naming who arrived and who did not.
   void wait() override = 0;
   /// Bytes that this rank receives from others.
   virtual std::int64_t bytes_received() const = 0;
 };
 
-/// What a call says about itself.
+/// What a call says about itself. Tensor name and axes are compared between ranks where both state
+/// them; the texts are copied, so they need not outlive the call.
 struct CallInfo {
   std::string_view tensor = {};
-  std::string_view axes = {};
+  std::string_view axes = {};  ///< labels of the mesh axes, for events and errors: "tp", "dp,tp"
   /// Zero: the World's default. Negative: for ever.
   std::chrono::milliseconds timeout{0};
   std::source_location site = std::source_location::current();
+  std::string_view event = {};  ///< name of the event; empty: that of the kind ("all_to_all_v")
+  Origin origin = Origin::kExplicit;
+  std::string_view why = {};  ///< of an implicit call: op, operand and row
 };
 
 struct CollectiveCall {
   enum class Kind : std::uint8_t {
-    kBarrier, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend, kRecv, kExchange
+    kBarrier,
+    kAllReduce,
+    kAllGather,
+    kReduceScatter,
+    kAllToAll,
+    kBroadcast,
+    kSend,
+    kRecv,
+    kExchange
   };
   Kind kind = Kind::kBarrier;
   Array in;
   Array out;
   ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;                       ///< kBroadcast: source; kSend, kRecv: the peer
-  std::vector<std::int64_t> send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
+  int root = 0;  ///< kBroadcast: source; kSend, kRecv: the peer
+  std::vector<std::int64_t>
+      send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
   std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
-  std::vector<Transfer> into;         ///< kExchange: boxes read (peer = group rank), own included
-  std::vector<Transfer> from;         ///< kExchange: boxes sent
-  bool fold = false;                  ///< kExchange: boxes are summands to be folded by `reduce`, in order
+  std::vector<Transfer> into;  ///< kExchange: boxes read (peer = group rank), own included
+  std::vector<Transfer> from;  ///< kExchange: boxes sent
+  bool fold = false;           ///< kExchange: boxes are summands to be folded by `reduce`, in order
+  std::int64_t divisor = 0;    ///< what kAvg divides by; 0: the group's size
   std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
 
-/// One rank's end of a group. Calls of one group come in the same order on all its ranks. Thread-safety: used by its
+/// One rank's end of a group. Calls of one group come in the same order on all its ranks; send and
+/// recv are ordered per pair and direction, apart from the rest. A call that moves bytes to or from
+/// another rank adds one kCollective event to its World's log by itself. Thread-safety: used by its
 /// own rank thread only.
 class Communicator {
  public:
@@ -60,8 +83,10 @@ class Communicator {
   virtual int rank() const noexcept = 0;  ///< position in the group
   virtual int size() const noexcept = 0;
   virtual std::int64_t world_rank(int group_rank) const = 0;
-  /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of group rank, so results
-  /// repeat bit for bit and are equal on all ranks.
+  /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of
+  /// group rank, so results repeat bit for bit and are equal on all ranks. NaN wins max and min;
+  /// BOOL sums are "or"; avg needs a floating type. Errors: throws InvalidArgument where the arrays
+  /// do not fit the call, Unavailable after a failure.
   virtual std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) = 0;
 
   /// Shapes: `in` and `out` equal; may be the same array. Cost: 2(p−1)/p of the bytes.
@@ -74,7 +99,8 @@ class Communicator {
   /// Reduces `in` and keeps this rank's `rows[rank()]` rows.
   void reduce_scatter(const Array& in, const Array& out, ReduceOp op,
                       std::span<const std::int64_t> rows = {}, const CallInfo& info = {});
-  /// Sends consecutive rows of `in` by send_splits; rows from rank 0, 1, … land in `out` by recv_splits.
+  /// Sends consecutive rows of `in` by send_splits; rows from rank 0, 1, … land in `out` by
+  /// recv_splits.
   std::shared_ptr<Work> all_to_all_async(const Array& in, const Array& out,
                                          std::span<const std::int64_t> send_splits,
                                          std::span<const std::int64_t> recv_splits,

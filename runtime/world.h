@@ -1,5 +1,5 @@
-// runtime/world.h: this rank's view of all ranks: rank, size, groups, event log; and ranks as threads.
-// A World belongs to one rank; groups are made once per set of ranks and cached.
+// runtime/world.h: this rank's view of all ranks: rank, size, groups, event log; and ranks as
+// threads. A World belongs to one rank; groups are made once per set of ranks and cached.
 #pragma once
 
 #include <chrono>
@@ -27,13 +27,15 @@ class World {
   virtual std::int64_t rank() const noexcept = 0;
   virtual std::int64_t size() const noexcept = 0;
   virtual int threads_per_rank() const noexcept = 0;
-  /// The group of these world ranks (ascending or not: group rank = position). The same object for the same list. Every
-  /// listed rank asks for it before using it; asking does not communicate. Errors: InvalidArgument for a repeated rank, one
-  /// outside the world, or where this rank is not listed.
+  /// The group of these world ranks (ascending or not: group rank = position). The same object for
+  /// the same list. Every listed rank asks for it before using it; asking does not communicate.
+  /// Errors: InvalidArgument for a repeated rank, one outside the world, or where this rank is not
+  /// listed.
   virtual StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) = 0;
   /// Groups along mesh axes: one axis, or several together (row-major over the listed axes).
   StatusOr<Communicator*> group_along(const Mesh& mesh, std::span<const int> axes);
-  /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with this text.
+  /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
+  /// this text.
   virtual void poison(const Status& status) = 0;
   virtual double now_us() const = 0;
   EventLog& events() noexcept { return events_; }
@@ -49,13 +51,14 @@ class World {
 /// A world of one rank without threads.
 std::unique_ptr<World> make_single_world(const WorldOptions& options = {});
 
-/// Runs `body` on `num_ranks` threads, each with its World, and joins them. A rank that throws poisons the others. Returns
-/// the first error (the one that started it, "rank 3: …"), or OK.
+/// Runs `body` on `num_ranks` threads, each with its World, and joins them. A rank that throws
+/// poisons the others. Returns the first error (the one that started it, "rank 3: …"), or OK.
 Status run_ranks(int num_ranks, const WorldOptions& options,
                  const std::function<void(World&)>& body);
 
-/// Executes a plan on this rank's local array: fills, folds, copies; logs one event per step that moves bytes and one for the
-/// redistribution. Throws Error. Collective: yes, over the mesh axes of each step.
+/// Executes a plan on this rank's local array: fills, folds, copies; logs one event per step that
+/// moves bytes and one for the redistribution. Throws Error. Collective: yes, over the mesh axes of
+/// each step.
 struct ExecuteInfo {
   std::string_view tensor = {};
   Origin origin = Origin::kExplicit;

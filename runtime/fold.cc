@@ -1,0 +1,227 @@
+#include "runtime/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "kernels/bfloat16.h"
+
+namespace tessera {
+namespace {
+
+// Elements folded at a time: accumulators and a source's piece stay in the first-level cache.
+constexpr std::int64_t kBlock = 1024;
+
+// Stored type, accumulator type. Integers wrap like unsigned ones; BOOL is a byte of 0 or 1.
+template <class Stored, class Accumulated>
+struct Element {
+  using T = Stored;
+  using Acc = Accumulated;
+};
+
+template <class F>
+void with_element(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kF64:
+      return f(Element<double, double>{});
+    case DType::kF32:
+      return f(Element<float, float>{});
+    case DType::kBF16:
+      return f(Element<BFloat16, float>{});
+    case DType::kI64:
+      return f(Element<std::int64_t, std::int64_t>{});
+    case DType::kI32:
+      return f(Element<std::int32_t, std::int32_t>{});
+    case DType::kBool:
+      return f(Element<std::uint8_t, std::uint8_t>{});
+  }
+}
+
+struct Sum {
+  template <class A>
+  static A of(A a, A b) noexcept {
+    if constexpr (std::is_same_v<A, std::uint8_t>) {
+      return static_cast<A>(a | b);
+    } else if constexpr (std::is_integral_v<A>) {
+      using U = std::make_unsigned_t<A>;
+      return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+struct Prod {
+  template <class A>
+  static A of(A a, A b) noexcept {
+    if constexpr (std::is_same_v<A, std::uint8_t>) {
+      return static_cast<A>(a & b);
+    } else if constexpr (std::is_integral_v<A>) {
+      using U = std::make_unsigned_t<A>;
+      return static_cast<A>(static_cast<U>(a) * static_cast<U>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+// `a != a` is true for NaN alone; where b is NaN both tests fail and b is taken.
+struct Max {
+  template <class A>
+  static A of(A a, A b) noexcept {
+    return (a > b) | (a != a) ? a : b;
+  }
+};
+struct Min {
+  template <class A>
+  static A of(A a, A b) noexcept {
+    return (a < b) | (a != a) ? a : b;
+  }
+};
+
+template <class F>
+void with_op(ReduceOp op, F&& f) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return f(Sum{});
+    case ReduceOp::kMax:
+      return f(Max{});
+    case ReduceOp::kMin:
+      return f(Min{});
+    case ReduceOp::kProd:
+      return f(Prod{});
+  }
+}
+
+template <class A>
+A identity_of(ReduceOp op) noexcept {
+  using Limits = std::numeric_limits<A>;
+  constexpr bool kIsBool = std::is_same_v<A, std::uint8_t>;
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return std::is_floating_point_v<A> ? static_cast<A>(-0.0) : A{0};
+    case ReduceOp::kMax:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case ReduceOp::kMin:
+      return Limits::has_infinity ? Limits::infinity() : (kIsBool ? A{1} : Limits::max());
+    case ReduceOp::kProd:
+      return A{1};
+  }
+  return A{};
+}
+
+template <class E>
+void load(const std::byte* src, typename E::Acc* acc, std::int64_t n) {
+  const auto* from = reinterpret_cast<const typename E::T*>(src);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) acc[i] = static_cast<typename E::Acc>(from[i]);
+}
+
+template <class E, class Op>
+void combine_into(typename E::Acc* acc, const std::byte* src, std::int64_t n) {
+  using Acc = typename E::Acc;
+  const auto* from = reinterpret_cast<const typename E::T*>(src);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) acc[i] = Op::of(acc[i], static_cast<Acc>(from[i]));
+}
+
+template <class E>
+void divide(typename E::Acc* acc, std::int64_t divisor, std::int64_t n) {
+  if constexpr (std::is_floating_point_v<typename E::Acc>) {
+    const auto by = static_cast<typename E::Acc>(divisor);
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) acc[i] /= by;
+  }
+}
+
+template <class E>
+void store_from(const typename E::Acc* acc, std::byte* dst, std::int64_t n) {
+  auto* to = reinterpret_cast<typename E::T*>(dst);
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<typename E::T>(acc[i]);
+}
+
+template <class E, class Op>
+void fold_blocks(const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,
+                 std::int64_t n) {
+  alignas(64) typename E::Acc acc[kBlock];
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(typename E::T));
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t size = std::min(kBlock, n - begin);
+    const std::int64_t at = begin * kSize;
+    load<E>(srcs[0] + at, acc, size);
+    for (std::size_t s = 1; s < srcs.size(); ++s) combine_into<E, Op>(acc, srcs[s] + at, size);
+    if (how.divisor != 1) divide<E>(acc, how.divisor, size);
+    store_from<E>(acc, dst + at, size);
+  }
+}
+
+}  // namespace
+
+Status check_fold(DType dtype, ReduceOp op) {
+  if (op != ReduceOp::kAvg || is_floating(dtype)) return absl::OkStatus();
+  return invalid_argument("avg of " + std::string(name_of(dtype)) +
+                          ": allowed for floating types; reduce by sum");
+}
+
+Fold fold_by(ReduceOp op, std::int64_t divisor) noexcept {
+  return op == ReduceOp::kAvg ? Fold{ReduceOp::kSum, divisor} : Fold{op, 1};
+}
+
+void fold(DType dtype, const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,
+          std::int64_t n) {
+  if (n == 0) return;
+  if (srcs.size() == 1 && how.divisor == 1) {
+    if (srcs[0] != dst) std::memcpy(dst, srcs[0], static_cast<std::size_t>(n * size_of(dtype)));
+    return;
+  }
+  with_element(dtype, [&]<class E>(E) {
+    with_op(how.op, [&]<class Op>(Op) { fold_blocks<E, Op>(how, srcs, dst, n); });
+  });
+}
+
+std::int64_t accumulator_size(DType dtype) noexcept {
+  return dtype == DType::kBF16 ? 4 : size_of(dtype);
+}
+
+void fill_identity(DType dtype, const Fold& how, std::byte* accumulator, std::int64_t n) {
+  with_element(dtype, [&]<class E>(E) {
+    using Acc = typename E::Acc;
+    std::fill_n(reinterpret_cast<Acc*>(accumulator), n, identity_of<Acc>(how.op));
+  });
+}
+
+void combine(DType dtype, const Fold& how, std::byte* accumulator, const std::byte* src,
+             std::int64_t n) {
+  with_element(dtype, [&]<class E>(E) {
+    auto* acc = reinterpret_cast<typename E::Acc*>(accumulator);
+    with_op(how.op, [&]<class Op>(Op) { combine_into<E, Op>(acc, src, n); });
+  });
+}
+
+void store(DType dtype, const Fold& how, const std::byte* accumulator, std::byte* dst,
+           std::int64_t n) {
+  with_element(dtype, [&]<class E>(E) {
+    using Acc = typename E::Acc;
+    const auto* from = reinterpret_cast<const Acc*>(accumulator);
+    alignas(64) Acc acc[kBlock];
+    for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+      const std::int64_t size = std::min(kBlock, n - begin);
+      std::copy_n(from + begin, size, acc);
+      if (how.divisor != 1) divide<E>(acc, how.divisor, size);
+      store_from<E>(acc, dst + begin * static_cast<std::int64_t>(sizeof(typename E::T)), size);
+    }
+  });
+}
+
+void fill_identity_elements(DType dtype, ReduceOp op, std::byte* dst, std::int64_t n) {
+  with_element(dtype, [&]<class E>(E) {
+    const auto value = static_cast<typename E::T>(identity_of<typename E::Acc>(op));
+    std::fill_n(reinterpret_cast<typename E::T*>(dst), n, value);
+  });
+}
+
+}  // namespace tessera

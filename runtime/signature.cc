@@ -1,0 +1,372 @@
+#include "runtime/signature.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+#include "absl/strings/str_format.h"
+#include "runtime/fold.h"
+
+namespace tessera {
+namespace {
+
+using Kind = CollectiveCall::Kind;
+
+std::int64_t sum_of(std::span<const std::int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+Shape row_shape(const Array& array) {
+  const Shape& shape = array.shape();
+  return Shape(shape.begin() + 1, shape.end());
+}
+
+std::string text_of(const Array& array) {
+  return std::string(name_of(array.dtype())) + " " + to_string(array.shape());
+}
+
+std::string text_of(std::span<const std::int64_t> values) { return to_string(ShapeView(values)); }
+
+Status refuse(const CollectiveCall& call, const std::string& text) {
+  return invalid_argument(std::string(name_of(call.kind)) + ": " + text);
+}
+
+// ---- where arrays may lie
+
+struct Bytes {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+};
+Bytes bytes_of(const Array& array) {
+  const std::byte* begin = array.bytes();
+  return {begin, begin + array.num_bytes()};
+}
+bool disjoint(const Array& a, const Array& b) {
+  const Bytes x = bytes_of(a), y = bytes_of(b);
+  return x.begin == x.end || y.begin == y.end || x.end <= y.begin || y.end <= x.begin;
+}
+
+Status check_array(const CollectiveCall& call, const Array& array, std::string_view role) {
+  if (array.is_null()) return refuse(call, std::string(role) + " is a null array");
+  if (!array.is_contiguous()) {
+    return refuse(call, std::string(role) + " " + text_of(array) +
+                            " is not contiguous; make it so first (kernels::contiguous)");
+  }
+  return absl::OkStatus();
+}
+
+Status check_both(const CollectiveCall& call) {
+  TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
+  TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
+  if (call.in.dtype() != call.out.dtype()) {
+    return refuse(
+        call, "in " + text_of(call.in) + " and out " + text_of(call.out) + " must have one dtype");
+  }
+  return absl::OkStatus();
+}
+
+// Both arrays have rows (dim 0), of one row shape.
+Status check_rows(const CollectiveCall& call) {
+  TSR_RETURN_IF_ERROR(check_both(call));
+  if (call.in.ndim() < 1 || call.out.ndim() < 1 || row_shape(call.in) != row_shape(call.out)) {
+    return refuse(call, "in " + text_of(call.in) + " and out " + text_of(call.out) +
+                            " must agree in all dims but the first");
+  }
+  return absl::OkStatus();
+}
+
+Status check_splits(const CollectiveCall& call, std::span<const std::int64_t> splits,
+                    std::string_view role, std::int64_t rows, int size) {
+  const bool negative =
+      std::any_of(splits.begin(), splits.end(), [](auto rows_of) { return rows_of < 0; });
+  if (std::ssize(splits) == size && !negative && sum_of(splits) == rows) return absl::OkStatus();
+  return refuse(call, absl::StrFormat("%s %s must be %d row counts that add up to %d",
+                                      std::string(role), text_of(splits), size, rows));
+}
+
+// ---- one kind each
+
+Status prepare_all_reduce(CollectiveCall& call) {
+  TSR_RETURN_IF_ERROR(check_both(call));
+  if (call.in.shape() != call.out.shape()) {
+    return refuse(
+        call, "in " + text_of(call.in) + " and out " + text_of(call.out) + " must have one shape");
+  }
+  if (call.in.bytes() != call.out.bytes() && !disjoint(call.in, call.out)) {
+    return refuse(call, "in and out overlap; allowed: the same elements, or none in common");
+  }
+  return check_fold(call.in.dtype(), call.reduce);
+}
+
+Status prepare_all_gather(CollectiveCall& call, const GroupPlace& place) {
+  TSR_RETURN_IF_ERROR(check_rows(call));
+  const auto rank = static_cast<std::size_t>(place.rank);
+  if (call.recv_splits.empty()) {
+    call.recv_splits.assign(static_cast<std::size_t>(place.size), call.in.size(0));
+  }
+  TSR_RETURN_IF_ERROR(check_splits(call, call.recv_splits, "rows", call.out.size(0), place.size));
+  if (call.recv_splits[rank] != call.in.size(0)) {
+    return refuse(
+        call, absl::StrFormat("in has %d rows, but rows %s say %d for rank %d of the group",
+                              call.in.size(0), text_of(call.recv_splits), call.recv_splits[rank],
+                              place.rank));
+  }
+  const std::int64_t row_bytes = num_elements(row_shape(call.in)) * size_of(call.in.dtype());
+  const std::byte* own =
+      call.out.bytes() + sum_of(std::span(call.recv_splits).first(rank)) * row_bytes;
+  if (call.in.bytes() != own && !disjoint(call.in, call.out)) {
+    return refuse(call, "in and out overlap; allowed: in is this rank's own rows of out");
+  }
+  return absl::OkStatus();
+}
+
+Status prepare_reduce_scatter(CollectiveCall& call, const GroupPlace& place) {
+  TSR_RETURN_IF_ERROR(check_rows(call));
+  const auto rank = static_cast<std::size_t>(place.rank);
+  if (call.send_splits.empty()) {
+    call.send_splits.assign(static_cast<std::size_t>(place.size), call.out.size(0));
+  }
+  TSR_RETURN_IF_ERROR(check_splits(call, call.send_splits, "rows", call.in.size(0), place.size));
+  if (call.send_splits[rank] != call.out.size(0)) {
+    return refuse(
+        call, absl::StrFormat("out has %d rows, but rows %s say %d for rank %d of the group",
+                              call.out.size(0), text_of(call.send_splits), call.send_splits[rank],
+                              place.rank));
+  }
+  const std::int64_t row_bytes = num_elements(row_shape(call.in)) * size_of(call.in.dtype());
+  const std::byte* own =
+      call.in.bytes() + sum_of(std::span(call.send_splits).first(rank)) * row_bytes;
+  if (call.out.bytes() != own && !disjoint(call.in, call.out)) {
+    return refuse(call, "in and out overlap; allowed: out is this rank's own rows of in");
+  }
+  return check_fold(call.in.dtype(), call.reduce);
+}
+
+Status prepare_all_to_all(CollectiveCall& call, const GroupPlace& place) {
+  TSR_RETURN_IF_ERROR(check_rows(call));
+  TSR_RETURN_IF_ERROR(
+      check_splits(call, call.send_splits, "send_splits", call.in.size(0), place.size));
+  TSR_RETURN_IF_ERROR(
+      check_splits(call, call.recv_splits, "recv_splits", call.out.size(0), place.size));
+  if (!disjoint(call.in, call.out)) return refuse(call, "in and out overlap");
+  return absl::OkStatus();
+}
+
+Status check_peer(const CollectiveCall& call, std::string_view role, const GroupPlace& place) {
+  if (call.root >= 0 && call.root < place.size) return absl::OkStatus();
+  return refuse(call, absl::StrFormat("%s %d is outside the group's ranks [0, %d)",
+                                      std::string(role), call.root, place.size));
+}
+
+Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
+  TSR_RETURN_IF_ERROR(check_both(call));
+  if (!disjoint(call.in, call.out)) return refuse(call, "in and out overlap");
+  for (const auto* boxes : {&call.into, &call.from}) {
+    for (const Transfer& box : *boxes) {
+      if (box.peer >= 0 && box.peer < place.size) continue;
+      return refuse(call, absl::StrFormat("a box names peer %d, outside the group's ranks [0, %d)",
+                                          box.peer, place.size));
+    }
+  }
+  return call.fold ? check_fold(call.in.dtype(), call.reduce) : absl::OkStatus();
+}
+
+bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
+
+// Null where the two calls agree.
+const char* differing_field(const Signature& a, const Signature& b) {
+  const bool pair = is_pair(a.kind) && is_pair(b.kind);
+  if (a.kind != b.kind && !pair) return "kind";
+  if (a.kind == Kind::kBarrier) return nullptr;
+  if (a.dtype != b.dtype) return "dtype";
+  if (a.kind != Kind::kExchange && a.shape != b.shape) return "shape";
+  if (a.fold != b.fold || a.reduce != b.reduce) return "reduce op";
+  if (!pair && a.root != b.root) return "root";
+  if (a.kind == Kind::kAllGather && a.recv_splits != b.recv_splits) return "rows";
+  if (a.kind == Kind::kReduceScatter && a.send_splits != b.send_splits) return "rows";
+  if (a.extra != b.extra) return "plan";
+  if (!a.tensor.empty() && !b.tensor.empty() && a.tensor != b.tensor) return "tensor";
+  if (!a.axes.empty() && !b.axes.empty() && a.axes != b.axes) return "axes";
+  return nullptr;
+}
+
+std::int64_t bytes_to_others(std::span<const Transfer> boxes, const CollectiveCall& call,
+                             const GroupPlace& place) {
+  std::int64_t elements = 0;
+  for (const Transfer& box : boxes) {
+    if (box.peer != place.rank) elements += box.num_elements();
+  }
+  return elements * size_of(call.in.dtype());
+}
+
+}  // namespace
+
+std::string_view name_of(CollectiveCall::Kind kind) noexcept {
+  constexpr std::string_view kNames[] = {"barrier",        "all_reduce", "all_gather",
+                                         "reduce_scatter", "all_to_all", "broadcast",
+                                         "send",           "recv",       "exchange"};
+  return kNames[static_cast<int>(kind)];
+}
+
+Status prepare(CollectiveCall& call, const GroupPlace& place) {
+  if (call.divisor == 0) call.divisor = place.size;
+  switch (call.kind) {
+    case Kind::kBarrier:
+      return absl::OkStatus();
+    case Kind::kAllReduce:
+      return prepare_all_reduce(call);
+    case Kind::kAllGather:
+      return prepare_all_gather(call, place);
+    case Kind::kReduceScatter:
+      return prepare_reduce_scatter(call, place);
+    case Kind::kAllToAll:
+      return prepare_all_to_all(call, place);
+    case Kind::kBroadcast:
+      TSR_RETURN_IF_ERROR(check_array(call, call.out, "in_out"));
+      return check_peer(call, "root", place);
+    case Kind::kSend:
+      TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
+      return check_peer(call, "peer", place);
+    case Kind::kRecv:
+      TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
+      return check_peer(call, "peer", place);
+    case Kind::kExchange:
+      return prepare_exchange(call, place);
+  }
+  return internal_error("a collective of unknown kind");
+}
+
+Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence) {
+  Signature signature;
+  signature.kind = call.kind;
+  signature.sequence = sequence;
+  signature.site = info.site;
+  signature.tensor = info.tensor;
+  signature.axes = info.axes;
+  if (call.kind == Kind::kBarrier) return signature;
+  const Array& array =
+      call.kind == Kind::kRecv || call.kind == Kind::kBroadcast ? call.out : call.in;
+  signature.dtype = array.dtype();
+  signature.shape = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll ? row_shape(array)
+                                                                                  : array.shape();
+  const bool reduces =
+      call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter || call.fold;
+  signature.reduce = reduces ? call.reduce : ReduceOp::kSum;
+  signature.fold = reduces;
+  signature.root = call.root;
+  signature.extra = call.signature_extra;
+  signature.send_splits = std::move(call.send_splits);
+  signature.recv_splits = std::move(call.recv_splits);
+  return signature;
+}
+
+std::string to_string(const std::source_location& site) {
+  std::string_view path = site.file_name();
+  std::size_t cut = path.rfind('/');
+  if (cut != std::string_view::npos && cut > 0) cut = path.rfind('/', cut - 1);
+  if (cut != std::string_view::npos) path.remove_prefix(cut + 1);
+  return std::string(path) + ":" + std::to_string(site.line());
+}
+
+std::string to_string(const Signature& call) {
+  std::string text = std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence);
+  if (call.kind == Kind::kSend) text += " to group rank " + std::to_string(call.root);
+  if (call.kind == Kind::kRecv) text += " from group rank " + std::to_string(call.root);
+  if (call.kind != Kind::kBarrier) {
+    const bool rows = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll;
+    text +=
+        " of " + std::string(name_of(call.dtype)) + (rows ? " rows " : " ") + to_string(call.shape);
+  }
+  if (call.fold) text += " by " + std::string(name_of(call.reduce));
+  if (call.kind == Kind::kBroadcast) text += " from group rank " + std::to_string(call.root);
+  if (call.kind == Kind::kReduceScatter) text += ", rows kept " + text_of(call.send_splits);
+  if (call.kind == Kind::kAllGather) text += ", row counts " + text_of(call.recv_splits);
+  if (call.kind == Kind::kAllToAll) {
+    text +=
+        ", send_splits " + text_of(call.send_splits) + ", recv_splits " + text_of(call.recv_splits);
+  }
+  if (!call.tensor.empty()) text += ", tensor " + call.tensor;
+  if (!call.axes.empty()) text += ", axes " + call.axes;
+  return text + " (" + to_string(call.site) + ")";
+}
+
+std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls) {
+  const int size = static_cast<int>(calls.size());
+  for (int i = 1; i < size; ++i) {
+    const char* field = differing_field(*calls[0], *calls[static_cast<std::size_t>(i)]);
+    if (field != nullptr) return Mismatch{0, i, field};
+  }
+  if (calls[0]->kind != Kind::kAllToAll) return std::nullopt;
+  for (int i = 0; i < size; ++i) {
+    for (int j = 0; j < size; ++j) {
+      const auto from = static_cast<std::size_t>(i), to = static_cast<std::size_t>(j);
+      const std::int64_t sent = calls[from]->send_splits[to];
+      const std::int64_t expected = calls[to]->recv_splits[from];
+      if (sent == expected) continue;
+      return Mismatch{i, j,
+                      absl::StrFormat("splits: group rank %d sends %d rows to group rank %d, which "
+                                      "expects %d",
+                                      i, sent, j, expected)};
+    }
+  }
+  return std::nullopt;
+}
+
+Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept {
+  constexpr std::int64_t kGrain = 64;
+  const std::int64_t chunk = ((n + place.size - 1) / place.size + kGrain - 1) / kGrain * kGrain;
+  const std::int64_t begin = std::min(n, chunk * place.rank);
+  return {begin, std::min(n, begin + chunk)};
+}
+
+Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
+  const auto rank = static_cast<std::size_t>(place.rank);
+  const std::int64_t others = place.size - 1;
+  const auto row_bytes = [&] {
+    return num_elements(row_shape(call.in)) * size_of(call.in.dtype());
+  };
+  switch (call.kind) {
+    case Kind::kBarrier:
+      return {};
+    case Kind::kAllReduce: {
+      const Slice own = slice_of(call.in.num_elements(), place);
+      const std::int64_t own_bytes = (own.end - own.begin) * size_of(call.in.dtype());
+      const std::int64_t bytes = call.in.num_bytes() - own_bytes + others * own_bytes;
+      return {bytes, bytes};
+    }
+    case Kind::kAllGather:
+      return {others * call.in.num_bytes(), call.out.num_bytes() - call.in.num_bytes()};
+    case Kind::kReduceScatter:
+      return {call.in.num_bytes() - call.out.num_bytes(), others * call.out.num_bytes()};
+    case Kind::kAllToAll:
+      return {(call.in.size(0) - call.send_splits[rank]) * row_bytes(),
+              (call.out.size(0) - call.recv_splits[rank]) * row_bytes()};
+    case Kind::kBroadcast:
+      if (call.root == place.rank) return {others * call.out.num_bytes(), 0};
+      return {0, call.out.num_bytes()};
+    case Kind::kSend:
+      return {call.root == place.rank ? 0 : call.in.num_bytes(), 0};
+    case Kind::kRecv:
+      return {0, call.root == place.rank ? 0 : call.out.num_bytes()};
+    case Kind::kExchange:
+      return {bytes_to_others(call.from, call, place), bytes_to_others(call.into, call, place)};
+  }
+  return {};
+}
+
+std::string_view event_name(const CollectiveCall& call) noexcept {
+  const bool ragged = !call.send_splits.empty() || !call.recv_splits.empty();
+  switch (call.kind) {
+    case Kind::kAllGather:
+      return ragged ? "all_gather_v" : "all_gather";
+    case Kind::kReduceScatter:
+      return ragged ? "reduce_scatter_v" : "reduce_scatter";
+    case Kind::kAllToAll:
+      return "all_to_all_v";
+    default:
+      return name_of(call.kind);
+  }
+}
+
+}  // namespace tessera

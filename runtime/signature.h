@@ -1,0 +1,78 @@
+// runtime/signature.h: what a collective call says about itself, checked alone and against the
+// other ranks'. All backends use these: a call is prepared (defaults, own checks), then its
+// signature meets its peers'.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/communicator.h"
+
+namespace tessera {
+
+/// This rank's place in a group, for checks and texts.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+/// Fills in default splits and the divisor, then checks that the arrays fit the call. Errors:
+/// InvalidArgument.
+Status prepare(CollectiveCall& call, const GroupPlace& place);
+
+/// Everything of a call that ranks compare, without its data.
+struct Signature {
+  CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
+  std::uint64_t sequence = 0;
+  DType dtype = DType::kF32;
+  Shape shape;  ///< of `in`; rows apart where ranks may differ in them; of `out` for kRecv
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  bool fold = false;
+  std::vector<std::int64_t> send_splits;
+  std::vector<std::int64_t> recv_splits;
+  std::uint64_t extra = 0;
+  std::string tensor;
+  std::string axes;
+  std::source_location site;
+};
+/// Takes the call's splits along. Requires a prepared call.
+Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence);
+
+/// "all_reduce #3 of F32 [8] by sum, tensor w, axes tp (tests/x.cc:10)"
+std::string to_string(const Signature& signature);
+/// "runtime/world.cc:12": the last two parts of the path, and the line.
+std::string to_string(const std::source_location& site);
+
+/// Two ranks' calls that cannot be the same collective, and in what.
+struct Mismatch {
+  int first = 0;
+  int second = 0;
+  std::string field;
+};
+/// The first mismatch among the calls of a group's ranks, by group rank. Send and recv stand as the
+/// pair (sender, receiver).
+std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls);
+
+/// Bytes that a prepared call takes to and from other ranks. Units: bytes.
+struct Traffic {
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place);
+/// The event's name: that of the kind, with "_v" where splits were given.
+std::string_view event_name(const CollectiveCall& call) noexcept;
+
+/// Elements [begin, end) of `n` that group rank `rank` folds in an all_reduce; borders fall on
+/// cache lines.
+struct Slice {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept;
+
+}  // namespace tessera

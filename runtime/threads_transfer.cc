@@ -1,0 +1,247 @@
+#include "runtime/threads_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "runtime/box.h"
+#include "runtime/fold.h"
+
+namespace tessera {
+namespace {
+
+using Kind = CollectiveCall::Kind;
+
+// Up to here a copy costs less than a second rendezvous.
+constexpr std::int64_t kStagedBytes = 16 * 1024;
+// Up to here every rank folds the whole; beyond, each folds its slice for all.
+constexpr std::int64_t kFoldAllBytes = 4 * 1024;
+// A slice is folded and handed out in pieces that stay in the cache.
+constexpr std::int64_t kPieceBytes = 16 * 1024;
+
+void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
+  if (bytes > 0 && dst != src) std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t sum_before(const std::vector<std::int64_t>& splits, int rank) {
+  return std::accumulate(splits.begin(), splits.begin() + rank, std::int64_t{0});
+}
+
+// Bytes of one row of a rows-of-dim-0 call.
+std::int64_t row_bytes(const Array& array) {
+  const Shape& shape = array.shape();
+  return num_elements(ShapeView(shape.data() + 1, shape.size() - 1)) * size_of(array.dtype());
+}
+
+std::vector<const std::byte*> sources_of(ThreadsRound& round, std::int64_t offset_bytes) {
+  std::vector<const std::byte*> sources;
+  sources.reserve(round.parties().size());
+  for (int i = 0; i < round.size(); ++i) sources.push_back(round.post(i).source + offset_bytes);
+  return sources;
+}
+
+bool folds_all(const Array& in) { return in.num_bytes() <= kFoldAllBytes; }
+
+void all_reduce(ThreadsRound& round, int party) {
+  const CollectiveCall& call = *round.post(party).call;
+  const DType dtype = call.in.dtype();
+  const std::int64_t count = call.in.num_elements();
+  const Fold how = fold_by(call.reduce, call.divisor);
+  if (folds_all(call.in)) {
+    fold(dtype, how, sources_of(round, 0), call.out.bytes(), count);
+    return;
+  }
+  // Nobody else reads or writes this slice of any rank's arrays, so in and out may be one array.
+  const Slice slice = slice_of(count, {party, round.size()});
+  const std::int64_t step = kPieceBytes / size_of(dtype);
+  for (std::int64_t begin = slice.begin; begin < slice.end; begin += step) {
+    const std::int64_t size = std::min(step, slice.end - begin);
+    const std::int64_t at = begin * size_of(dtype);
+    std::byte* own = call.out.bytes() + at;
+    fold(dtype, how, sources_of(round, at), own, size);
+    for (int i = 0; i < round.size(); ++i) {
+      if (i != party) copy_bytes(round.post(i).target + at, own, size * size_of(dtype));
+    }
+  }
+}
+
+void all_gather(ThreadsRound& round, int party) {
+  ThreadsPost& own = round.post(party);
+  const std::int64_t row = row_bytes(own.call->out);
+  std::byte* at = own.call->out.bytes();
+  for (int i = 0; i < round.size(); ++i) {
+    const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
+    // The own rows come from the array itself: where they lie in place already, nothing is to copy.
+    copy_bytes(at, i == party ? own.call->in.bytes() : round.post(i).source, bytes);
+    at += bytes;
+  }
+}
+
+void reduce_scatter(ThreadsRound& round, int party) {
+  ThreadsPost& own = round.post(party);
+  const std::int64_t offset =
+      sum_before(own.signature.send_splits, party) * row_bytes(own.call->in);
+  fold(own.call->in.dtype(), fold_by(own.call->reduce, own.call->divisor),
+       sources_of(round, offset), own.call->out.bytes(), own.call->out.num_elements());
+}
+
+void all_to_all(ThreadsRound& round, int party) {
+  ThreadsPost& own = round.post(party);
+  const std::int64_t row = row_bytes(own.call->out);
+  std::byte* at = own.call->out.bytes();
+  for (int i = 0; i < round.size(); ++i) {
+    ThreadsPost& peer = round.post(i);
+    const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
+    copy_bytes(at, peer.source + sum_before(peer.signature.send_splits, party) * row, bytes);
+    at += bytes;
+  }
+}
+
+// ---- exchange of boxes
+
+struct Part {
+  Box box;
+  const std::byte* source;
+};
+
+std::vector<Part> parts_of(ThreadsRound& round, int party) {
+  const CollectiveCall& call = *round.post(party).call;
+  std::vector<Part> parts;
+  parts.reserve(call.into.size());
+  for (const Transfer& transfer : call.into) {
+    const ThreadsPost& peer = round.post(static_cast<int>(transfer.peer));
+    parts.push_back(
+        {Box(transfer, view_of(peer.signature.shape), view_of(call.out.shape())), peer.source});
+  }
+  return parts;
+}
+
+// Boxes with the same pieces, each with all its sources in order: one fold per piece.
+struct Stack {
+  const Box* box;
+  std::vector<const std::byte*> sources;
+};
+
+std::vector<Stack> stacks_of(const std::vector<Part>& parts) {
+  std::vector<Stack> stacks;
+  for (const Part& part : parts) {
+    const auto match = std::find_if(stacks.begin(), stacks.end(), [&](const Stack& stack) {
+      return stack.box->same_pieces(part.box);
+    });
+    if (match == stacks.end()) {
+      stacks.push_back({&part.box, {part.source}});
+    } else {
+      match->sources.push_back(part.source);
+    }
+  }
+  return stacks;
+}
+
+void fold_stack(const Stack& stack, const CollectiveCall& call, const Fold& how) {
+  const DType dtype = call.out.dtype();
+  std::vector<const std::byte*> at(stack.sources.size());
+  stack.box->for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t count) {
+    for (std::size_t i = 0; i < at.size(); ++i) at[i] = stack.sources[i] + from * size_of(dtype);
+    fold(dtype, how, at, call.out.bytes() + to * size_of(dtype), count);
+  });
+}
+
+// For contributors whose boxes cut the target differently.
+void fold_in_accumulators(const std::vector<Part>& parts, const CollectiveCall& call,
+                          const Fold& how) {
+  const DType dtype = call.out.dtype();
+  const std::int64_t count = call.out.num_elements();
+  std::vector<std::byte> accumulators(static_cast<std::size_t>(count * accumulator_size(dtype)));
+  fill_identity(dtype, how, accumulators.data(), count);
+  for (const Part& part : parts) {
+    part.box.for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t size) {
+      combine(dtype, how, accumulators.data() + to * accumulator_size(dtype),
+              part.source + from * size_of(dtype), size);
+    });
+  }
+  store(dtype, how, accumulators.data(), call.out.bytes(), count);
+}
+
+void exchange(ThreadsRound& round, int party) {
+  const CollectiveCall& call = *round.post(party).call;
+  const std::vector<Part> parts = parts_of(round, party);
+  if (!call.fold) {
+    for (const Part& part : parts) {
+      copy_box(part.box, part.source, call.out.bytes(), size_of(call.out.dtype()));
+    }
+    return;
+  }
+  const Fold how = fold_by(call.reduce, call.divisor);
+  const std::vector<Stack> stacks = stacks_of(parts);
+  std::int64_t covered = 0;
+  for (const Stack& stack : stacks) covered += stack.box->num_elements();
+  // Each contributor covers the target once, so stacks of that volume in all do not overlap.
+  if (covered == call.out.num_elements()) {
+    for (const Stack& stack : stacks) fold_stack(stack, call, how);
+  } else {
+    fold_in_accumulators(parts, call, how);
+  }
+}
+
+// What others may read, or null.
+const Array* readable(const CollectiveCall& call, const GroupPlace& place) {
+  switch (call.kind) {
+    case Kind::kBarrier:
+    case Kind::kRecv:
+      return nullptr;
+    case Kind::kBroadcast:
+      return call.root == place.rank ? &call.out : nullptr;
+    default:
+      return &call.in;
+  }
+}
+
+}  // namespace
+
+void publish_data(ThreadsPost& post, const GroupPlace& place) {
+  const CollectiveCall& call = *post.call;
+  const Array* source = readable(call, place);
+  if (source == nullptr || source->num_bytes() == 0) return;
+  post.source = source->bytes();
+  if (place.size == 1) return;
+  const std::int64_t bytes = source->num_bytes();
+  const bool staged = call.kind == Kind::kAllReduce ? folds_all(*source) : bytes <= kStagedBytes;
+  if (staged) {
+    post.staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+    copy_bytes(post.staged.get(), post.source, bytes);
+    post.source = post.staged.get();
+  } else {
+    post.read_by_others = true;
+    if (call.kind == Kind::kAllReduce) post.target = call.out.bytes();
+  }
+}
+
+void transfer(ThreadsRound& round, int party) {
+  const CollectiveCall& call = *round.post(party).call;
+  switch (call.kind) {
+    case Kind::kBarrier:
+    case Kind::kSend:
+      return;
+    case Kind::kAllReduce:
+      return all_reduce(round, party);
+    case Kind::kAllGather:
+      return all_gather(round, party);
+    case Kind::kReduceScatter:
+      return reduce_scatter(round, party);
+    case Kind::kAllToAll:
+      return all_to_all(round, party);
+    case Kind::kBroadcast:
+      if (call.root != party) {
+        copy_bytes(call.out.bytes(), round.post(call.root).source, call.out.num_bytes());
+      }
+      return;
+    case Kind::kRecv:
+      copy_bytes(call.out.bytes(), round.post(0).source, call.out.num_bytes());
+      return;
+    case Kind::kExchange:
+      return exchange(round, party);
+  }
+}
+
+}  // namespace tessera
