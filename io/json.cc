@@ -86,87 +86,44 @@ void append_double(std::string& out, double value) {
   if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";
 }
 
-bool is_scalar(const Json& value) {
-  return value.if_array() == nullptr && value.if_object() == nullptr;
-}
-
-// An array or object whose items hold no further arrays or objects of arrays stays on one line.
-bool is_flat(const Json& value, int nesting) {
-  if (is_scalar(value)) return true;
-  if (nesting == 0) return false;
-  const auto flat = [&](const Json& item) { return is_flat(item, nesting - 1); };
-  if (const Json::Array* items = value.if_array()) {
-    return std::all_of(items->begin(), items->end(), flat);
-  }
-  const Json::Object& members = *value.if_object();
-  return std::all_of(members.begin(), members.end(),
-                     [&](const JsonMember& member) { return flat(member.value); });
-}
-
-class Writer {
- public:
-  enum class Form : std::uint8_t { kCompact, kPretty };
-  explicit Writer(Form form) : form_(form) {}
-  void write(const Json& value, int indent);
-  std::string take() { return std::move(out_); }
-
- private:
-  void break_line(bool flat, int indent, bool first) {
-    if (flat && form_ == Form::kPretty && !first) out_ += ' ';
-    if (flat || form_ == Form::kCompact) return;
-    out_ += '\n';
-    out_.append(static_cast<std::size_t>(2 * indent), ' ');
-  }
-  template <class Items, class WriteItem>
-  void write_list(const Items& items, char open, bool flat, int indent, WriteItem&& write_item);
-
-  Form form_;
-  std::string out_;
-};
-
-template <class Items, class WriteItem>
-void Writer::write_list(const Items& items, char open, bool flat, int indent,
-                        WriteItem&& write_item) {
-  out_ += open;
-  bool first = true;
-  for (const auto& item : items) {
-    if (!first) out_ += ',';
-    break_line(flat, indent + 1, first);
-    write_item(item);
+void append_json(std::string& out, const Json& value) {
+  auto separate = [&, first = true]() mutable {
+    if (!first) out += ',';
     first = false;
-  }
-  if (!flat && !first) break_line(false, indent, true);
-  out_ += open == '[' ? ']' : '}';
-}
-
-void Writer::write(const Json& value, int indent) {
-  const bool flat = form_ == Form::kCompact || is_flat(value, 2);
+  };
   switch (value.kind()) {
     case Json::Kind::kNull:
-      out_ += "null";
+      out += "null";
       break;
     case Json::Kind::kBool:
-      out_ += *value.if_bool() ? "true" : "false";
+      out += *value.if_bool() ? "true" : "false";
       break;
     case Json::Kind::kInteger:
-      append_number(out_, *value.if_integer());
+      append_number(out, *value.if_integer());
       break;
     case Json::Kind::kNumber:
-      append_double(out_, *value.if_number());
+      append_double(out, *value.if_number());
       break;
     case Json::Kind::kString:
-      append_string(out_, *value.if_string());
+      append_string(out, *value.if_string());
       break;
     case Json::Kind::kArray:
-      write_list(*value.if_array(), '[', flat, indent,
-                 [&](const Json& item) { write(item, indent + 1); });
+      out += '[';
+      for (const Json& item : *value.if_array()) {
+        separate();
+        append_json(out, item);
+      }
+      out += ']';
       break;
     case Json::Kind::kObject:
-      write_list(*value.if_object(), '{', flat, indent, [&](const JsonMember& member) {
-        append_string(out_, member.key);
-        out_ += form_ == Form::kPretty ? ": " : ":";
-        write(member.value, indent + 1);
-      });
+      out += '{';
+      for (const JsonMember& member : *value.if_object()) {
+        separate();
+        append_string(out, member.key);
+        out += ':';
+        append_json(out, member.value);
+      }
+      out += '}';
       break;
   }
 }
@@ -198,15 +155,9 @@ void Json::push(Json value) {
 bool Json::operator==(const Json& other) const { return value_ == other.value_; }
 
 std::string Json::to_string() const {
-  Writer writer(Writer::Form::kCompact);
-  writer.write(*this, 0);
-  return writer.take();
-}
-
-std::string Json::to_pretty_string() const {
-  Writer writer(Writer::Form::kPretty);
-  writer.write(*this, 0);
-  return writer.take();
+  std::string out;
+  append_json(out, *this);
+  return out;
 }
 
 std::string_view describe(Json::Kind kind) noexcept {

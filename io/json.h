@@ -62,9 +62,6 @@ class Json {
   /// One line, no blanks; equal values give equal bytes. Doubles are the shortest text that reads
   /// back. A double that JSON cannot say (NaN, infinity) becomes null.
   std::string to_string() const;
-  /// The same with line breaks and two-blank indents; arrays and objects of scalars stay on one
-  /// line.
-  std::string to_pretty_string() const;
 
   bool operator==(const Json&) const;
 

@@ -1,0 +1,60 @@
+#include "tests/tools/program.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace tessera::testing {
+
+ScratchFolder::ScratchFolder() {
+  char pattern[] = "/tmp/tessera_tools_XXXXXX";
+  if (::mkdtemp(pattern) == nullptr) throw std::runtime_error("no scratch folder");
+  path_ = pattern;
+}
+
+ScratchFolder::~ScratchFolder() { std::filesystem::remove_all(path_); }
+
+std::string ScratchFolder::file(const std::string& name, const std::string& text) const {
+  const std::string path = *this / name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string read_whole_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
+                const std::string& input, const std::map<std::string, std::string>& environment) {
+  const ScratchFolder scratch;
+  const std::string in = scratch.file("in", input);
+  const std::string out = scratch / "out", err = scratch / "err";
+  const std::string path = std::string(TSR_BINARY_DIR) + "/" + program;
+  std::vector<char*> argv = {const_cast<char*>(path.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    ::dup2(::open(in.c_str(), O_RDONLY), STDIN_FILENO);
+    ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+    ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    ::execv(path.c_str(), argv.data());
+    ::_exit(126);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_whole_file(out),
+          read_whole_file(err)};
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,41 @@
+// tests/tools/program.h: runs a program of this project and keeps what it said.
+// The programs lie in TSR_BINARY_DIR; standard input, output and error are files of a folder of the
+// test's own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera::testing {
+
+struct Ran {
+  int exit_code = -1;  ///< 128 + the signal's number where one ended it
+  std::string out;
+  std::string err;
+};
+
+/// A folder that goes with the test.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder();
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  /// Writes a file and returns its path.
+  std::string file(const std::string& name, const std::string& text) const;
+
+ private:
+  std::string path_;
+};
+
+std::string read_whole_file(const std::string& path);
+
+/// Runs `program` (a name in the build's bin folder) with `arguments`, `input` as standard input,
+/// and further environment variables.
+Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
+                const std::string& input = "",
+                const std::map<std::string, std::string>& environment = {});
+
+}  // namespace tessera::testing

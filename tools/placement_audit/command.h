@@ -1,0 +1,43 @@
+// tools/placement_audit/command.h: what a subcommand is: a request in, an answer out, nothing
+// printed. main() alone reads the command line and files, prints, and turns errors into exit codes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "placement/status.h"
+
+namespace tessera::audit {
+
+enum class Format { kJson, kText };
+/// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
+enum class Colour { kPlain, kAnsi };
+
+struct Request {
+  Format format = Format::kJson;
+  Colour colour = Colour::kPlain;
+  std::string input;                ///< the document that --input names
+  std::string input_name;           ///< for errors: the file, or "standard input"
+  std::vector<std::string> names;   ///< positional arguments: op names
+  std::vector<std::string> meshes;  ///< --mesh, split at commas
+};
+
+struct Answer {
+  std::string text;           ///< all of what goes to stdout, final line break included
+  bool checks_passed = true;  ///< false: exit code 1, after the answer was printed
+};
+
+/// A rank's share of a tensor: who holds which indices.
+StatusOr<Answer> layout(const Request& request);
+/// The op table, or the ops named.
+StatusOr<Answer> ops(const Request& request);
+/// How one op call runs on its operands' placements.
+StatusOr<Answer> propagate_call(const Request& request);
+/// Every row of the ops named (or of all) against the one-rank result.
+StatusOr<Answer> verify_ops(const Request& request);
+
+/// One line of JSON.
+inline std::string json_line(const Json& json) { return json.to_string() + '\n'; }
+
+}  // namespace tessera::audit

@@ -1,0 +1,150 @@
+// placement-audit: what a sharding plan does, before anything runs. Data on stdout, one line on
+// stderr for an error and then nothing on stdout; exit codes as in io/exit_code.h.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "io/exit_code.h"
+#include "io/file.h"
+#include "tools/placement_audit/command.h"
+
+namespace tessera::audit {
+namespace {
+
+struct Options {
+  Request request;
+  std::string input = "-";
+  std::string output = "-";
+  std::string format = "json";
+};
+using Command = StatusOr<Answer> (*)(const Request&);
+
+ExitCode complain(ExitCode code, std::string_view text) {
+  std::string line(text);
+  // One line, whatever went wrong.
+  for (char& c : line) {
+    if (c == '\n') c = ' ';
+  }
+  std::fprintf(stderr, "placement-audit: %s\n", line.c_str());
+  return code;
+}
+
+ExitCode complain(const Status& status) {
+  const ExitCode code = exit_code_for(status);
+  if (code != ExitCode::kDefect) return complain(code, message_of(status));
+  return complain(code, "a defect of this program: " + std::string(message_of(status)));
+}
+
+bool may_colour(const Options& options) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return options.output == "-" && (no_color == nullptr || *no_color == '\0') &&
+         ::isatty(STDOUT_FILENO) == 1;
+}
+
+Status read_input(Options& options) {
+  const bool is_stdin = options.input == "-";
+  options.request.input_name = is_stdin ? "standard input" : options.input;
+  TSR_ASSIGN_OR_RETURN(options.request.input, is_stdin ? read_standard_input(kMaxJsonBytes)
+                                                       : read_file(options.input, kMaxJsonBytes));
+  return absl::OkStatus();
+}
+
+ExitCode write_output(const Options& options, std::string_view text) {
+  if (options.output != "-") {
+    const Status status = write_file(options.output, text);
+    return status.ok() ? ExitCode::kFine : complain(status);
+  }
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return ExitCode::kFine;
+  }
+  // A reader that has seen enough (head) needs no message.
+  if (errno == EPIPE) return ExitCode::kInputOutput;
+  return complain(ExitCode::kInputOutput,
+                  std::string("standard output: cannot write: ") + std::strerror(errno));
+}
+
+ExitCode run_command(Options& options, Command command, bool reads_input) {
+  if (options.format == "html") {
+    return complain(ExitCode::kUsage,
+                    "--format html: not built for this command; allowed: json, text");
+  }
+  options.request.format = options.format == "text" ? Format::kText : Format::kJson;
+  options.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
+  if (reads_input) {
+    if (const Status status = read_input(options); !status.ok()) return complain(status);
+  }
+  const StatusOr<Answer> answer = command(options.request);
+  if (!answer.ok()) return complain(answer.status());
+  if (const ExitCode code = write_output(options, answer->text); code != ExitCode::kFine) {
+    return code;
+  }
+  return answer->checks_passed ? ExitCode::kFine : ExitCode::kCheckFailed;
+}
+
+// One subcommand with the options that all of them share.
+CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* doc) {
+  CLI::App* command = app.add_subcommand(name, doc);
+  command->add_option("--format", options.format, "json, or text for a terminal")
+      ->check(CLI::IsMember({"json", "text", "html"}))
+      ->capture_default_str();
+  command->add_option("--output", options.output, "a file; - is standard output")
+      ->capture_default_str();
+  return command;
+}
+
+CLI::App* add_input(CLI::App* command, Options& options) {
+  command->add_option("--input", options.input, "a JSON file; - is standard input")
+      ->capture_default_str();
+  return command;
+}
+
+ExitCode run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Tells what a sharding plan does, before anything runs.", "placement-audit");
+  app.set_version_flag("--version", "placement-audit 0.1.0");
+  app.require_subcommand(1);
+  ExitCode code = ExitCode::kFine;
+
+  const auto on = [&](CLI::App* command, Command run, bool reads_input) {
+    command->callback([&, run, reads_input] { code = run_command(options, run, reads_input); });
+  };
+  on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
+               options),
+     layout, true);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
+  } catch (const CLI::CallForVersion&) {
+    std::fputs("placement-audit 0.1.0\n", stdout);
+  } catch (const CLI::ParseError& error) {
+    return complain(ExitCode::kUsage, std::string(error.what()) + " (see placement-audit --help)");
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace tessera::audit
+
+int main(int argc, char** argv) {
+  using tessera::ExitCode;
+  // A reader that closes the pipe ends the output, not the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return static_cast<int>(tessera::audit::run(argc, argv));
+  } catch (const tessera::Error& error) {
+    return static_cast<int>(tessera::audit::complain(error.status()));
+  } catch (const std::exception& error) {
+    return static_cast<int>(tessera::audit::complain(
+        ExitCode::kDefect, std::string("a defect of this program: ") + error.what()));
+  }
+}
