@@ -213,10 +213,7 @@ class Planner {
   }
 
   void fill() {
-    if (filled_.empty()) return;
-    Layout next = at_.layout();
-    for (const int axis : filled_) next.partial[static_cast<std::size_t>(axis)] = dst_op(axis);
-    push(Kind::kLocal, {}, std::move(next));
+    if (!filled_.empty()) push(Kind::kLocal, {}, dst_.layout());
   }
 
   void push(Kind kind, std::vector<int> axes, Layout to) {

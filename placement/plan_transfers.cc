@@ -51,6 +51,8 @@ class CoordSearch {
 
   std::vector<Coord> within(std::int64_t size, Interval window) {
     if (window.start < window.stop) descend(0, size, window);
+    std::sort(found_.begin(), found_.end());
+    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
     return std::move(found_);
   }
 
@@ -69,7 +71,10 @@ class CoordSearch {
         descend(level + 1, std::min(chunk, length - first * chunk),
                 {window.start - first * chunk, window.stop - first * chunk});
       } else {
-        descend(level + 1, chunk, {0, chunk});  // full pieces hold what the tail holds, and more
+        // Coords may hold something of the short tail only: [2*, tp] of 7 over 3 ranks cuts 4 and 3.
+        descend(level + 1, chunk, {0, chunk});
+        const std::int64_t tail = length - last * chunk;
+        if (tail < chunk) descend(level + 1, tail, {0, window.stop - last * chunk});
       }
       return;
     }
