@@ -24,6 +24,7 @@ namespace tessera {
 struct TensorMeta {
   Shape shape;
   DType dtype = DType::kF32;
+  bool absent = false;  ///< an optional operand that was not given
   bool operator==(const TensorMeta&) const = default;
 };
 

@@ -1,0 +1,128 @@
+#include "strategies/attrs.h"
+
+#include <charconv>
+#include <functional>
+
+namespace tessera {
+namespace {
+
+void append_number(std::string& text, double value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  text.append(buffer, end);
+}
+
+struct AppendValue {
+  std::string& text;
+  void operator()(std::monostate) const { text += "none"; }
+  void operator()(bool value) const { text += value ? "true" : "false"; }
+  void operator()(std::int64_t value) const { text += std::to_string(value); }
+  void operator()(double value) const { append_number(text, value); }
+  void operator()(DType value) const { text += name_of(value); }
+  void operator()(const Shape& value) const { text += tessera::to_string(value); }
+  void operator()(const std::string& value) const { text += '"' + value + '"'; }
+};
+
+struct HashValue {
+  std::size_t operator()(std::monostate) const { return 0; }
+  std::size_t operator()(bool value) const { return value ? 3 : 5; }
+  std::size_t operator()(std::int64_t value) const { return std::hash<std::int64_t>{}(value); }
+  std::size_t operator()(double value) const { return std::hash<double>{}(value); }
+  std::size_t operator()(DType value) const { return static_cast<std::size_t>(value) + 11; }
+  std::size_t operator()(const Shape& value) const {
+    std::size_t seed = value.size();
+    for (const std::int64_t entry : value) seed = seed * 1099511628211u + std::size_t(entry);
+    return seed;
+  }
+  std::size_t operator()(const std::string& value) const {
+    return std::hash<std::string_view>{}(value);
+  }
+};
+
+}  // namespace
+
+const AttrValue* Attrs::find(std::string_view name) const noexcept {
+  for (const Entry& entry : entries_) {
+    if (entry.first == name) return &entry.second;
+  }
+  return nullptr;
+}
+
+bool Attrs::get_bool(std::string_view name, bool otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (const bool* held = std::get_if<bool>(value)) return *held;
+  return otherwise;
+}
+
+std::int64_t Attrs::get_int(std::string_view name, std::int64_t otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (const auto* held = std::get_if<std::int64_t>(value)) return *held;
+  const Shape* list = std::get_if<Shape>(value);
+  if (list != nullptr && list->size() == 1) return list->front();
+  return otherwise;
+}
+
+double Attrs::get_double(std::string_view name, double otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (const double* held = std::get_if<double>(value)) return *held;
+  if (const auto* held = std::get_if<std::int64_t>(value)) return static_cast<double>(*held);
+  if (const bool* held = std::get_if<bool>(value)) return *held ? 1.0 : 0.0;
+  return otherwise;
+}
+
+Shape Attrs::get_ints(std::string_view name, const Shape& otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return otherwise;
+  if (const Shape* held = std::get_if<Shape>(value)) return *held;
+  if (const auto* held = std::get_if<std::int64_t>(value)) return Shape{*held};
+  return otherwise;
+}
+
+DType Attrs::get_dtype(std::string_view name, DType otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return otherwise;
+  const DType* held = std::get_if<DType>(value);
+  return held != nullptr ? *held : otherwise;
+}
+
+std::string Attrs::get_string(std::string_view name, std::string_view otherwise) const {
+  const AttrValue* value = find(name);
+  if (value == nullptr) return std::string(otherwise);
+  const std::string* held = std::get_if<std::string>(value);
+  return held != nullptr ? *held : std::string(otherwise);
+}
+
+void Attrs::set(std::string_view name, AttrValue value) {
+  for (Entry& entry : entries_) {
+    if (entry.first == name) {
+      entry.second = std::move(value);
+      return;
+    }
+  }
+  entries_.emplace_back(name, std::move(value));
+}
+
+std::size_t Attrs::hash() const noexcept {
+  std::size_t seed = entries_.size();
+  for (const Entry& entry : entries_) {
+    seed = seed * 1099511628211u + std::hash<std::string_view>{}(entry.first);
+    seed = seed * 1099511628211u + std::visit(HashValue{}, entry.second) + entry.second.index();
+  }
+  return seed;
+}
+
+std::string Attrs::to_string() const {
+  std::string text;
+  for (const Entry& entry : entries_) {
+    if (!text.empty()) text += ", ";
+    text += entry.first;
+    text += '=';
+    std::visit(AppendValue{text}, entry.second);
+  }
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,212 @@
+#include "strategies/op.h"
+
+#include <algorithm>
+
+#include "strategies/binding.h"
+
+namespace tessera {
+namespace {
+
+/// Edit distance of two names. Cost: O(|a|·|b|).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+Status bad_op(const OpDef& def, const std::string& what) {
+  return invalid_argument("op '" + def.name + "': " + what);
+}
+
+bool declares(const OpDef& def, std::string_view attr) {
+  return std::any_of(def.attrs.begin(), def.attrs.end(),
+                     [&](const AttrDef& known) { return known.name == attr; });
+}
+
+/// Rule and schema say the same.
+Status check_schema(const OpDef& def, const Rule& rule) {
+  if (rule.inputs.size() != def.args.size()) {
+    return bad_op(def, "its rule has " + std::to_string(rule.inputs.size()) +
+                           " operands, its schema " + std::to_string(def.args.size()));
+  }
+  if (static_cast<int>(rule.outputs.size()) != def.num_outputs) {
+    return bad_op(def, "its rule has " + std::to_string(rule.outputs.size()) +
+                           " results, its definition " + std::to_string(def.num_outputs));
+  }
+  for (std::size_t i = 0; i < def.args.size(); ++i) {
+    const RuleOperand& operand = rule.inputs[i];
+    if (operand.list != (def.args[i].kind == ArgDef::Kind::kList) ||
+        operand.optional != (def.args[i].kind == ArgDef::Kind::kOptional)) {
+      return bad_op(def, "rule and schema differ on whether " + def.args[i].name +
+                             " is a tensor, optional ('?') or a list ('..')");
+    }
+    for (const RuleDim& dim : operand.dims) {
+      if (!dim.attr.empty() && !declares(def, dim.attr)) {
+        return bad_op(def,
+                      "its rule names attribute '" + dim.attr + "', which it does not declare");
+      }
+    }
+  }
+  for (const RuleLinearity& linearity : rule.linearity) {
+    if (!linearity.guard_attr.empty() && !declares(def, linearity.guard_attr)) {
+      return bad_op(
+          def, "a guard names attribute '" + linearity.guard_attr + "', which it does not declare");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status check_complete(const OpDef& def) {
+  if (def.name.empty()) return bad_op(def, "it has no name");
+  if (def.doc.empty()) return bad_op(def, "it has no doc");
+  if (def.rule.empty() && def.strategies == nullptr) {
+    return bad_op(def, "it has neither rule nor strategies");
+  }
+  if (def.rule.empty() && def.infer == nullptr) return bad_op(def, "without a rule it needs infer");
+  if (def.kernel == nullptr) return bad_op(def, "it has no kernel");
+  if (def.samples.empty()) return bad_op(def, "it has no sample to be verified with");
+  for (std::size_t i = 0; i < def.args.size(); ++i) {
+    if (def.args[i].kind == ArgDef::Kind::kList && i + 1 != def.args.size()) {
+      return bad_op(def, "a list may only be the last operand");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string_view type_name(AttrDef::Type type) {
+  constexpr std::string_view kNames[] = {"a bool", "an int",  "a double",
+                                         "ints",   "a dtype", "a string"};
+  return kNames[static_cast<int>(type)];
+}
+
+/// The value in the declared type, where that is exact.
+std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
+  using Type = AttrDef::Type;
+  const auto* as_int = std::get_if<std::int64_t>(&value);
+  const auto* as_string = std::get_if<std::string>(&value);
+  switch (type) {
+    case Type::kBool:
+      if (std::holds_alternative<bool>(value)) return value;
+      break;
+    case Type::kInt:
+      if (as_int != nullptr) return value;
+      break;
+    case Type::kDouble:
+      if (std::holds_alternative<double>(value)) return value;
+      if (as_int != nullptr) return AttrValue{static_cast<double>(*as_int)};
+      break;
+    case Type::kInts:
+      if (std::holds_alternative<Shape>(value)) return value;
+      if (as_int != nullptr) return AttrValue(std::in_place_type<Shape>, std::size_t{1}, *as_int);
+      break;
+    case Type::kDType:
+      if (std::holds_alternative<DType>(value)) return value;
+      if (as_string != nullptr) {
+        if (const StatusOr<DType> parsed = parse_dtype(*as_string); parsed.ok()) return *parsed;
+      }
+      break;
+    case Type::kString:
+      if (as_string != nullptr) return value;
+      break;
+  }
+  return std::nullopt;
+}
+
+Status unknown_attr(const Op& op, std::string_view name) {
+  std::string text = op.def.name + ": unknown attribute '" + std::string(name) + "'; it takes ";
+  for (std::size_t i = 0; i < op.def.attrs.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + op.def.attrs[i].name;
+  }
+  if (op.def.attrs.empty()) text += "none";
+  return invalid_argument(text);
+}
+
+}  // namespace
+
+bool Op::mutates() const noexcept {
+  return std::any_of(in_place.begin(), in_place.end(), [](int input) { return input >= 0; });
+}
+
+Status OpTable::add(OpDef def) {
+  TSR_RETURN_IF_ERROR(check_complete(def));
+  if (ops_.find(def.name) != ops_.end()) return bad_op(def, "the name is in use");
+  auto op = std::make_unique<Op>();
+  if (!def.rule.empty()) {
+    StatusOr<Rule> rule = parse_rule(def.rule);
+    if (!rule.ok()) return bad_op(def, std::string(message_of(rule.status())));
+    TSR_RETURN_IF_ERROR(check_schema(def, *rule));
+    op->rule = *std::move(rule);
+  }
+  op->in_place.assign(static_cast<std::size_t>(def.num_outputs), -1);
+  for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {
+    op->in_place[o] = op->rule.outputs[o].alias;
+  }
+  op->id = static_cast<int>(ops_.size());
+  std::string name = def.name;
+  op->def = std::move(def);
+  ops_.emplace(std::move(name), std::move(op));
+  return absl::OkStatus();
+}
+
+void OpTable::must_add(OpDef def) {
+  const std::string name = def.name;
+  const Status status = add(std::move(def));
+  TSR_CHECK(status.ok(), std::string(message_of(status)));
+}
+
+StatusOr<const Op*> OpTable::find(std::string_view name) const {
+  if (const auto found = ops_.find(name); found != ops_.end()) return found->second.get();
+  std::vector<std::pair<std::size_t, std::string_view>> near;
+  for (const auto& [known, op] : ops_) near.emplace_back(distance(name, known), known);
+  std::sort(near.begin(), near.end());
+  if (near.size() > 3) near.resize(3);
+  std::string text = "unknown op '" + std::string(name) + "'";
+  for (std::size_t i = 0; i < near.size(); ++i) {
+    text += (i == 0 ? "; the nearest names are " : ", ") + std::string(near[i].second);
+  }
+  return not_found(text);
+}
+
+std::vector<const Op*> OpTable::ops() const {
+  std::vector<const Op*> list;
+  list.reserve(ops_.size());
+  for (const auto& [name, op] : ops_) list.push_back(op.get());
+  return list;
+}
+
+StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given) {
+  for (const auto& [name, value] : given) {
+    if (!declares(op.def, name)) return unknown_attr(op, name);
+  }
+  Attrs complete;
+  for (const AttrDef& known : op.def.attrs) {
+    const AttrValue* value = given.find(known.name);
+    if (value == nullptr || std::holds_alternative<std::monostate>(*value)) {
+      if (!known.default_value.has_value()) {
+        return invalid_argument(op.def.name + ": attribute '" + known.name + "' (" +
+                                std::string(type_name(known.type)) + ") must be given");
+      }
+      complete.set(known.name, *known.default_value);
+      continue;
+    }
+    std::optional<AttrValue> converted = convert(*value, known.type);
+    if (!converted.has_value()) {
+      const Attrs seen = {{known.name, *value}};
+      return invalid_argument(op.def.name + ": attribute " + seen.to_string() + " must be " +
+                              std::string(type_name(known.type)));
+    }
+    complete.set(known.name, *std::move(converted));
+  }
+  return complete;
+}
+
+}  // namespace tessera

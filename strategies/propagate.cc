@@ -1,0 +1,314 @@
+#include "strategies/propagate.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "strategies/search.h"
+
+namespace tessera {
+namespace {
+
+using SpecPointers = std::span<const Spec* const>;
+
+bool is_plain(const Spec* spec) { return spec == nullptr || spec->mesh().ndim() == 0; }
+
+std::vector<TensorMeta> metas_of(SpecPointers inputs) {
+  std::vector<TensorMeta> metas;
+  metas.reserve(inputs.size());
+  for (const Spec* spec : inputs) {
+    TensorMeta& meta = metas.emplace_back();
+    meta.absent = spec == nullptr;
+    if (spec == nullptr) continue;
+    meta.shape = spec->global_shape();
+    meta.dtype = spec->dtype();
+  }
+  return metas;
+}
+
+bool equal_axes(const Mesh& a, const Mesh& b) {
+  return a == b || a.without_unit_axes() == b.without_unit_axes();
+}
+
+/// The operand whose mesh the others have to share: the first with dims, else the first scalar on a
+/// mesh; −1 if all are plain.
+int leading_operand(SpecPointers inputs) {
+  int leader = -1;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_plain(inputs[i])) continue;
+    if (inputs[i]->ndim() > 0) return static_cast<int>(i);
+    if (leader < 0) leader = static_cast<int>(i);
+  }
+  return leader;
+}
+
+bool is_foreign_scalar(const Spec& spec) { return spec.ndim() == 0 && spec.is_replicated(); }
+
+Status meshes_differ(const Op& op, SpecPointers inputs, int leader, std::size_t other) {
+  const Mesh& wanted = inputs[static_cast<std::size_t>(leader)]->mesh();
+  const Mesh& seen = inputs[other]->mesh();
+  const std::string name = operand_name(op, static_cast<int>(other));
+  const bool same_ranks =
+      wanted.num_ranks() == seen.num_ranks() && wanted.first_rank() == seen.first_rank();
+  return failed_precondition(op.def.name + ": " + name + " lives on mesh " + seen.to_string() +
+                             ", " + operand_name(op, leader) + " on mesh " + wanted.to_string() +
+                             "; the operands of an op live on equal meshes; " +
+                             (same_ranks
+                                  ? "reinterpret " + name + " on " + wanted.to_string() +
+                                        ", which has the same ranks, or redistribute it there"
+                                  : "redistribute " + name + " to " + wanted.to_string()) +
+                             ". [" + inputs[static_cast<std::size_t>(leader)]->to_string() + "; " +
+                             inputs[other]->to_string() + "]");
+}
+
+Status check_meshes(const Op& op, SpecPointers inputs, int leader) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_plain(inputs[i]) || is_foreign_scalar(*inputs[i])) continue;
+    if (!equal_axes(inputs[i]->mesh(), inputs[static_cast<std::size_t>(leader)]->mesh())) {
+      return meshes_differ(op, inputs, leader, i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// All operands are plain: the op runs as it is.
+Resolution plain_resolution(SpecPointers inputs, const std::vector<TensorMeta>& outputs) {
+  Resolution resolution;
+  for (const Spec* spec : inputs) resolution.inputs.push_back(spec != nullptr ? *spec : Spec());
+  for (const TensorMeta& meta : outputs) {
+    resolution.outputs.push_back(Spec::plain(meta.shape, meta.dtype));
+  }
+  resolution.moved_bytes.assign(inputs.size(), 0);
+  resolution.why = "plain tensors";
+  return resolution;
+}
+
+void set_mesh(Call& call, const Mesh& mesh) {
+  call.mesh = mesh;
+  for (int a = 0; a < mesh.ndim(); ++a) {
+    if (mesh.size(a) == 1) continue;
+    call.mesh_axes.push_back(a);
+    call.axis_sizes.push_back(mesh.size(a));
+  }
+  call.reduced_mesh =
+      static_cast<int>(call.axis_sizes.size()) == mesh.ndim() ? mesh : mesh.without_unit_axes();
+}
+
+CallOperand operand_of(const Call& call, const Spec* spec) {
+  CallOperand operand;
+  operand.spec = spec;
+  if (spec == nullptr) return operand;
+  operand.num_elements = static_cast<double>(num_elements(spec->global_shape()));
+  operand.element_bytes = static_cast<double>(size_of(spec->dtype()));
+  operand.foreign = spec->mesh().ndim() > 0 && !equal_axes(spec->mesh(), call.mesh);
+  if (spec->mesh().ndim() == 0 || operand.foreign) {
+    operand.cut.entries.resize(call.axis_sizes.size());
+    operand.cut.levels.resize(spec->global_shape().size());
+    operand.cut.axes.resize(spec->global_shape().size(), 0);
+    return operand;
+  }
+  absl::InlinedVector<int, 6> axis_of;
+  int next = 0;
+  for (const MeshAxis& axis : spec->mesh().axes()) axis_of.push_back(axis.size == 1 ? -1 : next++);
+  operand.cut = cut_of(*spec, axis_of, call.axis_sizes.size());
+  return operand;
+}
+
+std::string bytes_text(double bytes) {
+  return std::to_string(static_cast<std::int64_t>(bytes)) + " bytes";
+}
+
+std::string lost_because(const Call& call, const Choice& winner, const Choice& loser) {
+  std::string text = why_of(call, loser.rows);
+  if (loser.bytes != winner.bytes) {
+    return text + " would move " + bytes_text(loser.bytes) + ", not " + bytes_text(winner.bytes);
+  }
+  if (loser.moved != winner.moved) {
+    return text + " moves as little, but changes " + std::to_string(loser.moved) +
+           (loser.moved == 1 ? " operand" : " operands") + ", not " + std::to_string(winner.moved);
+  }
+  return text + " moves as little, but stands later in the rule";
+}
+
+std::string placements_text(const Spec& spec) {
+  const StatusOr<Placements> placements = spec.placements();
+  return placements.ok() ? to_string(*placements) : spec.to_string();
+}
+
+/// Why no row keeps operand `input` as it stands on `axis` of the search.
+std::string why_not_kept(const Call& call, std::size_t input, std::size_t axis) {
+  const RowEntry& now = call.operands[input].cut.entries[axis];
+  const std::string name = operand_name(*call.op, static_cast<int>(input));
+  if (now.kind == RowEntry::Kind::kPartial) {
+    return "its rule does not carry P(" + std::string(name_of(now.op)) + ") of " + name +
+           " with these operands";
+  }
+  const BoundDim& dim = call.binding.inputs[input][static_cast<std::size_t>(now.dim)];
+  for (int i = 0; i < dim.count; ++i) {
+    const Factor& factor =
+        call.binding.factors[static_cast<std::size_t>(dim.factors[static_cast<std::size_t>(i)])];
+    if (!factor.cuttable) {
+      return operand_name(*call.op, factor.unequal.operand) + " has " +
+             std::to_string(factor.unequal_size) + " of " + name + "'s " +
+             std::to_string(factor.size) + " elements along dim " + std::to_string(now.dim);
+    }
+    if (factor.mark != nullptr && factor.mark->whole) {
+      return "its rule needs dim " + std::to_string(now.dim) + " whole";
+    }
+  }
+  return "no row of its rule keeps dim " + std::to_string(now.dim) + " cut with these operands";
+}
+
+/// "dim 0" for an int or a list named like a dim, else "name=value".
+std::string call_text(const Call& call, std::size_t input, const Attrs& attrs) {
+  std::string text = "mesh " + call.mesh.to_string();
+  if (const AttrValue* dim = attrs.find("dim");
+      dim != nullptr && std::holds_alternative<std::int64_t>(*dim)) {
+    text += ", dim " + std::to_string(std::get<std::int64_t>(*dim));
+  }
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    if (i == input || call.operands[i].spec == nullptr) continue;
+    const Spec& spec = *call.operands[i].spec;
+    text +=
+        ", " + operand_name(*call.op, static_cast<int>(i)) + " " + to_string(spec.global_shape());
+    if (spec.mesh().ndim() > 0) text += " " + placements_text(spec);
+  }
+  return text;
+}
+
+Status in_place_refused(const Call& call, const Attrs& attrs) {
+  const SearchResult free = search(call, InPlace::kIgnore);
+  for (const int aliased : call.op->in_place) {
+    if (aliased < 0 || free.found == 0) continue;
+    const auto input = static_cast<std::size_t>(aliased);
+    const StatusOr<Resolution> wanted = resolve(call, free.best[0]);
+    if (!wanted.ok() || wanted->inputs[input] == *call.operands[input].spec) continue;
+    std::size_t axis = 0;
+    for (std::size_t a = 0; a < call.axis_sizes.size(); ++a) {
+      const auto row = static_cast<std::size_t>(free.best[0].rows[a]);
+      if (!(call.rows[row].inputs[input] == call.operands[input].cut.entries[a])) {
+        axis = a;
+        break;
+      }
+    }
+    const std::string name = operand_name(*call.op, aliased);
+    return failed_precondition(call.op->def.name + ": " + name + " " +
+                               placements_text(*call.operands[input].spec) +
+                               " would have to become " + placements_text(wanted->inputs[input]) +
+                               ", because " + why_not_kept(call, input, axis) +
+                               ", but an in-place op must keep its placement; redistribute " +
+                               name + " first. [" + call_text(call, input, attrs) + "]");
+  }
+  return failed_precondition(call.op->def.name + ": no row fits these placements. [" +
+                             call_text(call, call.operands.size(), attrs) + "]");
+}
+
+/// Plain operands among distributed ones stand for replicas.
+std::vector<Spec> lift_plain(SpecPointers inputs, const Mesh& mesh) {
+  std::vector<Spec> lifted(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr || inputs[i]->mesh().ndim() > 0) continue;
+    Layout layout;
+    layout.dims.resize(inputs[i]->global_shape().size());
+    layout.partial.resize(static_cast<std::size_t>(mesh.ndim()));
+    StatusOr<Spec> spec =
+        Spec::make(mesh, inputs[i]->global_shape(), inputs[i]->dtype(), std::move(layout));
+    if (spec.ok()) lifted[i] = *std::move(spec);
+  }
+  return lifted;
+}
+
+struct Priced {
+  std::int64_t bytes = 0;
+  int moved = 0;
+};
+
+Priced price(const Strategy& strategy, SpecPointers inputs) {
+  Priced priced;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] == nullptr || *inputs[i] == strategy.inputs[i]) continue;
+    ++priced.moved;
+    const std::int64_t bytes = estimate_moved_bytes(*inputs[i], strategy.inputs[i]);
+    const bool overflows = bytes > std::numeric_limits<std::int64_t>::max() - priced.bytes;
+    priced.bytes = overflows ? std::numeric_limits<std::int64_t>::max() : priced.bytes + bytes;
+  }
+  return priced;
+}
+
+/// The cheapest of what the op's own function offers.
+StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
+                                          const std::vector<TensorMeta>& outputs,
+                                          const Attrs& attrs) {
+  const Mesh& mesh = inputs[static_cast<std::size_t>(leading_operand(inputs))]->mesh();
+  const std::vector<Spec> lifted = lift_plain(inputs, mesh);
+  std::vector<const Spec*> given(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] != nullptr && given[i]->mesh().ndim() == 0) given[i] = &lifted[i];
+  }
+  TSR_ASSIGN_OR_RETURN(std::vector<Strategy> offers, op.def.strategies(given, outputs, attrs));
+  int best = -1, second = -1;
+  std::vector<Priced> prices;
+  for (std::size_t s = 0; s < offers.size(); ++s) {
+    prices.push_back(price(offers[s], given));
+    const auto less = [&](int other) {
+      const Priced& a = prices[s];
+      const Priced& b = prices[static_cast<std::size_t>(other)];
+      return other < 0 || a.bytes < b.bytes || (a.bytes == b.bytes && a.moved < b.moved);
+    };
+    if (best < 0 || less(best)) {
+      second = best;
+      best = static_cast<int>(s);
+    } else if (second < 0 || less(second)) {
+      second = static_cast<int>(s);
+    }
+  }
+  if (best < 0) return failed_precondition(op.def.name + ": no strategy fits these placements");
+  Strategy& chosen = offers[static_cast<std::size_t>(best)];
+  Resolution resolution;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool stays = inputs[i] == nullptr || *given[i] == chosen.inputs[i];
+    resolution.moved_bytes.push_back(stays ? 0 : estimate_moved_bytes(*given[i], chosen.inputs[i]));
+    resolution.inputs.push_back(inputs[i] == nullptr ? Spec()
+                                : stays              ? *inputs[i]
+                                                     : std::move(chosen.inputs[i]));
+  }
+  resolution.outputs = std::move(chosen.outputs);
+  resolution.why = std::move(chosen.why);
+  if (second >= 0) {
+    const auto lost = static_cast<std::size_t>(second);
+    resolution.runner_up = offers[lost].why + " would move " +
+                           bytes_text(static_cast<double>(prices[lost].bytes)) + ", not " +
+                           bytes_text(static_cast<double>(prices[std::size_t(best)].bytes));
+  }
+  return resolution;
+}
+
+}  // namespace
+
+StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
+                               const Attrs& attrs) {
+  Call call;
+  call.op = &op;
+  call.inputs = metas_of(inputs);
+  TSR_ASSIGN_OR_RETURN(call.outputs, infer(op, call.inputs, attrs));
+  const int leader = leading_operand(inputs);
+  if (leader < 0) return plain_resolution(inputs, call.outputs);
+  TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
+  if (op.def.strategies != nullptr) return propagate_strategies(op, inputs, call.outputs, attrs);
+
+  set_mesh(call, inputs[static_cast<std::size_t>(leader)]->mesh());
+  TSR_ASSIGN_OR_RETURN(call.binding, bind_rule(op, call.inputs, call.outputs, attrs));
+  call.rows = compact_rows(op, call.binding, call.inputs, call.outputs, attrs);
+  for (const Spec* spec : inputs) call.operands.push_back(operand_of(call, spec));
+  for (const int aliased : op.in_place) {
+    if (aliased >= 0) call.operands[static_cast<std::size_t>(aliased)].fixed = true;
+  }
+  const SearchResult found = search(call);
+  if (found.found == 0) return in_place_refused(call, attrs);
+  TSR_ASSIGN_OR_RETURN(Resolution resolution, resolve(call, found.best[0]));
+  if (found.found == 2) {
+    resolution.runner_up = lost_because(call, found.best[0], found.best[1]);
+  }
+  return resolution;
+}
+
+}  // namespace tessera

@@ -1,0 +1,389 @@
+#include "strategies/rows.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera {
+namespace {
+
+using Kind = RuleLinearity::Kind;
+using Mask = std::uint32_t;
+
+constexpr RowEntry shard(int dim) { return {RowEntry::Kind::kShard, dim, ReduceOp::kSum}; }
+constexpr RowEntry partial(ReduceOp op) { return {RowEntry::Kind::kPartial, -1, op}; }
+
+bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+
+class RowMaker {
+ public:
+  RowMaker(const Op& op, const Binding& binding, std::span<const TensorMeta> inputs,
+           std::span<const TensorMeta> outputs, const Attrs& attrs)
+      : op_(op), binding_(binding), inputs_(inputs), outputs_(outputs), attrs_(attrs) {}
+
+  std::vector<CompactRow> make() {
+    rows_.reserve(12);
+    for (std::size_t f = 0; f < binding_.factors.size(); ++f) factor_rows(static_cast<int>(f));
+    for (std::size_t i = 0; i < op_.rule.linearity.size(); ++i) {
+      if (guard_holds(op_.rule.linearity[i])) linearity_rows(static_cast<int>(i));
+    }
+    add(blank(CompactRow::Origin::kReplicate));
+    return std::move(rows_);
+  }
+
+ private:
+  CompactRow blank(CompactRow::Origin origin) const {
+    CompactRow row;
+    row.origin = origin;
+    row.inputs.resize(inputs_.size());
+    row.outputs.resize(outputs_.size());
+    return row;
+  }
+  void factor_rows(int factor);
+  void lowering_rows(int factor);
+  void contraction_rows(const CompactRow& base, int factor, ReduceOp reduce);
+  void linearity_rows(int index);
+  void polynomial_rows(int index, ReduceOp reduce);
+  void extreme_rows(int index, ReduceOp reduce);
+  bool cut_inputs(CompactRow& row, int factor) const;
+  bool guard_holds(const RuleLinearity& linearity) const {
+    return linearity.guard_attr.empty() ||
+           attrs_.get_double(linearity.guard_attr) == linearity.guard_value;
+  }
+  /// Bits of the operands of each monomial; a monomial of an absent operand goes with it.
+  std::vector<Mask> monomials(const RuleLinearity& linearity) const;
+  bool absent(int rule_operand) const;
+  Mask carriers_of(int factor) const;
+  void set_partial(CompactRow& row, Mask operands, ReduceOp reduce) const;
+  bool set_partial_outputs(CompactRow& row, const RuleLinearity& linearity, ReduceOp reduce) const;
+  bool dtypes_allow(const CompactRow& row, ReduceOp reduce) const;
+  void add(CompactRow row);
+
+  const Op& op_;
+  const Binding& binding_;
+  std::span<const TensorMeta> inputs_;
+  std::span<const TensorMeta> outputs_;
+  const Attrs& attrs_;
+  std::vector<CompactRow> rows_;
+};
+
+void RowMaker::add(CompactRow row) {
+  for (std::size_t o = 0; o < row.outputs.size(); ++o) {
+    const int aliased = op_.in_place[o];
+    if (aliased >= 0 && !(row.inputs[static_cast<std::size_t>(aliased)] == row.outputs[o])) return;
+  }
+  const bool known = std::any_of(rows_.begin(), rows_.end(), [&](const CompactRow& other) {
+    return other.inputs == row.inputs && other.outputs == row.outputs;
+  });
+  if (!known) rows_.push_back(std::move(row));
+}
+
+bool RowMaker::cut_inputs(CompactRow& row, int factor) const {
+  bool any = false;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const int dim = Binding::dim_of(binding_.inputs[i], factor);
+    if (dim < 0) continue;
+    row.inputs[i] = shard(dim);
+    any = true;
+  }
+  return any;
+}
+
+void RowMaker::factor_rows(int f) {
+  const Factor& factor = binding_.factors[static_cast<std::size_t>(f)];
+  if (!factor.cuttable) return;
+  const RuleMark* mark = factor.mark;
+  if (mark != nullptr && (mark->whole || mark->scan || mark->window)) return lowering_rows(f);
+  CompactRow row = blank(CompactRow::Origin::kFactor);
+  row.factor = static_cast<std::int16_t>(f);
+  row.masked = mark != nullptr && mark->indexed;
+  if (row.masked && index_operand_of(binding_, f, inputs_) < 0) return;
+  const bool any_input = cut_inputs(row, f);
+  if (!any_input && !(mark != nullptr && mark->owned)) return;
+  bool all_outputs = true;
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const int dim = Binding::dim_of(binding_.outputs[o], f);
+    all_outputs &= dim >= 0;
+    if (dim >= 0) row.outputs[o] = shard(dim);
+  }
+  if (mark != nullptr && mark->reduce.has_value()) return contraction_rows(row, f, *mark->reduce);
+  if (all_outputs) add(std::move(row));
+}
+
+void RowMaker::lowering_rows(int f) {
+  const char letter = binding_.factors[static_cast<std::size_t>(f)].letter;
+  for (std::size_t i = 0; i < op_.def.lowerings.size(); ++i) {
+    if (op_.def.lowerings[i].factor != std::string_view(&letter, 1)) continue;
+    CompactRow row = blank(CompactRow::Origin::kLowering);
+    row.factor = static_cast<std::int16_t>(f);
+    row.lowering = static_cast<std::int16_t>(i);
+    cut_inputs(row, f);
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const int dim = Binding::dim_of(binding_.outputs[o], f);
+      if (dim >= 0) row.outputs[o] = shard(dim);
+    }
+    add(std::move(row));
+  }
+}
+
+/// A sharded contraction stands for one Partial carrier in each monomial that has it; a monomial
+/// without it needs one Partial carrier of its own, or its term would be added once per rank.
+void RowMaker::contraction_rows(const CompactRow& base, int f, ReduceOp reduce) {
+  std::vector<Mask> open;
+  Mask choosable = 0;
+  const Mask cut = carriers_of(f);
+  if (reduce == ReduceOp::kSum) {
+    for (const RuleLinearity& linearity : op_.rule.linearity) {
+      if (linearity.kind != Kind::kLin || !guard_holds(linearity)) continue;
+      for (const Mask monomial : monomials(linearity)) {
+        if ((monomial & cut) == 0) {
+          open.push_back(monomial);
+          choosable |= monomial;
+        }
+      }
+    }
+  }
+  Mask chosen = 0;
+  do {
+    const bool fits = std::all_of(open.begin(), open.end(),
+                                  [&](Mask m) { return std::popcount(m & chosen) == 1; });
+    if (fits) {
+      CompactRow row = base;
+      row.reduce = reduce;
+      set_partial(row, chosen, reduce);
+      for (std::size_t o = 0; o < outputs_.size(); ++o) {
+        if (row.outputs[o].kind == RowEntry::Kind::kReplicate) row.outputs[o] = partial(reduce);
+      }
+      if (dtypes_allow(row, reduce)) add(std::move(row));
+    }
+    chosen = (chosen - choosable) & choosable;  // the next subset
+  } while (chosen != 0);
+}
+
+void RowMaker::linearity_rows(int index) {
+  switch (op_.rule.linearity[static_cast<std::size_t>(index)].kind) {
+    case Kind::kLin:
+      polynomial_rows(index, ReduceOp::kSum);
+      polynomial_rows(index, ReduceOp::kAvg);
+      return;
+    case Kind::kAff:
+      return polynomial_rows(index, ReduceOp::kAvg);
+    case Kind::kMono:
+      extreme_rows(index, ReduceOp::kMax);
+      extreme_rows(index, ReduceOp::kMin);
+      return;
+    case Kind::kMax:
+      return extreme_rows(index, ReduceOp::kMax);
+    case Kind::kMin:
+      return extreme_rows(index, ReduceOp::kMin);
+  }
+}
+
+/// A sum needs exactly one Partial carrier in every monomial. An average also passes where a
+/// monomial has none: in the operands chosen the op is affine, and a constant is its own average.
+void RowMaker::polynomial_rows(int index, ReduceOp reduce) {
+  const RuleLinearity& linearity = op_.rule.linearity[static_cast<std::size_t>(index)];
+  const std::vector<Mask> terms = monomials(linearity);
+  Mask all = 0;
+  for (const Mask term : terms) all |= term;
+  for (Mask chosen = all & (~all + 1); chosen != 0; chosen = (chosen - all) & all) {
+    const bool fits = std::all_of(terms.begin(), terms.end(), [&](Mask term) {
+      const int count = std::popcount(term & chosen);
+      return count == 1 || (count == 0 && reduce == ReduceOp::kAvg);
+    });
+    if (!fits) continue;
+    CompactRow row = blank(CompactRow::Origin::kLinearity);
+    row.linearity = static_cast<std::int16_t>(index);
+    row.reduce = reduce;
+    set_partial(row, chosen, reduce);
+    if (set_partial_outputs(row, linearity, reduce) && dtypes_allow(row, reduce)) {
+      add(std::move(row));
+    }
+  }
+}
+
+void RowMaker::extreme_rows(int index, ReduceOp reduce) {
+  const RuleLinearity& linearity = op_.rule.linearity[static_cast<std::size_t>(index)];
+  const std::vector<Mask> terms = monomials(linearity);
+  Mask all = 0;
+  for (const Mask term : terms) all |= term;
+  for (Mask chosen = all & (~all + 1); chosen != 0; chosen = (chosen - all) & all) {
+    if (linearity.kind == Kind::kMono && std::popcount(chosen) > 1) continue;
+    CompactRow row = blank(CompactRow::Origin::kLinearity);
+    row.linearity = static_cast<std::int16_t>(index);
+    row.reduce = reduce;
+    set_partial(row, chosen, reduce);
+    if (set_partial_outputs(row, linearity, reduce)) add(std::move(row));
+  }
+}
+
+bool RowMaker::absent(int rule_operand) const {
+  const auto i = static_cast<std::size_t>(rule_operand);
+  return i >= inputs_.size() || inputs_[i].absent;
+}
+
+std::vector<Mask> RowMaker::monomials(const RuleLinearity& linearity) const {
+  std::vector<Mask> terms;
+  for (const std::vector<int>& monomial : linearity.monomials) {
+    if (std::any_of(monomial.begin(), monomial.end(), [&](int i) { return absent(i); })) continue;
+    Mask term = 0;
+    for (const int operand : monomial) term |= Mask{1} << operand;
+    terms.push_back(term);
+  }
+  return terms;
+}
+
+Mask RowMaker::carriers_of(int factor) const {
+  Mask carriers = 0;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (Binding::dim_of(binding_.inputs[i], factor) >= 0) {
+      carriers |= Mask{1} << rule_operand_of(op_.rule, static_cast<int>(i));
+    }
+  }
+  return carriers;
+}
+
+void RowMaker::set_partial(CompactRow& row, Mask operands, ReduceOp reduce) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const int which = rule_operand_of(op_.rule, static_cast<int>(i));
+    if (((operands >> which) & 1) != 0) row.inputs[i] = partial(reduce);
+  }
+}
+
+/// `lin[0]` speaks for the outputs listed; the others do not depend on its operands and stay R.
+bool RowMaker::set_partial_outputs(CompactRow& row, const RuleLinearity& linearity,
+                                   ReduceOp reduce) const {
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const auto& listed = linearity.only_outputs;
+    const bool named = std::find(listed.begin(), listed.end(), static_cast<int>(o)) != listed.end();
+    if (!listed.empty() && !named) continue;
+    // Positions and counts are not sums of positions and counts, unless the rule says so.
+    if (op_.rule.outputs[o].integer && !named) return false;
+    row.outputs[o] = partial(reduce);
+  }
+  return true;
+}
+
+/// Sums are exact for floats (in true arithmetic) and for integers that stay integers; averages for
+/// floats only.
+bool RowMaker::dtypes_allow(const CompactRow& row, ReduceOp reduce) const {
+  const auto allows = [&](DType dtype) {
+    if (dtype == DType::kBool) return !adds(reduce) && reduce != ReduceOp::kProd;
+    return is_floating(dtype) || reduce != ReduceOp::kAvg;
+  };
+  bool floating_in = false;
+  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+    if (row.inputs[i].kind != RowEntry::Kind::kPartial) continue;
+    if (!allows(inputs_[i].dtype)) return false;
+    floating_in |= is_floating(inputs_[i].dtype);
+  }
+  for (std::size_t o = 0; o < row.outputs.size(); ++o) {
+    if (row.outputs[o].kind != RowEntry::Kind::kPartial) continue;
+    if (!allows(outputs_[o].dtype)) return false;
+    if (floating_in && !is_floating(outputs_[o].dtype)) return false;  // a cast to integers rounds
+  }
+  return true;
+}
+
+std::string terms_text(const RuleLinearity& linearity) {
+  constexpr std::string_view kWords[] = {"lin", "aff", "mono", "max", "min"};
+  std::string text(kWords[static_cast<int>(linearity.kind)]);
+  text += ' ';
+  const bool polynomial = linearity.kind == Kind::kLin || linearity.kind == Kind::kAff;
+  for (std::size_t m = 0; m < linearity.monomials.size(); ++m) {
+    if (m > 0 && linearity.kind != Kind::kMono) text += polynomial ? '+' : ',';
+    for (std::size_t i = 0; i < linearity.monomials[m].size(); ++i) {
+      if (i > 0) text += '*';
+      text += static_cast<char>('A' + linearity.monomials[m][i]);
+    }
+  }
+  return text;
+}
+
+void append(std::string& text, const RowEntry& entry) {
+  switch (entry.kind) {
+    case RowEntry::Kind::kReplicate:
+      text += 'R';
+      return;
+    case RowEntry::Kind::kShard:
+      text += "S(" + std::to_string(entry.dim) + ")";
+      return;
+    case RowEntry::Kind::kPartial:
+      text += "P(";
+      text += name_of(entry.op);
+      text += ')';
+      return;
+  }
+}
+
+}  // namespace
+
+bool CompactRow::has_partial_input() const noexcept {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const RowEntry& e) { return e.kind == RowEntry::Kind::kPartial; });
+}
+
+std::vector<CompactRow> compact_rows(const Op& op, const Binding& binding,
+                                     std::span<const TensorMeta> inputs,
+                                     std::span<const TensorMeta> outputs, const Attrs& attrs) {
+  return RowMaker(op, binding, inputs, outputs, attrs).make();
+}
+
+std::string why_of(const Op& op, const Binding& binding, const CompactRow& row) {
+  switch (row.origin) {
+    case CompactRow::Origin::kReplicate:
+      return "all R";
+    case CompactRow::Origin::kLinearity:
+      return terms_text(op.rule.linearity[static_cast<std::size_t>(row.linearity)]);
+    case CompactRow::Origin::kFactor:
+    case CompactRow::Origin::kLowering:
+      break;
+  }
+  const Factor& factor = binding.factors[static_cast<std::size_t>(row.factor)];
+  std::string name = name_of(op.rule, factor);
+  if (row.origin == CompactRow::Origin::kLowering) return "lowering " + name;
+  if (factor.mark == nullptr) return name;
+  if (factor.mark->indexed) name += '#';
+  name += ':';
+  name += factor.mark->owned ? std::string_view("own") : name_of(*factor.mark->reduce);
+  return name;
+}
+
+Row expand(const Op& op, const Binding& binding, const CompactRow& compact) {
+  Row row;
+  row.inputs.assign(compact.inputs.begin(), compact.inputs.end());
+  row.outputs.assign(compact.outputs.begin(), compact.outputs.end());
+  row.why = why_of(op, binding, compact);
+  row.lowering = compact.lowering;
+  row.masked_factor = compact.masked ? compact.factor : -1;
+  return row;
+}
+
+StatusOr<std::vector<Row>> rows_of(const Op& op, std::span<const TensorMeta> inputs,
+                                   const Attrs& attrs, std::int64_t axis_size) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<TensorMeta> outputs, infer(op, inputs, attrs));
+  std::vector<Row> rows;
+  if (op.rule.text.empty()) return rows;
+  TSR_ASSIGN_OR_RETURN(const Binding binding, bind_rule(op, inputs, outputs, attrs));
+  for (const CompactRow& row : compact_rows(op, binding, inputs, outputs, attrs)) {
+    // On an axis of one rank all placements mean the same.
+    if (axis_size == 1 && row.origin != CompactRow::Origin::kReplicate) continue;
+    rows.push_back(expand(op, binding, row));
+  }
+  return rows;
+}
+
+std::string to_string(const Row& row) {
+  std::string text;
+  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+    if (i > 0) text += ", ";
+    append(text, row.inputs[i]);
+  }
+  text += text.empty() ? "->" : " ->";
+  for (std::size_t o = 0; o < row.outputs.size(); ++o) {
+    text += o > 0 ? ", " : " ";
+    append(text, row.outputs[o]);
+  }
+  return text;
+}
+
+}  // namespace tessera

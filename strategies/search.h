@@ -1,0 +1,66 @@
+// strategies/search.h: one call with its rows, and the search for the combination over mesh axes
+// that moves least. A choice is one row per axis and the levels of each factor that they cut.
+// Internal to strategies/.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "strategies/cost.h"
+#include "strategies/rows.h"
+
+namespace tessera {
+
+/// One operand of a call as it stands.
+struct CallOperand {
+  const Spec* spec = nullptr;  ///< null: an optional operand that was not given
+  bool fixed = false;          ///< written in place: it may not move
+  bool foreign = false;        ///< a replicated scalar of another mesh: it may not become Partial
+  double num_elements = 0.0;
+  double element_bytes = 0.0;
+  TensorCut cut;
+};
+
+/// What the search reads. Axes of size 1 are left out; the others are renumbered from 0.
+struct Call {
+  const Op* op = nullptr;
+  Mesh mesh;                                        ///< of the operands
+  Mesh reduced_mesh;                                ///< without axes of size 1
+  absl::InlinedVector<int, 4> mesh_axes;            ///< reduced axis → axis of `mesh`
+  absl::InlinedVector<std::int64_t, 4> axis_sizes;  ///< of the reduced axes
+  std::vector<TensorMeta> inputs;
+  std::vector<TensorMeta> outputs;
+  Binding binding;
+  std::vector<CompactRow> rows;
+  absl::InlinedVector<CallOperand, 4> operands;
+};
+
+struct Choice {
+  absl::InlinedVector<std::int16_t, 4> rows;  ///< per reduced axis
+  absl::InlinedVector<LevelList, 6> factor_levels;
+  double bytes = 0.0;
+  int moved = 0;
+};
+struct SearchResult {
+  std::array<Choice, 2> best;  ///< the winner and the runner-up
+  int found = 0;
+};
+enum class InPlace : std::uint8_t { kKeep, kIgnore };
+
+/// Fewest bytes first, then fewer moved operands, then the order of the rule.
+SearchResult search(const Call& call, InPlace in_place = InPlace::kKeep);
+
+/// The levels of one operand's dims under a choice. Errors: FailedPrecondition where a dim made of
+/// several factors has no levels for it.
+StatusOr<LevelList> levels_of(const Call& call, const BoundDim& dim,
+                              std::span<const LevelList> factor_levels);
+/// The cut, mesh-order levels of every factor that `rows` cut.
+absl::InlinedVector<LevelList, 6> default_levels(const Call& call,
+                                                 std::span<const std::int16_t> rows);
+/// Specs, rows and texts of a choice, without the runner-up.
+StatusOr<Resolution> resolve(const Call& call, const Choice& choice);
+/// "dp: m, tp: k:sum"
+std::string why_of(const Call& call, std::span<const std::int16_t> rows);
+
+}  // namespace tessera
