@@ -315,6 +315,47 @@ TEST_CASE("sampled plans reach the exact target on every rank", "[placement][pla
   CHECK(planned > 4000);
 }
 
+TEST_CASE("plans between layouts that no placement list says", "[placement][plan]") {
+  std::mt19937 random(9);
+  const std::vector<Mesh> meshes = {mesh_of({3}), mesh_of({2, 3}), mesh_of({2, 2})};
+  const auto random_layout = [&](const Mesh& mesh) {
+    Layout layout{{{}, {}},
+                  std::vector<std::optional<ReduceOp>>(static_cast<std::size_t>(mesh.ndim()))};
+    const auto small = [&] { return 1 + static_cast<std::int64_t>(random() % 4); };
+    std::vector<int> axes(static_cast<std::size_t>(mesh.ndim()));
+    std::iota(axes.begin(), axes.end(), 0);
+    std::shuffle(axes.begin(), axes.end(), random);
+    for (const int axis : axes) {
+      Levels& levels = layout.dims[random() % 2];
+      switch (random() % 6) {
+        case 0:
+          break;
+        case 1:
+          layout.partial[static_cast<std::size_t>(axis)] = ReduceOp::kSum;
+          break;
+        case 2:
+          levels.push_back(Level::of_run(small()));
+          [[fallthrough]];
+        case 3:
+          levels.push_back(Level::of_axis(axis, small()));
+          break;
+        default:
+          levels.push_back(Level::of_block(small(), small()));
+          levels.push_back(Level::of_axis(axis, small()));
+      }
+    }
+    return layout;
+  };
+  for (int round = 0; round < 4000; ++round) {
+    const Mesh& mesh = meshes[random() % meshes.size()];
+    const Shape shape{static_cast<std::int64_t>(random() % 12),
+                      static_cast<std::int64_t>(random() % 6)};
+    const Spec src = value_or_throw(Spec::make(mesh, shape, DType::kF64, random_layout(mesh)));
+    const Spec dst = value_or_throw(Spec::make(mesh, shape, DType::kF64, random_layout(mesh)));
+    REQUIRE(check_plan(src, dst, random) == "");
+  }
+}
+
 TEST_CASE("every pair of placement lists of one dim on 2x2", "[placement][plan]") {
   std::mt19937 random(4);
   const Mesh mesh = mesh_of({2, 2});
@@ -344,7 +385,8 @@ TEST_CASE("every pair of placement lists of one dim on 2x2", "[placement][plan]"
 TEST_CASE("large Partial tensors are reduced in shares and gathered", "[placement][plan]") {
   std::mt19937 random(6);
   const Mesh mesh = mesh_of({2, 2}, {"dp", "tp"});
-  const Shape shape{100, 61};  // 48,800 bytes of F64: half of it is above the limit of the direct form
+  const Shape shape{100,
+                    61};  // 48,800 bytes of F64: half of it is above the limit of the direct form
   const char* lists[] = {"P, P",      "P, S(0)", "S(1), P",    "P(max), P", "P, R",
                          "R, P(avg)", "R, R",    "S(0), S(0)", "S(1), R",   "P, P(avg)"};
   for (const char* from : lists) {
