@@ -1,0 +1,112 @@
+// Activations and their gradients as ops of their own, so that gradients shard by the same rules.
+#include "kernels/elementwise.h"
+#include "strategies/ops/schema.h"
+
+namespace tessera {
+namespace {
+
+using kernels::Binary;
+using kernels::Unary;
+
+std::vector<Sample> one_operand() {
+  return {{.shapes = {{8, 6}}}, {.shapes = {{5, 3}}}, {.shapes = {{1, 8, 2}}}};
+}
+std::vector<Sample> operands(int count) {
+  std::vector<Sample> samples;
+  for (const Shape& shape : {Shape{8, 6}, Shape{5, 3}, Shape{2, 8}}) {
+    samples.push_back({.shapes = std::vector<Shape>(static_cast<std::size_t>(count), shape)});
+  }
+  return samples;
+}
+
+/// What an activation's gradient op reads beside the cotangent.
+enum class Saved : std::uint8_t { kInput, kOutput };
+
+struct Activation {
+  std::string name;
+  std::string doc;
+  std::string rule;
+  Saved saved = Saved::kInput;
+};
+
+template <Unary kForward, Binary kGrad>
+void add_activation(OpTable& table, const Activation& activation) {
+  const std::string grad_name = activation.name + "_grad";
+  OpDef def = {.name = activation.name,
+               .doc = activation.doc,
+               .args = {in("self")},
+               .rule = activation.rule,
+               .kernel =
+                   [](KernelCall& call) {
+                     kernels::unary(call.ctx, kForward, call.inputs[0], call.outputs[0]);
+                   },
+               .infer = ops::infer_floating,
+               .samples = one_operand()};
+  const Saved saved = activation.saved;
+  (saved == Saved::kInput ? def.saved_inputs : def.saved_outputs) = {0};
+  def.gradient = [grad_name, saved](GradContext& c) -> std::vector<Var> {
+    const Var value = saved == Saved::kInput ? c.input(0) : c.output(0);
+    return {c.call(grad_name, {c.cotangent(0), value})};
+  };
+  table.must_add(std::move(def));
+  table.must_add({.name = grad_name,
+                  .doc = "Cotangent of " + activation.name + "'s operand.",
+                  .args = {in("grad"), in(saved == Saved::kInput ? "self" : "result")},
+                  .rule = "*, * -> * | lin A",
+                  .kernel =
+                      [](KernelCall& call) {
+                        kernels::binary(call.ctx, kGrad, call.inputs[0], call.inputs[1],
+                                        call.outputs[0]);
+                      },
+                  .infer = ops::infer_floating,
+                  .samples = operands(2)});
+}
+
+void add_swiglu(OpTable& table) {
+  table.must_add({.name = "swiglu",
+                  .doc = "silu(gate) times up in one pass.",
+                  .args = {in("gate"), in("up")},
+                  .rule = "*, * -> * | lin B",
+                  .kernel =
+                      [](KernelCall& call) {
+                        kernels::swiglu(call.ctx, call.inputs[0], call.inputs[1], call.outputs[0]);
+                      },
+                  .infer = ops::infer_floating,
+                  .gradient = [](GradContext& c) -> std::vector<Var> {
+                    const Var operands[] = {c.cotangent(0), c.input(0), c.input(1)};
+                    return c.call_all("swiglu_grad", operands, {});
+                  },
+                  .saved_inputs = {0, 1},
+                  .samples = operands(2)});
+  table.must_add({.name = "swiglu_grad",
+                  .doc = "Cotangents of swiglu's gate and up.",
+                  .args = {in("grad"), in("gate"), in("up")},
+                  .rule = "*, *, * -> *, * | lin A",
+                  .num_outputs = 2,
+                  .kernel =
+                      [](KernelCall& call) {
+                        kernels::swiglu_grad(call.ctx, call.inputs[0], call.inputs[1],
+                                             call.inputs[2], call.outputs[0], call.outputs[1]);
+                      },
+                  .infer = ops::like_operands({1, 2}),
+                  .samples = operands(3)});
+}
+
+}  // namespace
+
+void add_activation_ops(OpTable& table) {
+  add_activation<Unary::kRelu, Binary::kReluGrad>(
+      table, {"relu", "The element where positive, else 0.", "* -> * | mono A", Saved::kOutput});
+  add_activation<Unary::kSigmoid, Binary::kSigmoidGrad>(
+      table, {"sigmoid", "1 / (1 + exp(-x)).", "* -> * | mono A", Saved::kOutput});
+  add_activation<Unary::kTanh, Binary::kTanhGrad>(
+      table, {"tanh", "Hyperbolic tangent.", "* -> * | mono A", Saved::kOutput});
+  add_activation<Unary::kSilu, Binary::kSiluGrad>(
+      table,
+      {"silu", "x times sigmoid(x); falls below x = -1.28, so no Partial passes.", "* -> *"});
+  add_activation<Unary::kGelu, Binary::kGeluGrad>(
+      table, {"gelu", "Gaussian error linear unit, tanh form.", "* -> *"});
+  add_swiglu(table);
+}
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// Arithmetic of two tensors that broadcast.
+#include "kernels/elementwise.h"
+#include "strategies/ops/schema.h"
+
+namespace tessera {
+namespace {
+
+using kernels::Binary;
+using ops::grad_like;
+
+template <Binary kOp>
+void run_binary(KernelCall& call) {
+  kernels::binary(call.ctx, kOp, call.inputs[0], call.inputs[1], call.outputs[0]);
+}
+
+std::vector<Sample> broadcasting_samples() {
+  return {{.shapes = {{8, 6}, {8, 6}}},
+          {.shapes = {{5, 3}, {3}}},
+          {.shapes = {{8, 1, 4}, {5, 1}}},
+          {.shapes = {{2, 8}, {}}}};
+}
+
+OpDef binary(std::string name, std::string doc, std::string rule, Kernel kernel) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .args = {in("self"), in("other")},
+          .rule = std::move(rule),
+          .kernel = std::move(kernel),
+          .infer = ops::infer_elementwise,
+          .samples = broadcasting_samples()};
+}
+
+void add_sums(OpTable& table) {
+  OpDef add = binary("add", "Sum of two tensors.", "*, * -> * | lin A+B | mono AB",
+                     run_binary<Binary::kAdd>);
+  add.gradient = [](GradContext& c) -> std::vector<Var> {
+    return {grad_like(c, c.cotangent(0), 0), grad_like(c, c.cotangent(0), 1)};
+  };
+  table.must_add(std::move(add));
+
+  OpDef sub = binary("sub", "Difference of two tensors.", "*, * -> * | lin A+B | mono A",
+                     run_binary<Binary::kSub>);
+  sub.declined = {"R, P(max) -> P(min): no notation for a decreasing function"};
+  sub.gradient = [](GradContext& c) -> std::vector<Var> {
+    Var other;
+    if (c.needs(1)) other = grad_like(c, c.call("neg", {c.cotangent(0)}), 1);
+    return {grad_like(c, c.cotangent(0), 0), other};
+  };
+  table.must_add(std::move(sub));
+}
+
+void add_products(OpTable& table) {
+  OpDef mul =
+      binary("mul", "Product element by element.", "*, * -> * | lin A*B", run_binary<Binary::kMul>);
+  mul.saved_inputs = {0, 1};
+  mul.gradient = [](GradContext& c) -> std::vector<Var> {
+    std::vector<Var> grads(2);
+    if (c.needs(0)) grads[0] = grad_like(c, c.call("mul", {c.cotangent(0), c.input(1)}), 0);
+    if (c.needs(1)) grads[1] = grad_like(c, c.call("mul", {c.cotangent(0), c.input(0)}), 1);
+    return grads;
+  };
+  table.must_add(std::move(mul));
+
+  OpDef div = binary("div", "Quotient element by element (true division).", "*, * -> * | lin A",
+                     run_binary<Binary::kDiv>);
+  div.infer = ops::infer_floating;
+  div.saved_inputs = {1};
+  div.saved_outputs = {0};
+  for (Sample& sample : div.samples) sample.positive = true;
+  div.gradient = [](GradContext& c) -> std::vector<Var> {
+    const Var quotient = c.call("div", {c.cotangent(0), c.input(1)});
+    Var other;
+    if (c.needs(1)) {
+      other = grad_like(c, c.call("neg", {c.call("mul", {quotient, c.output(0)})}), 1);
+    }
+    return {grad_like(c, quotient, 0), other};
+  };
+  table.must_add(std::move(div));
+}
+
+/// The cotangent goes to the operand that was chosen, to the first where they tie.
+Gradient choice_gradient(std::string first_loses) {
+  return [first_loses](GradContext& c) -> std::vector<Var> {
+    const Var lost = c.call(first_loses, {c.input(0), c.input(1)});
+    const Var kept = c.call("logical_not", {lost});
+    const Attrs zero = {{"value", 0.0}};
+    return {grad_like(c, c.call("masked_fill", {c.cotangent(0), lost}, zero), 0),
+            grad_like(c, c.call("masked_fill", {c.cotangent(0), kept}, zero), 1)};
+  };
+}
+
+void add_extremes(OpTable& table) {
+  OpDef maximum = binary("maximum", "The larger element of two; NaN wins.",
+                         "*, * -> * | max A,B | mono AB", run_binary<Binary::kMaximum>);
+  maximum.saved_inputs = {0, 1};
+  maximum.gradient = choice_gradient("lt");
+  table.must_add(std::move(maximum));
+  OpDef minimum = binary("minimum", "The smaller element of two; NaN wins.",
+                         "*, * -> * | min A,B | mono AB", run_binary<Binary::kMinimum>);
+  minimum.saved_inputs = {0, 1};
+  minimum.gradient = choice_gradient("gt");
+  table.must_add(std::move(minimum));
+}
+
+}  // namespace
+
+void add_binary_ops(OpTable& table) {
+  add_sums(table);
+  add_products(table);
+  add_extremes(table);
+}
+
+}  // namespace tessera

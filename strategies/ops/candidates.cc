@@ -1,0 +1,54 @@
+#include "strategies/ops/candidates.h"
+
+#include "kernels/elementwise.h"
+#include "kernels/index.h"
+#include "kernels/select.h"
+
+namespace tessera::ops {
+
+Array dim_first(KernelContext& ctx, const Array& x, int dim) {
+  return kernels::contiguous(ctx, x.transpose(0, dim));
+}
+
+void globalize_indices(const OperandView& view, int dim, const Array& indices) {
+  const Spec& spec = *view.spec;
+  const auto d = static_cast<std::size_t>(dim);
+  auto* index = indices.data<std::int64_t>();
+  for (std::int64_t i = 0; i < indices.num_elements(); ++i) {
+    index[i] = local_to_global(spec.mesh(), spec.global_shape()[d], spec.layout().dims[d],
+                               *view.coord, index[i]);
+  }
+}
+
+Candidates make_candidates(KernelCall& call, const Candidates& local, int dim) {
+  globalize_indices(call.input_views[0], dim, local.indices);
+  return {dim_first(call.ctx, local.values, dim), dim_first(call.ctx, local.indices, dim)};
+}
+
+Candidates by_index(KernelCall& call, const Candidates& joined) {
+  const Shape& shape = joined.indices.shape();
+  const auto& allocator = call.ctx.allocator;
+  Candidates sorted = {Array::empty(shape, joined.values.dtype(), allocator),
+                       Array::empty(shape, DType::kI64, allocator)};
+  const Array order = Array::empty(shape, DType::kI64, allocator);
+  kernels::sort(call.ctx, joined.indices, 0, kernels::Order::kAscending, sorted.indices, order);
+  kernels::gather(call.ctx, joined.values, 0, order, kernels::Absent::kError, sorted.values);
+  return sorted;
+}
+
+std::vector<LoweringStep> selection_steps(int num_outputs, Kernel select, Kernel choose) {
+  using Kind = LoweringStep::Kind;
+  std::vector<int> outputs;
+  for (int i = 0; i < num_outputs; ++i) outputs.push_back(1 + i);
+  const int first =
+      1 + num_outputs;  // operand, outputs, own values and indices, all values and indices
+  return {{.kind = Kind::kLocal, .in = {0}, .out = {first, first + 1}, .kernel = std::move(select)},
+          {.kind = Kind::kGather, .in = {first}, .out = {first + 2}, .dim = 0},
+          {.kind = Kind::kGather, .in = {first + 1}, .out = {first + 3}, .dim = 0},
+          {.kind = Kind::kLocal,
+           .in = {first + 2, first + 3},
+           .out = outputs,
+           .kernel = std::move(choose)}};
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,128 @@
+// Arithmetic of a tensor and a number given as an attribute.
+#include <limits>
+
+#include "kernels/elementwise.h"
+#include "strategies/ops/schema.h"
+
+namespace tessera {
+namespace {
+
+using kernels::Binary;
+
+template <Binary kOp>
+void run_scalar(KernelCall& call) {
+  kernels::binary_scalar(call.ctx, kOp, call.inputs[0], call.attrs.get_double("value"),
+                         call.outputs[0]);
+}
+
+std::vector<Sample> scalar_samples(double value) {
+  return {{.shapes = {{8, 6}}, .attrs = {{"value", value}}},
+          {.shapes = {{5, 3}}, .attrs = {{"value", -value}}},
+          {.shapes = {{}}, .attrs = {{"value", value}}}};
+}
+
+OpDef scalar_op(std::string name, std::string doc, std::string rule, Kernel kernel) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .args = {in("self")},
+          .attrs = {ops::double_attr("value")},
+          .rule = std::move(rule),
+          .kernel = std::move(kernel),
+          .infer = ops::infer_elementwise,
+          .samples = scalar_samples(0.75)};
+}
+
+void add_affine(OpTable& table) {
+  OpDef add = scalar_op("add_scalar", "Adds one number to every element.",
+                        "* -> * | aff A | mono A", run_scalar<Binary::kAdd>);
+  add.declined = {
+      "P(sum) -> P(sum): the number would be added on every rank; add a 0-d tensor, which is kept "
+      "on one"};
+  add.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
+  table.must_add(std::move(add));
+
+  OpDef mul = scalar_op("mul_scalar", "Multiplies every element by one number.", "* -> * | lin A",
+                        run_scalar<Binary::kMul>);
+  mul.declined = {"P(max) -> P(max) for value >= 0: guards on the sign are not in the notation"};
+  mul.gradient = [](GradContext& c) -> std::vector<Var> {
+    return {c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
+  };
+  OpDef mul_in_place = mul;
+  mul_in_place.name = "mul_scalar_";
+  mul_in_place.doc = "Multiplies every element by one number, in place.";
+  mul_in_place.rule = "* -> &A * | lin A";
+  table.must_add(std::move(mul));
+  table.must_add(std::move(mul_in_place));
+
+  OpDef div = scalar_op("div_scalar", "Divides every element by one number.", "* -> * | lin A",
+                        run_scalar<Binary::kDiv>);
+  div.infer = ops::infer_floating;
+  div.declined = {"P(max) -> P(max) for value > 0: guards on the sign are not in the notation"};
+  div.gradient = [](GradContext& c) -> std::vector<Var> {
+    return {c.call("div_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
+  };
+  table.must_add(std::move(div));
+}
+
+void add_pow(OpTable& table) {
+  table.must_add({.name = "pow",
+                  .doc = "Each element to a power given as a number.",
+                  .args = {in("self")},
+                  .attrs = {ops::double_attr("exponent")},
+                  .rule = "* -> *",
+                  .kernel =
+                      [](KernelCall& call) {
+                        kernels::binary_scalar(call.ctx, Binary::kPow, call.inputs[0],
+                                               call.attrs.get_double("exponent"), call.outputs[0]);
+                      },
+                  .infer = ops::infer_floating,
+                  .gradient = [](GradContext& c) -> std::vector<Var> {
+                    const double exponent = c.attrs().get_double("exponent");
+                    const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
+                    const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
+                    return {c.call("mul", {c.cotangent(0), slope})};
+                  },
+                  .saved_inputs = {0},
+                  .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
+                              {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
+                              {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}}}});
+}
+
+void add_clamp(OpTable& table) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  table.must_add(
+      {.name = "clamp",
+       .doc = "min(max(x, min), max).",
+       .args = {in("self")},
+       .attrs = {ops::double_attr("min", -kInfinity), ops::double_attr("max", kInfinity)},
+       .rule = "* -> * | mono A",
+       .kernel =
+           [](KernelCall& call) {
+             kernels::clamp(call.ctx, call.inputs[0], call.attrs.get_double("min"),
+                            call.attrs.get_double("max"), call.outputs[0]);
+           },
+       .infer = ops::infer_elementwise,
+       .gradient = [](GradContext& c) -> std::vector<Var> {
+         const Attrs zero = {{"value", 0.0}};
+         const Var below =
+             c.call("lt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("min")}});
+         const Var above =
+             c.call("gt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("max")}});
+         const Var outside = c.call("logical_or", {below, above});
+         return {c.call("masked_fill", {c.cotangent(0), outside}, zero)};
+       },
+       .saved_inputs = {0},
+       .samples = {{.shapes = {{8, 6}}, .attrs = {{"min", -0.5}, {"max", 0.5}}},
+                   {.shapes = {{5, 3}}, .attrs = {{"min", 0.1}}},
+                   {.shapes = {{1, 8}}, .attrs = {{"max", 0.2}}}}});
+}
+
+}  // namespace
+
+void add_scalar_ops(OpTable& table) {
+  add_affine(table);
+  add_pow(table);
+  add_clamp(table);
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// strategies/ops/schema.h: pieces that op definitions share: attribute declarations, shape
+// inference, gradients. An Infer says shapes and dtypes where the rule does not; texts name
+// operands by their position's letter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/op.h"
+
+namespace tessera::ops {
+
+inline AttrDef bool_attr(std::string name, bool value) {
+  return {std::move(name), AttrDef::Type::kBool, AttrValue{value}};
+}
+inline AttrDef int_attr(std::string name) { return {std::move(name), AttrDef::Type::kInt, {}}; }
+inline AttrDef int_attr(std::string name, std::int64_t value) {
+  return {std::move(name), AttrDef::Type::kInt, AttrValue{value}};
+}
+inline AttrDef double_attr(std::string name) {
+  return {std::move(name), AttrDef::Type::kDouble, {}};
+}
+inline AttrDef double_attr(std::string name, double value) {
+  return {std::move(name), AttrDef::Type::kDouble, AttrValue{value}};
+}
+inline AttrDef ints_attr(std::string name) { return {std::move(name), AttrDef::Type::kInts, {}}; }
+inline AttrDef ints_attr(std::string name, Shape value) {
+  return {std::move(name), AttrDef::Type::kInts, AttrValue{std::move(value)}};
+}
+
+/// The shape that both operands broadcast to, dims from the right. Errors: InvalidArgument with
+/// both shapes.
+StatusOr<Shape> broadcast(const Shape& a, const Shape& b);
+/// promote() of the operands with dims; a 0-d operand counts only where it is of a higher kind.
+/// Source: torch.
+DType promote_operands(std::span<const TensorMeta> inputs);
+/// All operands broadcast, dtype promote_operands().
+StatusOr<std::vector<TensorMeta>> infer_elementwise(std::span<const TensorMeta> inputs,
+                                                    const Attrs& attrs);
+/// The same, refusing integers, on which the function is not defined.
+StatusOr<std::vector<TensorMeta>> infer_floating(std::span<const TensorMeta> inputs,
+                                                 const Attrs& attrs);
+/// The same with BOOL results.
+StatusOr<std::vector<TensorMeta>> infer_predicate(std::span<const TensorMeta> inputs,
+                                                  const Attrs& attrs);
+/// The result is like operand 0, to whose shape all others must broadcast, and whose kind of dtype
+/// (BOOL, integer, floating) must hold theirs.
+StatusOr<std::vector<TensorMeta>> infer_in_place(std::span<const TensorMeta> inputs,
+                                                 const Attrs& attrs);
+/// One result for each operand listed, of its shape and dtype.
+Infer like_operands(std::vector<int> operands);
+
+/// Attribute `name` as a dim of a tensor of `ndim` dims. Errors: InvalidArgument.
+StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name = "dim");
+/// The dims listed by `name`, ascending; all where the list is empty. Errors: InvalidArgument, also
+/// for a repeated dim.
+StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_view name = "dim");
+/// The dim attribute inside a kernel, where it has been checked.
+int kernel_dim(const KernelCall& call, const Array& array, std::string_view name = "dim");
+
+/// Sums the cotangent back to operand i's shape and casts it to its dtype.
+Var grad_like(GradContext& context, Var grad, int operand);
+/// Inserts size-1 dims at `dims` (ascending positions in the result).
+Var unsqueeze_all(GradContext& context, Var value, std::span<const int> dims);
+
+/// An array for an intermediate of a kernel.
+Array scratch(KernelCall& call, const Shape& shape, DType dtype);
+/// An alias of `x` repeated to `shape` with strides of 0.
+Array broadcast_view(const Array& x, const Shape& shape);
+/// `shape` with 1 at each of `dims`.
+Shape keep_dims(Shape shape, std::span<const int> dims);
+
+}  // namespace tessera::ops

@@ -1,0 +1,164 @@
+// Softmax and its logarithm along a dim. Where the dim is cut, two small reductions join the ranks'
+// maxima and sums.
+#include "kernels/elementwise.h"
+#include "kernels/norm.h"
+#include "kernels/reduce.h"
+#include "strategies/ops/schema.h"
+
+namespace tessera {
+namespace {
+
+using kernels::Binary;
+using Kind = LoweringStep::Kind;
+
+/// `x` reduced along the dim attribute, which stays with size 1.
+Array reduced(KernelCall& call, ReduceOp op, const Array& x) {
+  const int dims[] = {ops::kernel_dim(call, x)};
+  const Array out = ops::scratch(call, ops::keep_dims(x.shape(), dims), x.dtype());
+  kernels::reduce(call.ctx, op, x, dims, out);
+  return out;
+}
+
+void local_max(KernelCall& call) {
+  call.outputs[0] = reduced(call, ReduceOp::kMax, call.inputs[0]);
+}
+
+/// (x, max) → x − max in the op's output, Σ exp of it.
+void local_shifted_sum(KernelCall& call) {
+  const Array& shifted = call.outputs[0];
+  kernels::binary(call.ctx, Binary::kSub, call.inputs[0], call.inputs[1], shifted);
+  const Array powers = ops::scratch(call, shifted.shape(), shifted.dtype());
+  kernels::unary(call.ctx, kernels::Unary::kExp, shifted, powers);
+  call.outputs[1] = reduced(call, ReduceOp::kSum, powers);
+}
+
+void finish_softmax(KernelCall& call) {
+  const Array& out = call.outputs[0];
+  kernels::unary(call.ctx, kernels::Unary::kExp, out, out);
+  kernels::binary(call.ctx, Binary::kDiv, out, call.inputs[0], out);
+}
+
+void finish_log_softmax(KernelCall& call) {
+  const Array log_sum = ops::scratch(call, call.inputs[0].shape(), call.inputs[0].dtype());
+  kernels::unary(call.ctx, kernels::Unary::kLog, call.inputs[0], log_sum);
+  kernels::binary(call.ctx, Binary::kSub, call.outputs[0], log_sum, call.outputs[0]);
+}
+
+/// Temporaries: 0 operand, 1 result, 2 maxima, 3 sums.
+template <void (*kFinish)(KernelCall&)>
+std::vector<LoweringStep> forward_steps(const Attrs&) {
+  return {{.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_max},
+          {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = ReduceOp::kMax},
+          {.kind = Kind::kLocal, .in = {0, 2}, .out = {1, 3}, .kernel = local_shifted_sum},
+          {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
+          {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = kFinish}};
+}
+
+/// Σ grad·out along the dim.
+void local_dot(KernelCall& call) {
+  const Array product = ops::scratch(call, call.inputs[0].shape(), call.inputs[0].dtype());
+  kernels::binary(call.ctx, Binary::kMul, call.inputs[0], call.inputs[1], product);
+  call.outputs[0] = reduced(call, ReduceOp::kSum, product);
+}
+
+/// (grad, out, dot) → out·(grad − dot)
+void finish_softmax_grad(KernelCall& call) {
+  const Array& result = call.outputs[0];
+  kernels::binary(call.ctx, Binary::kSub, call.inputs[0], call.inputs[2], result);
+  kernels::binary(call.ctx, Binary::kMul, result, call.inputs[1], result);
+}
+
+/// Σ grad along the dim.
+void local_sum(KernelCall& call) {
+  call.outputs[0] = reduced(call, ReduceOp::kSum, call.inputs[0]);
+}
+
+/// (grad, out, sum) → grad − exp(out)·sum
+void finish_log_softmax_grad(KernelCall& call) {
+  const Array& result = call.outputs[0];
+  kernels::unary(call.ctx, kernels::Unary::kExp, call.inputs[1], result);
+  kernels::binary(call.ctx, Binary::kMul, result, call.inputs[2], result);
+  kernels::binary(call.ctx, Binary::kSub, call.inputs[0], result, result);
+}
+
+/// Temporaries: 0 grad, 1 out, 2 result, 3 a sum along the dim.
+template <void (*kStart)(KernelCall&), void (*kFinish)(KernelCall&)>
+std::vector<LoweringStep> grad_steps(const Attrs&) {
+  return {{.kind = Kind::kLocal, .in = {0, 1}, .out = {3}, .kernel = kStart},
+          {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
+          {.kind = Kind::kLocal, .in = {0, 1, 3}, .out = {2}, .kernel = kFinish}};
+}
+
+void run_log_softmax_grad(KernelCall& call) {
+  const Array sum = reduced(call, ReduceOp::kSum, call.inputs[0]);
+  const Array inputs[] = {call.inputs[0], call.inputs[1], sum};
+  KernelCall finish{call.ctx, inputs, call.attrs, call.outputs};
+  finish_log_softmax_grad(finish);
+}
+
+std::vector<Sample> samples(std::size_t operands) {
+  return {{.shapes = std::vector<Shape>(operands, {8, 6}), .attrs = {{"dim", 1}}},
+          {.shapes = std::vector<Shape>(operands, {5, 3}), .attrs = {{"dim", 0}}},
+          {.shapes = std::vector<Shape>(operands, {2, 8, 3}), .attrs = {{"dim", -2}}}};
+}
+
+OpDef forward(std::string name, std::string doc, Kernel kernel) {
+  const std::string grad_name = name + "_grad";
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .args = {in("self")},
+          .attrs = {ops::int_attr("dim")},
+          .rule = "*r@dim -> *r | r!",
+          .kernel = std::move(kernel),
+          .infer = ops::infer_floating,
+          .gradient = [grad_name](GradContext& c) -> std::vector<Var> {
+            return {c.call(grad_name, {c.cotangent(0), c.output(0)},
+                           {{"dim", c.attrs().get_int("dim")}})};
+          },
+          .saved_outputs = {0},
+          .samples = samples(1)};
+}
+
+OpDef backward(std::string name, Kernel kernel) {
+  return {.name = name + "_grad",
+          .doc = "Cotangent of " + name + "'s operand.",
+          .args = {in("grad"), in("result")},
+          .attrs = {ops::int_attr("dim")},
+          .rule = "*r@dim, *r@dim -> *r | r! | lin A",
+          .kernel = std::move(kernel),
+          .infer = ops::infer_floating,
+          .samples = samples(2)};
+}
+
+}  // namespace
+
+void add_softmax_ops(OpTable& table) {
+  OpDef softmax = forward("softmax", "exp(x) over its sum along a dim.", [](KernelCall& call) {
+    kernels::softmax(call.ctx, call.inputs[0], ops::kernel_dim(call, call.inputs[0]),
+                     call.outputs[0]);
+  });
+  softmax.lowerings = {{"r", "all-reduce of maxima and of sums", forward_steps<finish_softmax>}};
+  table.must_add(std::move(softmax));
+  OpDef softmax_grad = backward("softmax", [](KernelCall& call) {
+    kernels::softmax_grad(call.ctx, call.inputs[0], call.inputs[1],
+                          ops::kernel_dim(call, call.inputs[0]), call.outputs[0]);
+  });
+  softmax_grad.lowerings = {
+      {"r", "all-reduce of grad times result", grad_steps<local_dot, finish_softmax_grad>}};
+  table.must_add(std::move(softmax_grad));
+
+  OpDef log_softmax =
+      forward("log_softmax", "Logarithm of softmax along a dim.", [](KernelCall& call) {
+        kernels::log_softmax(call.ctx, call.inputs[0], ops::kernel_dim(call, call.inputs[0]),
+                             call.outputs[0]);
+      });
+  log_softmax.lowerings = {
+      {"r", "all-reduce of maxima and of sums", forward_steps<finish_log_softmax>}};
+  table.must_add(std::move(log_softmax));
+  OpDef log_softmax_grad = backward("log_softmax", run_log_softmax_grad);
+  log_softmax_grad.lowerings = {
+      {"r", "all-reduce of the sums of grad", grad_steps<local_sum, finish_log_softmax_grad>}};
+  table.must_add(std::move(log_softmax_grad));
+}
+
+}  // namespace tessera
