@@ -19,10 +19,10 @@ class ForwardHead {
  public:
   ForwardHead(const Array& q, const Array& k, const Array& v, const AttentionOptions& options,
               const Array& out, const Array& lse)
-      : q_(q),
-        k_(k),
-        v_(v),
-        out_(out),
+      : q_(q, HeadMemory::kAsItLies),
+        k_(k, head_memory(q.size(2))),
+        v_(v, head_memory(q.size(2))),
+        out_(out, HeadMemory::kAsItLies),
         lse_(lse),
         scale_(options.scale),
         bound_(options, k.size(2)) {
@@ -144,8 +144,9 @@ void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& 
   const std::int64_t blocks = (q.size(2) + kBlockQueries - 1) / kBlockQueries;
   const int threads =
       product_threads(ctx.threads, {all_heads, q.size(2), k.size(2), q.size(3) + v.size(3)});
-  // Heads are the tasks; where they are few, every block of rows is one.
-  const std::int64_t step = all_heads >= 4 * threads ? std::max<std::int64_t>(blocks, 1) : 1;
+  // Heads are the tasks; where they are few, ranges of blocks are.
+  const std::int64_t most_parts = all_heads >= 4 * threads ? 1 : 4 * threads;
+  const std::int64_t step = std::max<std::int64_t>(1, (blocks + most_parts - 1) / most_parts);
   const std::int64_t parts = (blocks + step - 1) / step;
   visit_dtype(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -22,15 +22,16 @@ struct BackwardArrays {
 template <class T, class C>
 class BackwardHead {
  public:
-  explicit BackwardHead(const BackwardArrays& arrays)
-      : grad_(arrays.grad),
-        q_(arrays.q),
-        k_(arrays.k),
-        v_(arrays.v),
-        out_(arrays.out),
-        grad_q_(arrays.grads.q),
-        grad_k_(arrays.grads.k),
-        grad_v_(arrays.grads.v),
+  /// `memory` is for the inputs of products; how their results lie makes no difference.
+  BackwardHead(const BackwardArrays& arrays, HeadMemory memory)
+      : grad_(arrays.grad, memory),
+        q_(arrays.q, memory),
+        k_(arrays.k, memory),
+        v_(arrays.v, memory),
+        out_(arrays.out, HeadMemory::kAsItLies),
+        grad_q_(arrays.grads.q, HeadMemory::kAsItLies),
+        grad_k_(arrays.grads.k, HeadMemory::kAsItLies),
+        grad_v_(arrays.grads.v, HeadMemory::kAsItLies),
         lse_(arrays.lse),
         scale_(arrays.options.scale),
         bound_(arrays.options, arrays.k.size(2)) {
@@ -143,7 +144,8 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
     using T = typename decltype(tag)::type;
     if constexpr (std::is_floating_point_v<ComputeType<T>>) {
       parallel_tasks(threads, all_heads, [&](std::int64_t index) {
-        BackwardHead<T, ComputeType<T>>(arrays).run(index / heads, index % heads);
+        BackwardHead<T, ComputeType<T>>(arrays, head_memory(q.size(2)))
+            .run(index / heads, index % heads);
       });
     }
   });

@@ -176,28 +176,26 @@ void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Arr
 
   const Array x = with_unit_lines(ctx, x_TK);
   const Array g = with_unit_lines(ctx, grad_TN);
-  const DType sum_type = x.dtype() == DType::kBF16 ? DType::kF32 : x.dtype();
   const bool direct =
-      grad_w_EKN.dtype() == sum_type && takes_operand(depth, cols, Operand::of(grad_w_EKN));
-  const Array sum = direct ? grad_w_EKN : Array::empty(grad_w_EKN.shape(), sum_type, ctx.allocator);
+      grad_w_EKN.dtype() != DType::kBF16 && takes_operand(depth, cols, Operand::of(grad_w_EKN));
   const std::int64_t blocks = (depth + kBlockDepth - 1) / kBlockDepth;
   const int threads = product_threads(ctx.threads, {x.size(0), depth, cols});
-  parallel_tasks(
-      threads, static_cast<std::int64_t>(groups.size()) * blocks, [&](std::int64_t index) {
-        const Group& group = groups[static_cast<std::size_t>(index / blocks)];
-        const std::int64_t col = index % blocks * kBlockDepth;
-        if (group.rows == 0) return;
-        accumulate_group({.m = std::min(kBlockDepth, depth - col),
-                          .n = cols,
-                          .k = group.rows,
-                          .reuse = ProductCall::Reuse::kUnlikely},
-                         Operand::of(x).at(group.begin, col), Operand::of(g).at(group.begin),
-                         Operand::of(sum, group.expert * sum.strides()[0]).at(col));
-      });
-  for (const Group& group : groups) {
-    if (group.rows == 0) fill(ctx, 0.0, sum.slice(0, group.expert, group.expert + 1));
-  }
-  if (!direct) copy(ctx, sum, grad_w_EKN);
+  const auto num_groups = static_cast<std::int64_t>(groups.size());
+  parallel_tasks(threads, num_groups * blocks, [&](std::int64_t index) {
+    const Group& group = groups[static_cast<std::size_t>(index / blocks)];
+    const std::int64_t row = index % blocks * kBlockDepth;
+    const std::int64_t rows = std::min(kBlockDepth, depth - row);
+    const Array target =
+        grad_w_EKN.slice(0, group.expert, group.expert + 1).slice(1, row, row + rows);
+    KernelContext single;  // this thread's own
+    if (group.rows == 0) return fill(single, 0.0, target);
+    const DType sum_type = x.dtype() == DType::kBF16 ? DType::kF32 : x.dtype();
+    const Array sum = direct ? target : Array::empty({1, rows, cols}, sum_type);
+    accumulate_group(
+        {.m = rows, .n = cols, .k = group.rows, .reuse = ProductCall::Reuse::kUnlikely},
+        Operand::of(x).at(group.begin, row), Operand::of(g).at(group.begin), Operand::of(sum));
+    if (!direct) copy(single, sum, target);
+  });
 }
 
 }  // namespace tessera::kernels
