@@ -1,5 +1,6 @@
 // strategies/attrs.h: an op call's attributes: names with values, in the op's declared order.
-// Names are ATen's ("dim", "k", "keepdim"); a name must outlive the Attrs (a literal, or owned by an OpDef).
+// Names are ATen's ("dim", "k", "keepdim"); a name must outlive the Attrs (a literal, or owned by
+// an OpDef).
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,11 @@
 
 namespace tessera {
 
-using AttrValue = std::variant<std::monostate, bool, std::int64_t, double, DType, Shape, std::string>;
+using AttrValue =
+    std::variant<std::monostate, bool, std::int64_t, double, DType, Shape, std::string>;
 
-/// A small ordered map; equal calls build equal Attrs, because each op's API builds them in one order.
+/// A small ordered map; equal calls build equal Attrs, because each op's API builds them in one
+/// order.
 class Attrs {
  public:
   using Entry = std::pair<std::string_view, AttrValue>;

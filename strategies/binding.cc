@@ -430,7 +430,7 @@ int index_operand_of(const Binding& binding, int factor,
 }
 
 StatusOr<Binding> bind_rule(const Op& op, std::span<const TensorMeta> inputs,
-                       std::span<const TensorMeta> outputs, const Attrs& attrs) {
+                            std::span<const TensorMeta> outputs, const Attrs& attrs) {
   Binder binder(op, inputs, attrs);
   TSR_RETURN_IF_ERROR(binder.bind_inputs());
   TSR_RETURN_IF_ERROR(binder.bind_outputs(outputs));

@@ -66,7 +66,7 @@ int index_operand_of(const Binding& binding, int factor,
 /// Errors: InvalidArgument for a number of dims that the rule does not take, or a dim attribute out
 /// of range.
 StatusOr<Binding> bind_rule(const Op& op, std::span<const TensorMeta> inputs,
-                       std::span<const TensorMeta> outputs, const Attrs& attrs);
+                            std::span<const TensorMeta> outputs, const Attrs& attrs);
 /// Inputs only, with the shapes of the results that follow: what infer() does by default.
 StatusOr<std::vector<Shape>> shapes_from_rule(const Op& op, std::span<const TensorMeta> inputs,
                                               const Attrs& attrs);

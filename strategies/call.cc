@@ -62,7 +62,7 @@ class Resolver {
 
   StatusOr<Spec> output(std::size_t o) {
     const int aliased = call_.op->in_place[o];
-    if (aliased >= 0) return *call_.operands[static_cast<std::size_t>(aliased)].spec;
+    if (aliased >= 0) return input(static_cast<std::size_t>(aliased));
     TSR_RETURN_IF_ERROR(set_levels(call_.binding.outputs[o]));
     for (std::size_t a = 0; a < entries_.size(); ++a) entries_[a] = row(a).outputs[o];
     return make_spec(call_.mesh, call_.outputs[o], {levels_.data(), levels_.size()}, entries_);
@@ -125,6 +125,46 @@ void set_rows(const Call& call, const Choice& choice, Resolution& resolution) {
 }
 
 }  // namespace
+
+StatusOr<Call> make_call(const Op& op, std::vector<TensorMeta> inputs, const Attrs& attrs,
+                         const Mesh& mesh) {
+  Call call;
+  call.op = &op;
+  call.inputs = std::move(inputs);
+  TSR_ASSIGN_OR_RETURN(call.outputs, infer(op, call.inputs, attrs));
+  TSR_ASSIGN_OR_RETURN(call.binding, bind_rule(op, call.inputs, call.outputs, attrs));
+  call.rows = compact_rows(op, call.binding, call.inputs, call.outputs, attrs);
+  call.mesh = mesh;
+  call.mesh_axes = axes_of(mesh);
+  for (const int axis : call.mesh_axes) call.axis_sizes.push_back(mesh.size(axis));
+  call.reduced_mesh =
+      static_cast<int>(call.axis_sizes.size()) == mesh.ndim() ? mesh : mesh.without_unit_axes();
+  return call;
+}
+
+CallOperand operand_of(const Call& call, const Spec* spec) {
+  CallOperand operand;
+  operand.spec = spec;
+  if (spec == nullptr) return operand;
+  operand.num_elements = static_cast<double>(num_elements(spec->global_shape()));
+  operand.element_bytes = static_cast<double>(size_of(spec->dtype()));
+  operand.foreign = spec->mesh().ndim() > 0 && !equal_axes(spec->mesh(), call.mesh);
+  if (spec->mesh().ndim() == 0 || operand.foreign) {
+    operand.cut.entries.resize(call.axis_sizes.size());
+    operand.cut.levels.resize(spec->global_shape().size());
+    operand.cut.axes.resize(spec->global_shape().size(), 0);
+    return operand;
+  }
+  absl::InlinedVector<int, 6> axis_of;
+  int next = 0;
+  for (const MeshAxis& axis : spec->mesh().axes()) axis_of.push_back(axis.size == 1 ? -1 : next++);
+  operand.cut = cut_of(*spec, axis_of, call.axis_sizes.size());
+  return operand;
+}
+
+bool equal_axes(const Mesh& a, const Mesh& b) {
+  return a == b || a.without_unit_axes() == b.without_unit_axes();
+}
 
 StatusOr<Resolution> resolve(const Call& call, const Choice& choice) {
   Resolution resolution;

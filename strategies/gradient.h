@@ -1,5 +1,6 @@
 // strategies/gradient.h: what an op's gradient is written against: calls of ops on opaque values.
-// dtensor/ implements it with DTensor ops (so gradients shard by the same rules), the verifier with plain arrays.
+// dtensor/ implements it with DTensor ops (so gradients shard by the same rules), the verifier with
+// plain arrays.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,8 @@ struct Var {
 class GradContext {
  public:
   virtual ~GradContext() = default;
-  /// Operand i / result i of the forward call. Only those that the OpDef saves; shapes are known for all.
+  /// Operand i / result i of the forward call. Only those that the OpDef saves; shapes are known
+  /// for all.
   virtual Var input(int i) = 0;
   virtual Var output(int i) = 0;
   /// Cotangent of result i; undefined where nothing flowed back.

@@ -24,7 +24,7 @@ class LocalOp {
   /// Steps to interpret where the chosen row has a lowering (dtensor/ with a communicator, the
   /// verifier on a vector of ranks). Temporaries 0 … inputs−1 are the operands, then the outputs
   /// (preallocated by allocate_outputs), then what the steps make. kReduce folds temporary in[0]
-  /// over the ranks that differ on lowering_axes() only, into out[0]; kGather concatenates those
+  /// over the ranks that differ on lowering_axes() only, into out[i]; kGather concatenates those
   /// ranks' in[0] along `dim` in coord order (row-major over the axes).
   const std::vector<LoweringStep>& lowering_steps() const noexcept { return state_->steps; }
   const std::vector<int>& lowering_axes() const noexcept {

@@ -1,5 +1,6 @@
-// strategies/op.h: everything about one op: schema, rule, gradient, kernel, samples; and the table of ops.
-// An op author writes one OpDef in one file; rows, propagation, verification and docs derive from it.
+// strategies/op.h: everything about one op: schema, rule, gradient, kernel, samples; and the table
+// of ops. An op author writes one OpDef in one file; rows, propagation, verification and docs
+// derive from it.
 #pragma once
 
 #include <functional>
@@ -51,61 +52,70 @@ struct OperandView {
   const Coord* coord = nullptr;
 };
 
-/// One local execution. Outputs are preallocated contiguous arrays of the local shapes; for an in-place output
+/// One local execution. Outputs are preallocated contiguous arrays of the local shapes; for an
+/// in-place output
 /// (`&A`) it is the input itself; a view op (OpDef::is_view) assigns aliases instead.
 struct KernelCall {
   KernelContext& ctx;
   std::span<const Array> inputs;  ///< a null Array where an optional operand is absent
   const Attrs& attrs;             ///< localised by OpDef::localize
   std::span<Array> outputs;
-  kernels::Absent absent = kernels::Absent::kError;  ///< kSkip: index operands were made local, −1 = elsewhere
-  std::span<const OperandView> input_views = {};     ///< empty in plain calls
+  kernels::Absent absent =
+      kernels::Absent::kError;  ///< kSkip: index operands were made local, −1 = elsewhere
+  std::span<const OperandView> input_views = {};  ///< empty in plain calls
   std::span<const OperandView> output_views = {};
 };
 using Kernel = std::function<void(KernelCall&)>;
-using Infer = std::function<StatusOr<std::vector<TensorMeta>>(std::span<const TensorMeta>,
-                                                               const Attrs&)>;
+using Infer =
+    std::function<StatusOr<std::vector<TensorMeta>>(std::span<const TensorMeta>, const Attrs&)>;
 
-/// One way to run an op on whole specs, for ops whose rows no rule string expresses (views, slice, cat).
+/// One way to run an op on whole specs, for ops whose rows no rule string expresses (views, slice,
+/// cat).
 struct Strategy {
-  std::vector<Spec> inputs;   ///< what each operand must be redistributed to
+  std::vector<Spec> inputs;  ///< what each operand must be redistributed to
   std::vector<Spec> outputs;
-  std::string why;            ///< one line for the audit
+  std::string why;  ///< one line for the audit
 };
 using StrategyFn = std::function<StatusOr<std::vector<Strategy>>(
     std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs, const Attrs&)>;
-/// Attributes for the local call (sizes, offsets); gets global attrs, the chosen specs and this rank's coord.
+/// Attributes for the local call (sizes, offsets); gets global attrs, the chosen specs and this
+/// rank's coord.
 using Localize = std::function<Attrs(const Attrs&, std::span<const Spec> inputs,
                                      std::span<const Spec> outputs, const Coord&)>;
 
-/// Steps that run where ranks must talk inside the op. Temporaries are numbered: inputs, outputs, then others.
+/// Steps that run where ranks must talk inside the op. Temporaries are numbered: inputs, outputs,
+/// then others.
 struct LoweringStep {
   enum class Kind : std::uint8_t { kLocal, kReduce, kGather };
   Kind kind = Kind::kLocal;
   std::vector<int> in;
   std::vector<int> out;
-  /// kLocal: writes call.outputs (null on entry unless they are op outputs; it allocates the others).
+  /// kLocal: writes call.outputs (null on entry unless they are op outputs; it allocates the
+  /// others).
   Kernel kernel = nullptr;
-  ReduceOp reduce = ReduceOp::kSum;  ///< kReduce: all-reduce of one temporary over the factor's axes
-  int dim = 0;                       ///< kGather: concatenates along it, in coord order
+  ReduceOp reduce =
+      ReduceOp::kSum;  ///< kReduce: all-reduce of one temporary over the factor's axes
+  int dim = 0;         ///< kGather: concatenates along it, in coord order
 };
-/// Lifts one `!`, `^` or `~` factor: on the axes that cut it, inputs and outputs that carry it are S, the rest R.
+/// Lifts one `!`, `^` or `~` factor: on the axes that cut it, inputs and outputs that carry it are
+/// S, the rest R.
 struct Lowering {
   std::string factor;  ///< its letter in the rule
   std::string doc;
   std::function<std::vector<LoweringStep>(const Attrs&)> steps;
 };
 
-/// Inputs with which the op is verified. Values are distinct and well away from ties and singularities.
+/// Inputs with which the op is verified. Values are distinct and well away from ties and
+/// singularities.
 struct Sample {
   std::vector<Shape> shapes;
   Attrs attrs = {};
-  std::vector<DType> dtypes = {};                ///< default: F64 for all
+  std::vector<DType> dtypes = {};  ///< default: F64 for all
   /// Per operand: integer operands hold values in [0, below); default 2.
   std::vector<std::int64_t> below = {};
   /// Per operand: rows along `unique_dim` hold distinct indices (scatter).
-  std::vector<int> unique_dim = {};              ///< −1: no; default: all −1
-  bool positive = false;                         ///< floating operands > 0 (log, sqrt)
+  std::vector<int> unique_dim = {};  ///< −1: no; default: all −1
+  bool positive = false;             ///< floating operands > 0 (log, sqrt)
   bool differentiable = true;
 };
 
@@ -114,17 +124,17 @@ struct OpDef {
   std::string doc;
   std::vector<ArgDef> args;
   std::vector<AttrDef> attrs = {};
-  std::string rule;              ///< may be empty where `strategies` is given
+  std::string rule;  ///< may be empty where `strategies` is given
   int num_outputs = 1;
-  Kernel kernel = nullptr;       ///< CPU
-  Infer infer = nullptr;         ///< default: shapes from the rule, dtype promote(inputs), I64 where `int`
-  Gradient gradient = nullptr;   ///< none: not differentiable
-  std::vector<int> saved_inputs = {};   ///< what `gradient` reads
+  Kernel kernel = nullptr;  ///< CPU
+  Infer infer = nullptr;  ///< default: shapes from the rule, dtype promote(inputs), I64 where `int`
+  Gradient gradient = nullptr;         ///< none: not differentiable
+  std::vector<int> saved_inputs = {};  ///< what `gradient` reads
   std::vector<int> saved_outputs = {};
   StrategyFn strategies = nullptr;
   Localize localize = nullptr;
   std::vector<Lowering> lowerings = {};
-  bool is_view = false;          ///< the output aliases operand 0
+  bool is_view = false;                    ///< the output aliases operand 0
   std::vector<std::string> declined = {};  ///< sound rows left out, with reasons
   std::vector<Sample> samples = {};
 };
@@ -142,8 +152,8 @@ struct Op {
 class OpTable {
  public:
   OpTable() = default;
-  /// Errors: InvalidArgument for a name in use, or an op without doc, rule (or strategies), kernel or sample, or whose
-  /// rule does not parse (the text points at the character).
+  /// Errors: InvalidArgument for a name in use, or an op without doc, rule (or strategies), kernel
+  /// or sample, or whose rule does not parse (the text points at the character).
   Status add(OpDef def);
   void must_add(OpDef def);
   /// Errors: NotFound naming the op and the nearest names.
@@ -157,9 +167,11 @@ class OpTable {
 /// Every op of strategies/ops/.
 void add_builtin_ops(OpTable& table);
 
-/// Fills declared defaults, checks names and types, and orders attrs as declared. Errors: InvalidArgument.
+/// Fills declared defaults, checks names and types, and orders attrs as declared. Errors:
+/// InvalidArgument.
 StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given);
-/// Shapes and dtypes of the results. Errors: InvalidArgument naming op, operand, sizes seen and allowed.
+/// Shapes and dtypes of the results. Errors: InvalidArgument naming op, operand, sizes seen and
+/// allowed.
 StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,
                                         const Attrs& attrs);
 

@@ -25,10 +25,6 @@ std::vector<TensorMeta> metas_of(SpecPointers inputs) {
   return metas;
 }
 
-bool equal_axes(const Mesh& a, const Mesh& b) {
-  return a == b || a.without_unit_axes() == b.without_unit_axes();
-}
-
 /// The operand whose mesh the others have to share: the first with dims, else the first scalar on a
 /// mesh; −1 if all are plain.
 int leading_operand(SpecPointers inputs) {
@@ -80,37 +76,6 @@ Resolution plain_resolution(SpecPointers inputs, const std::vector<TensorMeta>& 
   resolution.moved_bytes.assign(inputs.size(), 0);
   resolution.why = "plain tensors";
   return resolution;
-}
-
-void set_mesh(Call& call, const Mesh& mesh) {
-  call.mesh = mesh;
-  for (int a = 0; a < mesh.ndim(); ++a) {
-    if (mesh.size(a) == 1) continue;
-    call.mesh_axes.push_back(a);
-    call.axis_sizes.push_back(mesh.size(a));
-  }
-  call.reduced_mesh =
-      static_cast<int>(call.axis_sizes.size()) == mesh.ndim() ? mesh : mesh.without_unit_axes();
-}
-
-CallOperand operand_of(const Call& call, const Spec* spec) {
-  CallOperand operand;
-  operand.spec = spec;
-  if (spec == nullptr) return operand;
-  operand.num_elements = static_cast<double>(num_elements(spec->global_shape()));
-  operand.element_bytes = static_cast<double>(size_of(spec->dtype()));
-  operand.foreign = spec->mesh().ndim() > 0 && !equal_axes(spec->mesh(), call.mesh);
-  if (spec->mesh().ndim() == 0 || operand.foreign) {
-    operand.cut.entries.resize(call.axis_sizes.size());
-    operand.cut.levels.resize(spec->global_shape().size());
-    operand.cut.axes.resize(spec->global_shape().size(), 0);
-    return operand;
-  }
-  absl::InlinedVector<int, 6> axis_of;
-  int next = 0;
-  for (const MeshAxis& axis : spec->mesh().axes()) axis_of.push_back(axis.size == 1 ? -1 : next++);
-  operand.cut = cut_of(*spec, axis_of, call.axis_sizes.size());
-  return operand;
 }
 
 std::string bytes_text(double bytes) {
@@ -286,18 +251,17 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
 
 StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
                                const Attrs& attrs) {
-  Call call;
-  call.op = &op;
-  call.inputs = metas_of(inputs);
-  TSR_ASSIGN_OR_RETURN(call.outputs, infer(op, call.inputs, attrs));
+  std::vector<TensorMeta> metas = metas_of(inputs);
   const int leader = leading_operand(inputs);
-  if (leader < 0) return plain_resolution(inputs, call.outputs);
+  if (leader < 0 || op.def.strategies != nullptr) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<TensorMeta> outputs, infer(op, metas, attrs));
+    if (leader < 0) return plain_resolution(inputs, outputs);
+    TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
+    return propagate_strategies(op, inputs, outputs, attrs);
+  }
   TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
-  if (op.def.strategies != nullptr) return propagate_strategies(op, inputs, call.outputs, attrs);
-
-  set_mesh(call, inputs[static_cast<std::size_t>(leader)]->mesh());
-  TSR_ASSIGN_OR_RETURN(call.binding, bind_rule(op, call.inputs, call.outputs, attrs));
-  call.rows = compact_rows(op, call.binding, call.inputs, call.outputs, attrs);
+  const Mesh& mesh = inputs[static_cast<std::size_t>(leader)]->mesh();
+  TSR_ASSIGN_OR_RETURN(Call call, make_call(op, std::move(metas), attrs, mesh));
   for (const Spec* spec : inputs) call.operands.push_back(operand_of(call, spec));
   for (const int aliased : op.in_place) {
     if (aliased >= 0) call.operands[static_cast<std::size_t>(aliased)].fixed = true;

@@ -1,5 +1,6 @@
-// strategies/propagate.h: from an op and its operands' specs to how it runs: which operands move first, what
-// comes out, and why the runner-up lost. Pure: reads specs only, so all ranks take the same branch.
+// strategies/propagate.h: from an op and its operands' specs to how it runs: which operands move
+// first, what comes out, and why the runner-up lost. Pure: reads specs only, so all ranks take the
+// same branch.
 #pragma once
 
 #include <memory>
@@ -28,8 +29,8 @@ struct Row {
   int masked_factor = -1;  ///< the `#` factor cut by this row: index operands are made local
 };
 
-/// The rows of `op` for these operand shapes and attributes on an axis of `axis_size`, in the order of the rule;
-/// rows that in-place operands forbid are left out. Errors: those of infer().
+/// The rows of `op` for these operand shapes and attributes on an axis of `axis_size`, in the order
+/// of the rule; rows that in-place operands forbid are left out. Errors: those of infer().
 StatusOr<std::vector<Row>> rows_of(const Op& op, std::span<const TensorMeta> inputs,
                                    const Attrs& attrs, std::int64_t axis_size);
 /// "S(0), R -> S(0)"
@@ -37,18 +38,18 @@ std::string to_string(const Row& row);
 
 /// The answer for one call.
 struct Resolution {
-  std::vector<Spec> inputs;        ///< what each operand must be redistributed to (equal: stays)
+  std::vector<Spec> inputs;  ///< what each operand must be redistributed to (equal: stays)
   std::vector<Spec> outputs;
-  std::vector<Row> rows;           ///< chosen, one per mesh axis; empty for a C++ strategy
+  std::vector<Row> rows;                  ///< chosen, one per mesh axis; empty for a C++ strategy
   std::vector<std::int64_t> moved_bytes;  ///< estimate per operand, summed over ranks
   std::string why;
-  std::string runner_up;           ///< what came second, and why it lost; empty if nothing else fits
+  std::string runner_up;  ///< what came second, and why it lost; empty if nothing else fits
   int lowering = -1;
   std::vector<int> lowering_axes;  ///< mesh axes that cut the lowered factor
 };
 
-/// Errors: InvalidArgument (shapes, dtypes, attrs), FailedPrecondition where no row keeps an in-place operand's
-/// placement, or meshes differ (the text names the reinterpretation to ask for).
+/// Errors: InvalidArgument (shapes, dtypes, attrs), FailedPrecondition where no row keeps an
+/// in-place operand's placement, or meshes differ (the text names the reinterpretation to ask for).
 StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
                                const Attrs& attrs);
 /// Closed-form estimate of bytes that all ranks together receive for src → dst. Cost: O(axes).

@@ -1,5 +1,6 @@
 // strategies/rule.h: the rule notation: a string that states an op's factors and its linearity.
-// parse_rule reads it at run time (errors point at the character); TSR_RULE checks a literal at compile time.
+// parse_rule reads it at run time (errors point at the character); TSR_RULE checks a literal at
+// compile time.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +32,19 @@ struct RuleDim {
 };
 struct RuleOperand {
   std::vector<RuleDim> dims;
-  bool optional = false;   ///< `A?`
-  bool list = false;       ///< `A..`
-  int alias = -1;          ///< outputs: `&A` gives 0
-  bool integer = false;    ///< outputs: `int`
+  bool optional = false;  ///< `A?`
+  bool list = false;      ///< `A..`
+  int alias = -1;         ///< outputs: `&A` gives 0
+  bool integer = false;   ///< outputs: `int`
 };
 /// A letter's marks after the bar.
 struct RuleMark {
-  char letter = 0;  ///< '*' for all starred dims
-  bool whole = false;         ///< `!`
-  bool scan = false;          ///< `^`
-  bool window = false;        ///< `~`
-  bool indexed = false;       ///< `#`
-  bool owned = false;         ///< `#:own`
+  char letter = 0;                 ///< '*' for all starred dims
+  bool whole = false;              ///< `!`
+  bool scan = false;               ///< `^`
+  bool window = false;             ///< `~`
+  bool indexed = false;            ///< `#`
+  bool owned = false;              ///< `#:own`
   std::optional<ReduceOp> reduce;  ///< `:sum` …; with indexed: the read
 };
 /// A sum of monomials; each lists operand indices. `lin A*B+C` → {{0,1},{2}}.
@@ -51,8 +52,8 @@ struct RuleLinearity {
   enum class Kind : std::uint8_t { kLin, kAff, kMono, kMax, kMin };
   Kind kind = Kind::kLin;
   std::vector<std::vector<int>> monomials;
-  std::vector<int> only_outputs;    ///< `lin[0]`; empty: all
-  std::string guard_attr;           ///< `if value==0`
+  std::vector<int> only_outputs;  ///< `lin[0]`; empty: all
+  std::string guard_attr;         ///< `if value==0`
   double guard_value = 0.0;
 };
 struct Rule {
@@ -63,10 +64,12 @@ struct Rule {
   std::vector<RuleLinearity> linearity;
 };
 
-/// Errors: InvalidArgument with the text, a caret under the character, what was seen and what is allowed.
+/// Errors: InvalidArgument with the text, a caret under the character, what was seen and what is
+/// allowed.
 StatusOr<Rule> parse_rule(std::string_view text);
 
-/// First error of a rule literal, or −1: the column. The same grammar, usable in a constant expression.
+/// First error of a rule literal, or −1: the column. The same grammar, usable in a constant
+/// expression.
 constexpr int rule_error_column(std::string_view text);
 
 }  // namespace tessera
@@ -74,8 +77,8 @@ constexpr int rule_error_column(std::string_view text);
 #include "strategies/rule_check.h"
 
 /// A rule literal that does not compile when a letter or mark is wrong.
-#define TSR_RULE(text)                                                                     \
-  ([] {                                                                                    \
-    static_assert(::tessera::rule_error_column(text) < 0, "bad rule: " text);              \
-    return text;                                                                           \
+#define TSR_RULE(text)                                                        \
+  ([] {                                                                       \
+    static_assert(::tessera::rule_error_column(text) < 0, "bad rule: " text); \
+    return text;                                                              \
   }())

@@ -36,6 +36,14 @@ struct Call {
   absl::InlinedVector<CallOperand, 4> operands;
 };
 
+/// The call on `mesh`, without operands. Errors: those of infer() and bind_rule().
+StatusOr<Call> make_call(const Op& op, std::vector<TensorMeta> inputs, const Attrs& attrs,
+                         const Mesh& mesh);
+/// An operand as it stands on the call's mesh; a plain one stands for a replica.
+CallOperand operand_of(const Call& call, const Spec* spec);
+/// True if the meshes differ in axes of size 1 at most.
+bool equal_axes(const Mesh& a, const Mesh& b);
+
 struct Choice {
   absl::InlinedVector<std::int16_t, 4> rows;  ///< per reduced axis
   absl::InlinedVector<LevelList, 6> factor_levels;

@@ -1,5 +1,6 @@
-// strategies/verify.h: proves an op: every row × every sample × every mesh against the one-rank result, in process.
-// Soundness only for now: rows give the right values, gradients agree with finite differences in F64.
+// strategies/verify.h: proves an op: every row × every sample × every mesh against the one-rank
+// result, in process. Soundness only for now: rows give the right values, gradients agree with
+// finite differences in F64.
 #pragma once
 
 #include <string>
@@ -24,8 +25,9 @@ struct VerifyOptions {
   enum class Gradients : std::uint8_t { kCheck, kSkip };
   Gradients gradients = Gradients::kCheck;
 };
-/// Operands are cut by the row's placements (Partial ones into adversarial random summands), the local op runs on every
-/// rank in process, and the outputs, put together again, are compared with the one-rank result.
+/// Operands are cut by the row's placements (Partial ones into adversarial random summands), the
+/// local op runs on every rank in process, and the outputs, put together again, are compared with
+/// the one-rank result.
 VerifyReport verify(const OpTable& table, const Op& op, const VerifyOptions& options = {});
 
 }  // namespace tessera

@@ -1,0 +1,45 @@
+// strategies/verify_data.h: whole tensors as plain numbers, cut over the ranks of a mesh and joined
+// again. The judge of every row, so it is written element by element from the layout. Internal to
+// strategies/.
+#pragma once
+
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/array.h"
+#include "strategies/op.h"
+
+namespace tessera {
+
+using VerifyRandom = std::mt19937_64;
+
+struct WholeTensor {
+  Shape shape;
+  DType dtype = DType::kF64;
+  std::vector<double> values;  ///< row-major
+};
+
+/// Operand values of a sample: distinct, away from ties, seeded.
+std::vector<WholeTensor> sample_values(const Sample& sample, VerifyRandom& random);
+/// "[8, 6], [6, 4], dim=1"
+std::string describe(const Sample& sample);
+
+WholeTensor whole_of(const Array& array);
+Array array_of(const WholeTensor& whole);
+/// All coords of a mesh, row-major.
+std::vector<Coord> coords_of(const Mesh& mesh);
+
+/// Each rank's local array. A Partial becomes random summands (or factors, or values below the
+/// maximum) of which no rank knows the whole; some are the identity of their kind.
+std::vector<Array> cut(const WholeTensor& whole, const Spec& spec, VerifyRandom& random);
+/// The whole tensor from all ranks' arrays; Partials of several axes reduce from the last axis to
+/// the first. Errors: Internal naming a rank whose shape is wrong, or whose replica differs.
+StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals);
+
+/// "" if equal (to rounding, for floating types), else the first difference.
+std::string difference(const WholeTensor& got, const WholeTensor& expected);
+bool nearly_equal(double a, double b, DType dtype);
+
+}  // namespace tessera

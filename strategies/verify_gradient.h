@@ -1,0 +1,22 @@
+// strategies/verify_gradient.h: an op and its gradient on one rank, on plain arrays. Internal to
+// strategies/.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strategies/verify_data.h"
+
+namespace tessera {
+
+/// Runs `op` on one rank; operands are not written. Throws Error for what the op refuses.
+std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const Attrs& attrs);
+
+/// Compares the op's gradient with central differences, for every element of every floating
+/// operand. "" if they agree to 1e-6; else the first operand and element where they do not, or what
+/// the gradient did wrong (reads a value that it does not save, a cotangent of another shape).
+std::string gradient_error(const OpTable& table, const Op& op, const Attrs& attrs,
+                           std::span<const WholeTensor> operands, VerifyRandom& random);
+
+}  // namespace tessera
