@@ -92,19 +92,32 @@ class Communicator {
   /// Shapes: `in` and `out` equal; may be the same array. Cost: 2(p−1)/p of the bytes.
   std::shared_ptr<Work> all_reduce_async(const Array& in, const Array& out, ReduceOp op,
                                          const CallInfo& info = {});
-  void all_reduce(const Array& in, const Array& out, ReduceOp op, const CallInfo& info = {});
-  /// Rows (dim 0) of every rank one after another; `rows` per rank, or equal ones where empty.
-  void all_gather(const Array& in, const Array& out, std::span<const std::int64_t> rows = {},
-                  const CallInfo& info = {});
-  /// Reduces `in` and keeps this rank's `rows[rank()]` rows.
-  void reduce_scatter(const Array& in, const Array& out, ReduceOp op,
-                      std::span<const std::int64_t> rows = {}, const CallInfo& info = {});
+  /// Rows (dim 0) of every rank one after another; `rows` per rank, or equal ones where empty. `in`
+  /// may be this rank's own rows of `out`.
+  std::shared_ptr<Work> all_gather_async(const Array& in, const Array& out,
+                                         std::span<const std::int64_t> rows = {},
+                                         const CallInfo& info = {});
+  /// Reduces `in` and keeps this rank's `rows[rank()]` rows. `out` may be these rows of `in`.
+  std::shared_ptr<Work> reduce_scatter_async(const Array& in, const Array& out, ReduceOp op,
+                                             std::span<const std::int64_t> rows = {},
+                                             const CallInfo& info = {});
   /// Sends consecutive rows of `in` by send_splits; rows from rank 0, 1, … land in `out` by
   /// recv_splits.
   std::shared_ptr<Work> all_to_all_async(const Array& in, const Array& out,
                                          std::span<const std::int64_t> send_splits,
                                          std::span<const std::int64_t> recv_splits,
                                          const CallInfo& info = {});
+  std::shared_ptr<Work> broadcast_async(const Array& in_out, int root, const CallInfo& info = {});
+  /// The n-th send to a rank meets its n-th recv from this one, whatever else goes on.
+  std::shared_ptr<Work> send_async(const Array& in, int to, const CallInfo& info = {});
+  std::shared_ptr<Work> recv_async(const Array& out, int from, const CallInfo& info = {});
+
+  // The same, finished on return.
+  void all_reduce(const Array& in, const Array& out, ReduceOp op, const CallInfo& info = {});
+  void all_gather(const Array& in, const Array& out, std::span<const std::int64_t> rows = {},
+                  const CallInfo& info = {});
+  void reduce_scatter(const Array& in, const Array& out, ReduceOp op,
+                      std::span<const std::int64_t> rows = {}, const CallInfo& info = {});
   void all_to_all(const Array& in, const Array& out, std::span<const std::int64_t> send_splits,
                   std::span<const std::int64_t> recv_splits, const CallInfo& info = {});
   void broadcast(const Array& in_out, int root, const CallInfo& info = {});

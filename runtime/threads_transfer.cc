@@ -204,7 +204,7 @@ void publish_data(ThreadsPost& post, const GroupPlace& place) {
   const Array* source = readable(call, place);
   if (source == nullptr || source->num_bytes() == 0) return;
   post.source = source->bytes();
-  if (place.size == 1) return;
+  if (place.size == 1 && call.kind != Kind::kSend) return;  // only a recv comes later
   const std::int64_t bytes = source->num_bytes();
   const bool staged = call.kind == Kind::kAllReduce ? folds_all(*source) : bytes <= kStagedBytes;
   if (staged) {
