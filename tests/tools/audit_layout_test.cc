@@ -86,10 +86,10 @@ rank 3 at dp=1 tp=1: local shape [1, 3]
   CHECK(partial.out == R"(BF16[40] (P(sum), S(0)) on {2, 2}
 dim 0: [1]
 
- 0-19  20-39
-+-----+-------+
-| 0,2 |  1,3  |
-+-----+-------+
+ 0-19   20-39
++------+-------+
+| 0,2  |  1,3  |
++------+-------+
 
 a cell names the ranks that hold it; along 0 each holds a summand: P(sum)
 rank 0 at (0, 0): local shape [20]

@@ -37,8 +37,9 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
   const ScratchFolder scratch;
   const std::string in = scratch.file("in", input);
   const std::string out = scratch / "out", err = scratch / "err";
-  const std::string path = std::string(TSR_BINARY_DIR) + "/" + program;
-  std::vector<char*> argv = {const_cast<char*>(path.c_str())};
+  std::string path = TSR_BINARY_DIR "/";
+  path += program;
+  std::vector<char*> argv = {path.data()};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
