@@ -68,7 +68,9 @@ StatusOr<Placements> encode(const Mesh& mesh, ShapeView global_shape, const Layo
 
 /// Checks a layout that a user wrote: dims, axes, counts, an axis used twice. Errors: InvalidArgument.
 Status validate(const Mesh& mesh, ShapeView global_shape, const Layout& layout);
-/// Canonical form for these sizes: equal index sets of the same order give equal text.
+/// Canonical form for these sizes: equal index sets of one axis order give equal text, for lists of axes,
+/// grains and blocks that merge. Axes of size 1 go, in dims and as Partial; axes that leave all to coord 0 stand
+/// last, behind a block of single elements ([tp%2] of 2 elements is [2*, tp]).
 Layout canonical(const Mesh& mesh, ShapeView global_shape, Layout layout);
 Levels canonical_levels(const Mesh& mesh, std::int64_t size, Levels levels);
 

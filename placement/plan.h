@@ -63,7 +63,8 @@ struct Transfer {
 };
 
 /// What `rank` reads in one step, own local copies included (peer = rank), ascending by contributor. The
-/// boxes of one contributor cover every element of the target exactly once; empty boxes are left out.
+/// boxes of one contributor cover every element of the target exactly once, a rank gives one box at most;
+/// empty boxes are left out, and a rank that is filled reads none.
 /// Cost: O(peers that hold something needed).
 std::vector<Transfer> transfers_into(const PlanStep& step, std::int64_t rank);
 /// What `rank` sends in one step: the mirror of transfers_into over all ranks of the mesh.
