@@ -1,5 +1,6 @@
-// dtensor/dtensor.h: one tensor cut over a mesh of ranks: a Spec and this rank's local Array, with autograd.
-// A DTensor on the mesh of no axes is a plain tensor; the same ops and autograd serve inside local regions.
+// dtensor/dtensor.h: one tensor cut over a mesh of ranks: a Spec and this rank's local Array, with
+// autograd. A DTensor on the mesh of no axes is a plain tensor; the same ops and autograd serve
+// inside local regions.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,8 @@ class DTensor {
   std::int64_t size(std::int64_t dim) const;  ///< global; negative dims count from the end
   int ndim() const { return spec().ndim(); }
   DType dtype() const { return spec().dtype(); }
-  /// This rank's elements, outside autograd: for the engine, optimizers and tests. Null outside the mesh.
+  /// This rank's elements, outside autograd: for the engine, optimizers and tests. Null outside the
+  /// mesh.
   const Array& local() const;
   Runtime& runtime() const;
 
@@ -40,8 +42,8 @@ class DTensor {
   bool requires_grad() const;
   /// Leaves only. Throws Error(FailedPrecondition) on a result of an op.
   DTensor& set_requires_grad(bool on);
-  /// Accumulated gradient of a leaf, placed by the gradient contract (a parameter's own placement, unless its policy says
-  /// otherwise); undefined before backward.
+  /// Accumulated gradient of a leaf, placed by the gradient contract (a parameter's own placement,
+  /// unless its policy says otherwise); undefined before backward.
   DTensor grad() const;
   void clear_grad();
   void set_grad(DTensor grad);
@@ -64,16 +66,18 @@ void set_grad_reduction(const DTensor& leaf, GradReduction policy);
 /// Brings a deferred gradient to the leaf's placement. Collective: yes, where it is Partial.
 void reduce_grad(const DTensor& leaf);
 
-/// Runs gradients from `root` to the leaves. `cotangent` defaults to one for a 0-d root (of any placement: a P(sum) loss gets
-/// R ones). Frees the history. Collective: yes, in the same order on all ranks. Errors: FailedPrecondition where a saved
-/// tensor was written since, or the history was freed.
+/// Runs gradients from `root` to the leaves. `cotangent` defaults to one for a 0-d root (of any
+/// placement: a P(sum) loss gets R ones). Frees the history. Collective: yes, in the same order on
+/// all ranks. Errors: FailedPrecondition where a saved tensor was written since, or the history was
+/// freed.
 void backward(const DTensor& root, const DTensor& cotangent = {});
 
-// ---- making tensors ------------------------------------------------------------------------------------------------
+// ---- making tensors ----
 
 /// A plain tensor around a local array.
 DTensor plain(Runtime& runtime, Array local);
-/// This rank's part of `full`, which every rank holds alike. No communication. Errors: those of Spec::make.
+/// This rank's part of `full`, which every rank holds alike. No communication. Errors: those of
+/// Spec::make.
 DTensor distribute(Runtime& runtime, const Array& full, const Mesh& mesh,
                    std::span<const Placement> placements);
 DTensor distribute(Runtime& runtime, const Array& full, const Spec& spec);
@@ -84,38 +88,40 @@ DTensor full(Runtime& runtime, const Spec& spec, double value);
 DTensor ones_like(const DTensor& x);
 DTensor zeros_like(const DTensor& x);
 
-// ---- moving --------------------------------------------------------------------------------------------------------
+// ---- moving ----
 
 using Site = std::source_location;
 
-/// The same logical tensor under other placements (or a layout). Backward: S to S, P(sum) to R, P(avg) to R over n, on R axes
-/// the cotangent stays as it comes. Aliases where nothing changes. Collective: yes, where the plan moves bytes.
+/// The same logical tensor under other placements (or a layout). Backward: S to S, P(sum) to R,
+/// P(avg) to R over n, on R axes the cotangent stays as it comes. Aliases where nothing changes.
+/// Collective: yes, where the plan moves bytes.
 DTensor redistribute(const DTensor& x, std::span<const Placement> to,
                      const Site& site = Site::current());
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to,
                      const Site& site = Site::current());
 DTensor redistribute(const DTensor& x, const Layout& to, const Site& site = Site::current());
-/// Redistributes `x` to `like`'s mesh placements.
 /// Every element on every rank, outside autograd. Collective: yes.
 Array full_tensor(const DTensor& x, const Site& site = Site::current());
-/// A host value of a 0-d tensor (reduced where Partial); logs a host read. Collective: yes, where Partial.
+/// A host value of a 0-d tensor (reduced where Partial); logs a host read. Collective: yes, where
+/// Partial.
 double item(const DTensor& x, const Site& site = Site::current());
 
 /// The placement of the cotangent on one axis, as declared at a border.
 using GradPlacements = std::vector<std::optional<Placement>>;
 
-/// This rank's elements as a plain tensor, with gradients. `grad` says per axis how the cotangent is placed: S(l) → S(l) and
-/// P(sum) → R need nothing; on R it must be stated: P (each rank saw other data) or R (each computed the same). Errors:
-/// FailedPrecondition where it is left out on an R axis of size > 1 of a tensor that needs a gradient (the text explains
-/// both), or P is forced on a sharded axis.
+/// This rank's elements as a plain tensor, with gradients. `grad` says per axis how the cotangent
+/// is placed: S(l) → S(l) and P(sum) → R need nothing; on R it must be stated: P (each rank saw
+/// other data) or R (each computed the same). Errors: FailedPrecondition where it is left out on an
+/// R axis of size > 1 of a tensor that needs a gradient (the text explains both), or P is forced on
+/// a sharded axis.
 DTensor to_local(const DTensor& x, const GradPlacements& grad = {},
                  const Site& site = Site::current());
-/// The inverse: a plain tensor as this rank's part. Uneven shards are checked against the layout of `global_shape`.
-/// Backward: S → S, R → R, P(sum) → R.
+/// The inverse: a plain tensor as this rank's part. Uneven shards are checked against the layout of
+/// `global_shape`. Backward: S → S, R → R, P(sum) → R.
 DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Placement> placements,
                    const Shape& global_shape, const Site& site = Site::current());
-/// The same local data under another spec of the same ranks (dense ↔ sparse views): checked by comparing index sets.
-/// Errors: FailedPrecondition naming the first rank whose set differs.
+/// The same local data under another spec of the same ranks (dense ↔ sparse views): checked by
+/// comparing index sets. Errors: FailedPrecondition naming the first rank whose set differs.
 DTensor reinterpret(const DTensor& x, const Spec& to, const Site& site = Site::current());
 
 }  // namespace tessera

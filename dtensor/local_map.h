@@ -1,5 +1,6 @@
 // dtensor/local_map.h: a region of plain local tensors with declared placements at its border.
-// What enters and leaves is checked against the declaration; a mismatch names region, argument, got and expected.
+// What enters and leaves is checked against the declaration; a mismatch names region, argument, got
+// and expected.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ enum class OnMismatch : std::uint8_t { kError, kRedistribute };
 struct LocalArg {
   std::string name;
   DTensor tensor;
-  Placements placements;      ///< one per axis of the tensor's own mesh
-  GradPlacements grad = {};   ///< as for to_local(); may be left out where no R axis needs it
+  Placements placements;     ///< one per axis of the tensor's own mesh
+  GradPlacements grad = {};  ///< as for to_local(); may be left out where no R axis needs it
   OnMismatch on_mismatch = OnMismatch::kError;
 };
 struct LocalResult {
@@ -28,25 +29,26 @@ struct LocalResult {
 /// Arguments and results by position; each plain.
 using LocalFn = std::function<std::vector<DTensor>(std::span<const DTensor>)>;
 
-/// Runs `fn` on local tensors. Errors: FailedPrecondition for a mismatch; InvalidArgument for a repeated argument name or
-/// a wrong number of results. Checks come before any collective.
+/// Runs `fn` on local tensors. Errors: FailedPrecondition for a mismatch; InvalidArgument for a
+/// repeated argument name or a wrong number of results. Checks come before any collective.
 std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
-                               std::span<const LocalArg> args,
-                               std::span<const LocalResult> results, const LocalFn& fn,
-                               const Site& site = Site::current());
+                               std::span<const LocalArg> args, std::span<const LocalResult> results,
+                               const LocalFn& fn, const Site& site = Site::current());
 
-// ---- collectives inside regions: differentiable ops on plain tensors -------------------------------------------------------
+// ---- collectives inside regions: differentiable ops on plain tensors ----
 
 /// Axes of a mesh, this rank's group along them.
 struct AxisGroup {
   Mesh mesh;
   std::vector<int> axes;
 };
-/// Consecutive rows (dim 0) to each rank of the group, rows from rank 0, 1, … in turn. Backward: the splits swapped.
+/// Consecutive rows (dim 0) to each rank of the group, rows from rank 0, 1, … in turn. Backward:
+/// the splits swapped.
 DTensor all_to_all_v(const DTensor& x, std::span<const std::int64_t> send_splits,
                      std::span<const std::int64_t> recv_splits, const AxisGroup& group,
                      const Site& site = Site::current());
-/// Sum over the group. Backward: identity where each rank computes the same from it (cotangent R); all-reduce else.
+/// Sum over the group. Backward: identity where each rank computes the same from it (cotangent R);
+/// all-reduce else.
 enum class SumGradient : std::uint8_t { kReplicated, kPartial };
 DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient grad,
                        const Site& site = Site::current());

@@ -1,5 +1,6 @@
 // dtensor/ops.h: the tensor API: ops on DTensors, by rule-driven dispatch, recorded for autograd.
-// Every op throws Error on bad shapes or placements, before any collective. Names and attributes are ATen's.
+// Every op throws Error on bad shapes or placements, before any collective. Names and attributes
+// are ATen's.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
-// dtensor/runtime.h: one rank's state: world, op table, interned specs, dispatch cache, policies, modes.
-// One Runtime per rank; every DTensor points to its own, nothing is global. Not thread-safe.
+// dtensor/runtime.h: one rank's state: world, op table, interned specs, dispatch cache, policies,
+// modes. One Runtime per rank; every DTensor points to its own, nothing is global. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ class Runtime {
   DispatchCache& cache() noexcept { return *cache_; }
   EventLog& events() noexcept { return world_->events(); }
 
-  /// The one stored copy of an equal spec; equal specs have equal pointers for the life of the Runtime.
+  /// The one stored copy of an equal spec; equal specs have equal pointers for the life of the
+  /// Runtime.
   const Spec* intern(Spec spec);
   /// This rank's coord on the mesh of an interned spec; null for a rank outside the mesh.
   const Coord* coord_on(const Spec* spec);
@@ -81,7 +82,8 @@ class PolicyScope {
   Runtime& runtime_;
   ImplicitPolicy before_;
 };
-/// Appends a name to the module path of events inside a scope; backward passes report the path of their forward op.
+/// Appends a name to the module path of events inside a scope; backward passes report the path of
+/// their forward op.
 class ModuleScope {
  public:
   ModuleScope(Runtime& runtime, std::string_view name);

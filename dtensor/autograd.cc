@@ -1,0 +1,292 @@
+#include "dtensor/autograd.h"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_format.h"
+#include "dtensor/dispatch.h"
+#include "kernels/elementwise.h"
+
+namespace tessera {
+
+GradEdge edge_of(const DTensor& x) {
+  if (!x.defined()) return {};
+  const TensorImpl& impl = *x.impl();
+  if (impl.node) return {impl.node, nullptr, impl.output_index};
+  if (impl.leaf_needs_grad) return {nullptr, x.impl(), 0};
+  return {};
+}
+
+SavedTensor save(const DTensor& x) {
+  const TensorImpl& impl = *x.impl();
+  return {impl.spec, impl.local, impl.local.is_null() ? 0 : impl.local.storage()->version()};
+}
+
+GradNode::GradNode(Runtime& rt, const Site& where)
+    : runtime(rt), sequence(rt.cache().next_sequence++), module(rt.cache().module), site(where) {}
+
+GradNode::~GradNode() {
+  // A chain of a million nodes must not destroy itself by recursion: take over what only we keep
+  // alive.
+  std::vector<std::shared_ptr<GradNode>> pending;
+  const auto take = [&pending](GradNode& node) {
+    for (GradEdge& edge : node.edges) {
+      if (edge.node && edge.node.use_count() == 1) pending.push_back(std::move(edge.node));
+    }
+  };
+  take(*this);
+  while (!pending.empty()) {
+    const std::shared_ptr<GradNode> node = std::move(pending.back());
+    pending.pop_back();
+    take(*node);
+  }
+}
+
+DTensor GradNode::restore(const SavedTensor& saved, std::string_view what) const {
+  if (!saved.local.is_null() && saved.local.storage()->version() != saved.version) {
+    throw Error(failed_precondition(
+        absl::StrFormat("backward: %s needs its %s as it was in the forward pass, but it was "
+                        "written in place since (version %d, "
+                        "saved at %d); clone() it before the write. [%s, forward at %s:%d]",
+                        name(), what, saved.local.storage()->version(), saved.version,
+                        saved.spec->to_string(), site.file_name(), site.line())));
+  }
+  return make_tensor(runtime, saved.spec, saved.local);
+}
+
+bool records(const Runtime& runtime, const DTensor& x) {
+  if (!runtime.grad_enabled || !x.defined() || !x.impl()->needs_grad()) return false;
+  const TensorImpl& impl = *x.impl();
+  if (impl.node && !impl.local.is_null() &&
+      impl.local.storage()->version() != impl.history_version) {
+    throw Error(
+        failed_precondition(absl::StrFormat("%s was written through another alias since it was "
+                                            "made, so its gradient would be that of the old value; "
+                                            "clone() it before the write. [%s]",
+                                            label_of(x, "a tensor"), impl.spec->to_string())));
+  }
+  return true;
+}
+
+void attach(const DTensor& result, std::shared_ptr<GradNode> node, int index) {
+  TensorImpl& impl = *result.impl();
+  impl.node = std::move(node);
+  impl.output_index = index;
+  impl.leaf_needs_grad = false;
+  if (!impl.local.is_null()) impl.history_version = impl.local.storage()->version();
+}
+
+void check_in_place(const Runtime& runtime, std::string_view op, const DTensor& x) {
+  if (!runtime.grad_enabled) return;
+  const TensorImpl& impl = *x.impl();
+  const char* why = nullptr;
+  if (impl.leaf_needs_grad) {
+    why =
+        "a leaf that needs a gradient cannot be written in place; do it under NoGrad, or on a "
+        "clone()";
+  } else if (impl.base && impl.base->leaf_needs_grad) {
+    why =
+        "a view of a leaf that needs a gradient cannot be written in place; do it under NoGrad, or "
+        "on a clone()";
+  } else if (impl.base && impl.base->node) {
+    why =
+        "a view of a tensor with history cannot be written in place; write to the tensor itself, "
+        "or to a clone()";
+  }
+  if (why == nullptr) return;
+  throw Error(failed_precondition(absl::StrFormat(
+      "%s: %s: %s. [%s]", op, label_of(x, "the operand"), why, impl.spec->to_string())));
+}
+
+Layout dual_layout(const Spec& source, const Spec& cotangent) {
+  const Layout& src = source.layout();
+  Layout dual = cotangent.layout();
+  const int axes = source.mesh().ndim();
+  for (int axis = 0; axis < axes; ++axis) {
+    const bool free = src.dim_of_axis(axis) < 0 && !src.partial[axis];
+    if (!free) dual.partial[axis].reset();
+  }
+  for (std::size_t dim = 0; dim < src.dims.size(); ++dim) {
+    Levels levels = src.dims[dim];
+    // Axes that cut neither the source nor hold summands of it may go on cutting the cotangent,
+    // below its own cuts.
+    for (const Level& level : cotangent.layout().dims[dim]) {
+      const bool free = level.kind == Level::Kind::kAxis && src.dim_of_axis(level.axis) < 0 &&
+                        !src.partial[level.axis];
+      if (free) levels.push_back(Level::of_axis(level.axis));
+    }
+    const Levels kept = canonical_levels(source.mesh(), source.global_shape()[dim], levels);
+    dual.dims[dim] = same_index_sets(source.mesh(), source.global_shape()[dim], kept,
+                                     cotangent.layout().dims[dim])
+                         ? cotangent.layout().dims[dim]
+                         : kept;
+  }
+  return dual;
+}
+
+bool leads_to_deferred_leaf(const GradEdge& edge) {
+  const GradEdge* at = &edge;
+  while (at->node && at->node->name() == "to" && at->node->edges.size() == 1) {
+    at = &at->node->edges[0];
+  }
+  return at->leaf && at->leaf->reduction == GradReduction::kDeferred;
+}
+
+namespace {
+
+DTensor sum_of(const DTensor& a, const DTensor& b, const Site& site) {
+  if (!a.defined()) return b;
+  const DTensor* operands[] = {&a, &b};
+  Runtime& runtime = a.runtime();
+  return dispatch(runtime, find_op(runtime, KnownOp::kAdd), operands, {}, site)[0];
+}
+
+/// A gradient that nobody else writes to or reads through.
+DTensor owned(const DTensor& grad) {
+  const TensorImpl& impl = *grad.impl();
+  if (impl.local.is_null()) return make_tensor(*impl.runtime, impl.spec, impl.local);
+  const bool alone = grad.impl().use_count() == 1 && impl.local.storage().use_count() == 1;
+  if (alone && impl.local.is_contiguous()) return grad;
+  Array copy =
+      Array::empty(impl.local.shape(), impl.local.dtype(), impl.runtime->kernels().allocator);
+  kernels::copy(impl.runtime->kernels(), impl.local, copy);
+  return make_tensor(*impl.runtime, impl.spec, std::move(copy));
+}
+
+void accumulate(TensorImpl& leaf, DTensor cotangent, const Site& site) {
+  Runtime& runtime = *leaf.runtime;
+  if (leaf.reduction == GradReduction::kEachBackward) {
+    const Spec* home = intern_layout(runtime, *leaf.spec, [&] {
+      Layout layout = leaf.spec->layout();
+      for (auto& partial : layout.partial) partial.reset();
+      return layout;
+    }());
+    const MoveInfo info{Origin::kExplicit, leaf.name, "gradient to its leaf"};
+    cotangent = move(cotangent, home, info, site);
+  }
+  leaf.grad = leaf.grad.defined() ? sum_of(leaf.grad, cotangent, site) : owned(cotangent);
+}
+
+/// Restores the module path that a backward pass borrows.
+class ModuleOfForward {
+ public:
+  explicit ModuleOfForward(EventLog& events) : events_(events), before_(events.module()) {}
+  ~ModuleOfForward() { events_.set_module(before_); }
+  ModuleOfForward(const ModuleOfForward&) = delete;
+  ModuleOfForward& operator=(const ModuleOfForward&) = delete;
+  void enter(const std::string* module) {
+    if (module == entered_) return;
+    entered_ = module;
+    events_.set_module(module ? *module : std::string());
+  }
+
+ private:
+  EventLog& events_;
+  std::string before_;
+  const std::string* entered_ = &before_;
+};
+
+/// Nodes yet to run, the latest made first: a node's consumers were all made after it.
+class Pending {
+ public:
+  void add(const GradEdge& edge, DTensor cotangent, const Site& site) {
+    if (edge.leaf) return accumulate(*edge.leaf, std::move(cotangent), site);
+    auto [slot, fresh] = cotangents_.try_emplace(edge.node.get());
+    if (fresh) {
+      slot->second.resize(static_cast<std::size_t>(edge.node->num_results));
+      queue_.push({edge.node->sequence, edge.node});
+    }
+    DTensor& held = slot->second[static_cast<std::size_t>(edge.output_index)];
+    held = sum_of(held, cotangent, site);
+  }
+  bool empty() const { return queue_.empty(); }
+  std::pair<std::shared_ptr<GradNode>, Results> pop() {
+    std::shared_ptr<GradNode> node = queue_.top().node;
+    queue_.pop();
+    auto slot = cotangents_.find(node.get());
+    Results cotangents = std::move(slot->second);
+    cotangents_.erase(slot);
+    return {std::move(node), std::move(cotangents)};
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t sequence;
+    std::shared_ptr<GradNode> node;
+    bool operator<(const Entry& other) const { return sequence < other.sequence; }
+  };
+  std::priority_queue<Entry> queue_;
+  absl::flat_hash_map<const GradNode*, Results> cotangents_;
+};
+
+/// Runs a node and frees it; its operands' cotangents go on.
+void run_node(GradNode& node, std::span<const DTensor> cotangents, Pending& pending) {
+  if (node.freed) {
+    throw Error(failed_precondition(
+        absl::StrFormat("backward: the history of %s (forward at %s:%d) was freed by an earlier "
+                        "backward(); run the forward pass again",
+                        node.name(), node.site.file_name(), node.site.line())));
+  }
+  absl::InlinedVector<DTensor, 4> grads(node.edges.size());
+  node.run(cotangents, {grads.data(), grads.size()});
+  const auto edges = std::exchange(node.edges, {});
+  node.release();
+  node.freed = true;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (edges[i].wanted() && grads[i].defined())
+      pending.add(edges[i], std::move(grads[i]), node.site);
+  }
+}
+
+DTensor first_cotangent(const DTensor& root, const DTensor& given) {
+  if (!root.requires_grad()) {
+    throw Error(failed_precondition(
+        absl::StrFormat("backward: %s does not depend on a tensor that needs a gradient. [%s]",
+                        label_of(root, "the root"), root.spec().to_string())));
+  }
+  if (!given.defined()) {
+    if (root.ndim() == 0) return ones_like(root.detach());
+    throw Error(invalid_argument(absl::StrFormat(
+        "backward: the root has shape %s; only a 0-d root may leave out the cotangent. [%s]",
+        to_string(root.global_shape()), root.spec().to_string())));
+  }
+  if (given.global_shape() != root.global_shape() || !(given.mesh() == root.mesh())) {
+    throw Error(
+        invalid_argument(absl::StrFormat("backward: cotangent %s does not fit the root %s",
+                                         given.spec().to_string(), root.spec().to_string())));
+  }
+  return given.detach();
+}
+
+}  // namespace
+
+void backward(const DTensor& root, const DTensor& cotangent) {
+  DTensor first = first_cotangent(root, cotangent);
+  Runtime& runtime = root.runtime();
+  const NoGrad no_grad(runtime);
+  ModuleOfForward module(runtime.events());
+  Pending pending;
+  const Site site = root.impl()->node ? root.impl()->node->site : Site::current();
+  pending.add(edge_of(root), std::move(first), site);
+  while (!pending.empty()) {
+    auto [node, cotangents] = pending.pop();
+    module.enter(node->module);
+    run_node(*node, {cotangents.data(), cotangents.size()}, pending);
+  }
+}
+
+void reduce_grad(const DTensor& leaf) {
+  if (!leaf.grad().defined()) return;
+  Runtime& runtime = leaf.runtime();
+  const NoGrad no_grad(runtime);
+  Layout home = leaf.spec().layout();
+  for (auto& partial : home.partial) partial.reset();
+  const Spec* to = intern_layout(runtime, leaf.spec(), std::move(home));
+  const MoveInfo info{Origin::kExplicit, leaf.name(), "deferred gradient to its leaf"};
+  leaf.impl()->grad = owned(move(leaf.grad(), to, info, Site::current()));
+}
+
+}  // namespace tessera

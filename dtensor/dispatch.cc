@@ -1,0 +1,288 @@
+#include "dtensor/dispatch.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "dtensor/autograd.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kMaxCachedCalls = 1U << 16;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+  return hash ^ (hash >> 29);
+}
+
+std::string operand_label(const Op& op, std::size_t i) {
+  const std::size_t last = op.def.args.size() - 1;
+  const std::size_t arg = std::min(i, last);
+  std::string label = op.def.args[arg].name;
+  if (op.def.args[arg].kind == ArgDef::Kind::kList) label += absl::StrFormat("[%d]", i - arg);
+  return label;
+}
+
+std::string placed(const Spec& spec) {
+  const StatusOr<Placements> placements = spec.placements();
+  return placements.ok() ? to_string(*placements) : spec.to_string();
+}
+
+/// The mesh on which the op runs: that of the first operand with dims, or of any on a mesh; null
+/// where all are plain.
+const Mesh* mesh_of(Operands operands) {
+  const Mesh* mesh = nullptr;
+  for (const DTensor* each : operands) {
+    if (!each->defined() || each->mesh().ndim() == 0) continue;
+    if (each->ndim() > 0) return &each->mesh();
+    if (mesh == nullptr) mesh = &each->mesh();
+  }
+  return mesh;
+}
+
+/// Operands' specs as the op sees them: a 0-d value from elsewhere counts as R on the op's mesh.
+void resolve_meshes(Runtime& runtime, const Op& op, Operands operands, ResolvedCall& call,
+                    absl::InlinedVector<const Spec*, 4>& specs) {
+  const Mesh* mesh = mesh_of(operands);
+  if (mesh == nullptr) return;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (specs[i] == nullptr || specs[i]->mesh() == *mesh) continue;
+    const bool is_plain = specs[i]->mesh().ndim() == 0;
+    if (specs[i]->ndim() == 0 && specs[i]->is_replicated()) {
+      const Placements all(static_cast<std::size_t>(mesh->ndim()), Replicate{});
+      specs[i] = runtime.intern(value_or_throw(Spec::make(*mesh, {}, specs[i]->dtype(), all)));
+      call.promotions.push_back({static_cast<int>(i), specs[i]});
+    } else if (is_plain) {
+      throw Error(invalid_argument(absl::StrFormat(
+          "%s: %s is a plain tensor %s beside operands on mesh %s; only 0-d tensors may be plain "
+          "there: "
+          "distribute() it, or give it a placement with from_local()",
+          op.def.name, operand_label(op, i), specs[i]->to_string(), mesh->to_string())));
+    }
+  }
+}
+
+void plan_moves(Runtime& runtime, const Resolution& resolution,
+                const absl::InlinedVector<const Spec*, 4>& specs, ResolvedCall& call) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i] == nullptr) {
+      call.inputs.push_back(nullptr);
+      continue;
+    }
+    const Spec* want = runtime.intern(resolution.inputs[i]);
+    call.inputs.push_back(want);
+    if (want == specs[i]) continue;
+    OperandMove move{.operand = static_cast<int>(i), .to = want};
+    for (const PlanStep& step : plan_between(runtime, specs[i], want).steps) {
+      move.communicates |= step.kind != PlanStep::Kind::kLocal;
+    }
+    move.bytes = estimate_moved_bytes(*specs[i], *want);
+    move.why = absl::StrFormat("%s: operand %s is %s, the op runs as %s", call.op->def.name,
+                               operand_label(*call.op, i), placed(*specs[i]), resolution.why);
+    call.moves.push_back(std::move(move));
+  }
+}
+
+/// Keys outlive the caller's attributes: their names become those of the op's declaration.
+Attrs with_own_names(const Op& op, const Attrs& attrs) {
+  Attrs own;
+  for (const auto& [name, value] : attrs) {
+    for (const AttrDef& def : op.def.attrs) {
+      if (def.name == name) own.set(def.name, value);
+    }
+  }
+  return own;
+}
+
+std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, Operands operands,
+                                            const Attrs& attrs) {
+  auto call = std::make_shared<ResolvedCall>();
+  call->op = &op;
+  call->attrs = value_or_throw(complete_attrs(op, attrs));
+  call->mutates = op.mutates();
+  absl::InlinedVector<const Spec*, 4> specs;
+  for (const DTensor* each : operands) {
+    specs.push_back(each->defined() ? each->impl()->spec : nullptr);
+  }
+  resolve_meshes(runtime, op, operands, *call, specs);
+  Resolution resolution = value_or_throw(propagate(op, {specs.data(), specs.size()}, call->attrs));
+  plan_moves(runtime, resolution, specs, *call);
+  for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
+  const Coord* coord = runtime.coord_on(call->outputs[0]);
+  if (coord == nullptr) return call;
+  if (resolution.lowering >= 0) {
+    const Mesh& mesh = call->outputs[0]->mesh();
+    call->lowered = true;
+    call->group = value_or_throw(runtime.world().group_along(mesh, resolution.lowering_axes));
+    for (const int axis : resolution.lowering_axes) {
+      call->group_axes += (call->group_axes.empty() ? "" : ",") + mesh.axis_label(axis);
+    }
+  }
+  call->local =
+      std::make_unique<LocalOp>(LocalOp::make(op, std::move(resolution), call->attrs, *coord));
+  return call;
+}
+
+void check_policy(const Runtime& runtime, const ResolvedCall& call, const OperandMove& move,
+                  const DTensor& operand) {
+  if (runtime.implicit_policy == ImplicitPolicy::kAllow || !move.communicates) return;
+  const std::string label = operand_label(*call.op, static_cast<std::size_t>(move.operand));
+  const std::string text = absl::StrFormat(
+      "%s: operand %s is %s and would be redistributed implicitly to %s, which moves %d bytes; "
+      "redistribute it before "
+      "the call%s. [%s]",
+      call.op->def.name, label, placed(operand.spec()), placed(*move.to), move.bytes,
+      runtime.implicit_policy == ImplicitPolicy::kForbid
+          ? ", or allow implicit redistribution in this region"
+          : "",
+      operand.spec().to_string());
+  if (runtime.implicit_policy == ImplicitPolicy::kForbid) throw Error(failed_precondition(text));
+  std::fprintf(stderr, "warning: %s\n", text.c_str());
+}
+
+/// Operands after promotion and redistribution; `held` keeps the new ones.
+void move_operands(Runtime& runtime, const ResolvedCall& call,
+                   absl::InlinedVector<const DTensor*, 4>& operands,
+                   absl::InlinedVector<DTensor, 4>& held, const Site& site) {
+  for (const OperandMove& each : call.moves) {
+    check_policy(runtime, call, each, *operands[static_cast<std::size_t>(each.operand)]);
+  }
+  held.reserve(call.promotions.size() + call.moves.size());  // addresses must stay
+  for (const ResolvedCall::Promotion& each : call.promotions) {
+    const DTensor*& operand = operands[static_cast<std::size_t>(each.operand)];
+    held.push_back(promote_scalar(*operand, each.as, site));
+    operand = &held.back();
+  }
+  for (const OperandMove& each : call.moves) {
+    const DTensor*& operand = operands[static_cast<std::size_t>(each.operand)];
+    const std::string label =
+        label_of(*operand, operand_label(*call.op, static_cast<std::size_t>(each.operand)));
+    held.push_back(move(*operand, each.to, {Origin::kImplicit, label, each.why}, site));
+    operand = &held.back();
+  }
+}
+
+void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands,
+                   absl::InlinedVector<Array, 2>& outputs, const Site& site) {
+  absl::InlinedVector<Array, 4> inputs(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i]->defined()) inputs[i] = operands[i]->impl()->local;
+  }
+  const std::span<const Array> in(inputs.data(), inputs.size());
+  const std::span<Array> out(outputs.data(), outputs.size());
+  if (call.lowered) {
+    run_lowering(runtime, call, in, out, site);
+  } else {
+    call.local->run(runtime.kernels(), in, out);
+  }
+}
+
+/// Handles for the outputs: new tensors, or the operands written in place.
+Results wrap(Runtime& runtime, const ResolvedCall& call, Operands operands,
+             absl::InlinedVector<Array, 2>& outputs) {
+  Results results(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const int alias = call.mutates ? call.op->in_place[i] : -1;
+    if (alias >= 0) {
+      results[i] = *operands[static_cast<std::size_t>(alias)];
+      TensorImpl& impl = *results[i].impl();
+      if (impl.local.is_null()) continue;
+      impl.local.storage()->bump_version();
+      impl.history_version = impl.local.storage()->version();
+      continue;
+    }
+    results[i] = make_tensor(runtime, call.outputs[i], std::move(outputs[i]));
+    const DTensor& first = *operands[0];
+    const Array& local = results[i].impl()->local;
+    if (!local.is_null() && first.defined() && local.storage() == first.impl()->local.storage()) {
+      set_base(results[i], first);
+    }
+  }
+  return results;
+}
+
+const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op& op,
+                                                     Operands operands, const Attrs& attrs) {
+  absl::InlinedVector<const Spec*, 8> specs(operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    specs[i] = operands[i]->defined() ? operands[i]->impl()->spec : nullptr;
+  }
+  auto& calls = runtime.cache().calls;
+  const auto found = calls.find(CallKeyView{&op, {specs.data(), specs.size()}, &attrs});
+  if (found != calls.end()) return found->second;
+  for (const DTensor* each : operands) {
+    if (each->defined() && &each->runtime() != &runtime) {
+      throw Error(invalid_argument(
+          absl::StrFormat("%s: operands belong to different Runtimes", op.def.name)));
+    }
+  }
+  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, operands, attrs);
+  if (calls.size() >= kMaxCachedCalls) calls.clear();
+  CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
+  return calls.emplace(std::move(key), std::move(call)).first->second;
+}
+
+}  // namespace
+
+std::size_t CallKeyHash::operator()(const CallKeyView& key) const noexcept {
+  std::uint64_t hash = reinterpret_cast<std::uintptr_t>(key.op);
+  for (const Spec* spec : key.specs) hash = mix(hash, reinterpret_cast<std::uintptr_t>(spec));
+  if (!key.attrs->empty()) hash = mix(hash, key.attrs->hash());
+  return static_cast<std::size_t>(hash);
+}
+
+bool CallKeyEqual::operator()(const CallKeyView& a, const CallKeyView& b) const noexcept {
+  if (a.op != b.op || a.specs.size() != b.specs.size()) return false;
+  for (std::size_t i = 0; i < a.specs.size(); ++i) {
+    if (a.specs[i] != b.specs[i]) return false;
+  }
+  return (a.attrs->empty() && b.attrs->empty()) || *a.attrs == *b.attrs;
+}
+
+const Op& find_op(Runtime& runtime, std::string_view name) {
+  auto& by_name = runtime.cache().by_name;
+  const auto found = by_name.find(to_absl(name));
+  if (found != by_name.end()) return *found->second;
+  const Op* op = value_or_throw(runtime.ops().find(name));
+  by_name.emplace(std::string(name), op);
+  return *op;
+}
+
+const Op& find_op(Runtime& runtime, KnownOp op) {
+  const Op*& known = runtime.cache().known[static_cast<std::size_t>(op)];
+  if (known == nullptr) known = &find_op(runtime, name_of(op));
+  return *known;
+}
+
+Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& attrs,
+                 const Site& site) {
+  // The call is held: a nested dispatch may empty the cache.
+  const std::shared_ptr<const ResolvedCall> call = find_call(runtime, op, given, attrs);
+  if (call->mutates) {
+    for (const int alias : op.in_place) {
+      if (alias >= 0) check_in_place(runtime, op.def.name, *given[static_cast<std::size_t>(alias)]);
+    }
+  }
+  Operands operands = given;
+  absl::InlinedVector<const DTensor*, 4> moved;
+  absl::InlinedVector<DTensor, 4> held;
+  if (!call->moves.empty() || !call->promotions.empty()) {
+    moved.assign(given.begin(), given.end());
+    move_operands(runtime, *call, moved, held, site);
+    operands = {moved.data(), moved.size()};
+  }
+  bool recorded = false;
+  if (runtime.grad_enabled) {
+    for (const DTensor* each : operands) recorded |= records(runtime, *each);
+  }
+  absl::InlinedVector<Array, 2> outputs(call->outputs.size());
+  if (call->local) execute_local(runtime, *call, operands, outputs, site);
+  Results results = wrap(runtime, *call, operands, outputs);
+  if (recorded) record_call(call, operands, {results.data(), results.size()}, site);
+  return results;
+}
+
+}  // namespace tessera

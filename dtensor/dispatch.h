@@ -1,0 +1,121 @@
+// dtensor/dispatch.h: from an op call on DTensors to its local execution: one lookup of a resolved
+// call. A resolved call is keyed by op, interned specs and attributes; it holds the local op, the
+// result specs and the moves.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/container/node_hash_set.h"
+#include "dtensor/dtensor.h"
+#include "dtensor/known_op.h"
+#include "strategies/local_op.h"
+
+namespace tessera {
+
+/// An operand that the chosen rows want elsewhere.
+struct OperandMove {
+  int operand = 0;
+  const Spec* to = nullptr;
+  std::int64_t bytes = 0;  ///< estimate over all ranks
+  std::string why;
+  bool communicates = false;
+};
+
+/// Everything about a call that does not depend on the data. Immutable once made.
+struct ResolvedCall {
+  /// A plain 0-d operand beside operands on a mesh: it counts as R there.
+  struct Promotion {
+    int operand = 0;
+    const Spec* as = nullptr;
+  };
+  const Op* op = nullptr;
+  Attrs attrs;                     ///< completed
+  std::unique_ptr<LocalOp> local;  ///< null on a rank outside the mesh
+  Communicator* group = nullptr;   ///< of a lowering's axes
+  std::string group_axes;
+  absl::InlinedVector<const Spec*, 3> inputs;  ///< as the kernel gets them; null where absent
+  absl::InlinedVector<const Spec*, 2> outputs;
+  absl::InlinedVector<Promotion, 1> promotions;
+  absl::InlinedVector<OperandMove, 1> moves;
+  bool lowered = false;
+  bool mutates = false;
+};
+
+/// A key that borrows, for lookups, and one that owns.
+struct CallKeyView {
+  const Op* op;
+  std::span<const Spec* const> specs;
+  const Attrs* attrs;
+};
+struct CallKey {
+  const Op* op;
+  absl::InlinedVector<const Spec*, 4> specs;
+  Attrs attrs;
+  operator CallKeyView() const { return {op, {specs.data(), specs.size()}, &attrs}; }
+};
+struct CallKeyHash {
+  using is_transparent = void;
+  std::size_t operator()(const CallKeyView& key) const noexcept;
+};
+struct CallKeyEqual {
+  using is_transparent = void;
+  bool operator()(const CallKeyView& a, const CallKeyView& b) const noexcept;
+};
+
+struct DispatchCache {
+  absl::flat_hash_map<CallKey, std::shared_ptr<const ResolvedCall>, CallKeyHash, CallKeyEqual>
+      calls;
+  std::array<const Op*, kNumKnownOps> known{};
+  absl::flat_hash_map<std::string, const Op*> by_name;
+  /// Plans by source and target, both interned.
+  absl::flat_hash_map<std::pair<const Spec*, const Spec*>, std::unique_ptr<const Plan>> plans;
+  /// Pairs of specs whose ranks were found to hold the same elements.
+  absl::flat_hash_set<std::pair<const Spec*, const Spec*>> reinterpreted;
+  absl::node_hash_set<std::string> modules;
+  const std::string* module = nullptr;  ///< the path that ModuleScope built
+  std::uint64_t next_sequence = 1;
+};
+
+using Operands = std::span<const DTensor* const>;
+using Results = absl::InlinedVector<DTensor, 2>;
+
+/// Runs one op: moves operands where the policy lets it, executes, records. An undefined operand is
+/// an absent optional one. Errors: those of propagate(); FailedPrecondition for a forbidden move or
+/// a refused in-place write.
+Results dispatch(Runtime& runtime, const Op& op, Operands operands, const Attrs& attrs,
+                 const Site& site);
+const Op& find_op(Runtime& runtime, std::string_view name);
+const Op& find_op(Runtime& runtime, KnownOp op);
+
+/// The history of a call just made, if any operand needs a gradient.
+void record_call(const std::shared_ptr<const ResolvedCall>& call, Operands operands,
+                 std::span<const DTensor> results, const Site& site);
+
+/// The same local data under `as`, a spec of a mesh on which the tensor counts as R; recorded.
+DTensor promote_scalar(const DTensor& x, const Spec* as, const Site& site);
+
+/// Interprets the steps of a lowering. Collective: yes, over the call's lowering axes.
+void run_lowering(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
+                  std::span<Array> outputs, const Site& site);
+
+/// How a tensor is moved, for events.
+struct MoveInfo {
+  Origin origin = Origin::kExplicit;
+  std::string_view tensor = {};
+  std::string_view why = {};
+};
+/// The plan between two interned specs, made once. Throws Error.
+const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
+/// Plans and moves; the tensor itself where nothing changes.
+DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site);
+
+}  // namespace tessera

@@ -1,0 +1,210 @@
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "dtensor/autograd.h"
+#include "dtensor/dispatch.h"
+#include "dtensor/dtensor.h"
+#include "dtensor/ops.h"
+#include "kernels/elementwise.h"
+
+namespace tessera {
+
+namespace {
+
+bool has_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds) {
+  for (const std::optional<ReduceOp>& partial : spec.layout().partial) {
+    for (const ReduceOp kind : kinds) {
+      if (partial == kind) return true;
+    }
+  }
+  return false;
+}
+
+/// `spec` with every Partial of the kinds listed held otherwise (nullopt: whole).
+Layout with_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds,
+                    std::optional<ReduceOp> instead) {
+  Layout layout = spec.layout();
+  for (std::optional<ReduceOp>& partial : layout.partial) {
+    for (const ReduceOp kind : kinds) {
+      if (partial == kind) {
+        partial = instead;
+        break;
+      }
+    }
+  }
+  return layout;
+}
+
+/// Backward of a move. The cotangent of a Partial source is that of the logical tensor: where
+/// summands differ (avg, max, min) each rank gets its own share, and the shares are a P(sum).
+struct MoveNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return "redistribute"; }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override;
+  void release() override {
+    source.reset();
+    result.reset();
+  }
+
+  DTensor to_source(const DTensor& cotangent, const Spec& dual_of) const;
+  DTensor shares_of_average(const DTensor& cotangent) const;
+  DTensor shares_of_extreme(const DTensor& cotangent) const;
+
+  const Spec* from = nullptr;
+  std::optional<SavedTensor> source;  ///< for P(max) and P(min)
+  std::optional<SavedTensor> result;
+};
+
+DTensor MoveNode::to_source(const DTensor& cotangent, const Spec& dual_of) const {
+  const Spec* to = intern_layout(runtime, cotangent.spec(), dual_layout(dual_of, cotangent.spec()));
+  return move(cotangent, to, {Origin::kExplicit, "gradient", "backward of redistribute"}, site);
+}
+
+DTensor MoveNode::shares_of_average(const DTensor& cotangent) const {
+  std::int64_t parts = 1;
+  Layout layout = cotangent.spec().layout();
+  for (int axis = 0; axis < from->mesh().ndim(); ++axis) {
+    if (from->layout().partial[axis] != ReduceOp::kAvg) continue;
+    parts *= from->mesh().size(axis);
+    layout.partial[axis] = ReduceOp::kSum;
+  }
+  const DTensor share = mul(cotangent, 1.0 / static_cast<double>(parts), site);
+  return make_tensor(runtime, intern_layout(runtime, cotangent.spec(), std::move(layout)),
+                     share.local());
+}
+
+DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
+  const std::initializer_list<ReduceOp> extremes = {ReduceOp::kMax, ReduceOp::kMin};
+  const DTensor mine = restore(*source, "source");
+  // Everything is compared at the source's cut, whole on the reduced axes.
+  const Spec* whole = intern_layout(runtime, *from, with_partial(*from, extremes, std::nullopt));
+  const MoveInfo info{Origin::kExplicit, "gradient", "backward of redistribute from P(max|min)"};
+  const DTensor best = move(restore(*result, "result"), whole, info, site);
+  const DTensor grad =
+      move(cotangent, intern_layout(runtime, cotangent.spec(), whole->layout()), info, site);
+  const Spec* shares =
+      intern_layout(runtime, grad.spec(), with_partial(*from, extremes, ReduceOp::kSum));
+  if (mine.local().is_null()) return make_tensor(runtime, shares, Array());
+  const DTensor own = make_tensor(runtime, whole, mine.local());
+  const DTensor hit = cast(eq(own, best, site), grad.dtype(), site);
+  const DTensor ties =
+      move(make_tensor(runtime, shares, hit.local()), grad.impl()->spec, info, site);
+  const DTensor share = div(mul(grad, hit, site), ties, site);
+  return make_tensor(runtime, shares, share.local());
+}
+
+void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads) {
+  if (leads_to_deferred_leaf(edges[0])) {
+    grads[0] = cotangents[0];
+    return;
+  }
+  if (source) {
+    grads[0] = shares_of_extreme(cotangents[0]);
+    return;
+  }
+  grads[0] = to_source(cotangents[0], *from);
+  if (has_partial(*from, {ReduceOp::kAvg})) grads[0] = shares_of_average(grads[0]);
+}
+
+void record_move(const DTensor& x, const DTensor& result, const Site& site) {
+  const Spec& from = x.spec();
+  if (has_partial(from, {ReduceOp::kProd})) {
+    throw Error(
+        unimplemented(absl::StrFormat("redistribute: a P(prod) tensor that needs a gradient cannot "
+                                      "be moved; reduce it under NoGrad. [%s]",
+                                      from.to_string())));
+  }
+  auto node = std::make_shared<MoveNode>(x.runtime(), site);
+  node->from = x.impl()->spec;
+  node->edges.push_back(edge_of(x));
+  if (has_partial(from, {ReduceOp::kMax, ReduceOp::kMin})) {
+    node->source = save(x);
+    node->result = save(result);
+  }
+  attach(result, std::move(node));
+}
+
+}  // namespace
+
+const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst) {
+  auto& plans = runtime.cache().plans;
+  const auto found = plans.find({src, dst});
+  if (found != plans.end()) return *found->second;
+  auto made = std::make_unique<const Plan>(value_or_throw(plan(*src, *dst)));
+  return *plans.emplace(std::pair{src, dst}, std::move(made)).first->second;
+}
+
+DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site) {
+  if (x.impl()->spec == to) return x;
+  Runtime& runtime = x.runtime();
+  const Plan& plan = plan_between(runtime, x.impl()->spec, to);
+  Array local = x.local();
+  if (!plan.steps.empty() && runtime.coord_on(to) != nullptr) {
+    const std::string why(info.why);
+    local = execute(runtime.world(), plan, local,
+                    {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
+  }
+  DTensor result = make_tensor(runtime, to, std::move(local));
+  result.impl()->name = x.name();
+  const Array& moved = result.local();
+  if (!moved.is_null() && moved.storage() == x.local().storage()) set_base(result, x);
+  if (records(runtime, x)) record_move(x, result, site);
+  return result;
+}
+
+DTensor redistribute(const DTensor& x, const Layout& to, const Site& site) {
+  const Spec& spec = x.spec();
+  if (to == spec.layout()) return x;
+  return move(x, intern_layout(x.runtime(), spec, to), {Origin::kExplicit, x.name(), {}}, site);
+}
+
+DTensor redistribute(const DTensor& x, std::span<const Placement> to, const Site& site) {
+  const Spec& spec = x.spec();
+  StatusOr<Spec> target = Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(), to);
+  if (!target.ok()) {
+    throw Error(Status(target.status().code(),
+                       to_absl(absl::StrFormat("redistribute: %s. [%s]",
+                                               message_of(target.status()), spec.to_string()))));
+  }
+  return move(x, x.runtime().intern(*std::move(target)), {Origin::kExplicit, x.name(), {}}, site);
+}
+
+DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to, const Site& site) {
+  return redistribute(x, std::span<const Placement>(to.begin(), to.size()), site);
+}
+
+Array full_tensor(const DTensor& x, const Site& site) {
+  const NoGrad no_grad(x.runtime());
+  Layout whole;
+  whole.dims.resize(static_cast<std::size_t>(x.ndim()));
+  whole.partial.resize(static_cast<std::size_t>(x.mesh().ndim()));
+  return redistribute(x, whole, site).local();
+}
+
+double item(const DTensor& x, const Site& site) {
+  if (num_elements(x.global_shape()) != 1) {
+    throw Error(invalid_argument(absl::StrFormat(
+        "item: only a tensor of one element has a value on the host. [%s]", x.spec().to_string())));
+  }
+  const Array whole = full_tensor(x, site);
+  if (whole.is_null()) {
+    throw Error(failed_precondition(absl::StrFormat("item: rank %d is outside the mesh. [%s]",
+                                                    x.runtime().rank(), x.spec().to_string())));
+  }
+  EventLog& events = x.runtime().events();
+  const double now = x.runtime().world().now_us();
+  events.add({.kind = Event::Kind::kHostRead,
+              .name = "item",
+              .tensor = x.name(),
+              .module = events.module(),
+              .bytes_received = size_of(x.dtype()),
+              .file = site.file_name(),
+              .line = static_cast<int>(site.line()),
+              .start_us = now,
+              .end_us = now});
+  return whole.to_vector()[0];
+}
+
+}  // namespace tessera

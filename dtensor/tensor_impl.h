@@ -1,0 +1,51 @@
+// dtensor/tensor_impl.h: what a DTensor handle points to: spec, local array, and its place in the
+// history. For this layer's sources only; model code sees dtensor/dtensor.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dtensor/dtensor.h"
+
+namespace tessera {
+
+/// A leaf has no node; a result that needs a gradient is output `output_index` of its node.
+struct TensorImpl {
+  Runtime* runtime = nullptr;
+  const Spec* spec = nullptr;  ///< interned
+  Array local;                 ///< null outside the mesh
+  std::shared_ptr<GradNode> node;
+  std::shared_ptr<TensorImpl> base;  ///< the tensor whose storage a view aliases
+  DTensor grad;
+  std::string name;
+  std::uint32_t history_version = 0;  ///< the storage's version that `node` speaks of
+  int output_index = 0;
+  bool leaf_needs_grad = false;
+  GradReduction reduction = GradReduction::kEachBackward;
+
+  bool needs_grad() const noexcept { return leaf_needs_grad || node != nullptr; }
+};
+
+/// A tensor without history.
+inline DTensor make_tensor(Runtime& runtime, const Spec* spec, Array local) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->runtime = &runtime;
+  impl->spec = spec;
+  impl->local = std::move(local);
+  return DTensor(std::move(impl));
+}
+
+/// Marks `view` as an alias of `of`, so that writes through it are judged by the tensor that owns
+/// the storage.
+inline void set_base(const DTensor& view, const DTensor& of) {
+  view.impl()->base = of.impl()->base ? of.impl()->base : of.impl();
+}
+
+/// The spec of a result or operand on the same mesh with another layout. Throws Error.
+const Spec* intern_layout(Runtime& runtime, const Spec& like, Layout layout);
+
+/// "x", or the fallback where the tensor has no name.
+std::string label_of(const DTensor& x, std::string_view fallback);
+
+}  // namespace tessera
