@@ -1,5 +1,7 @@
-// kernels/attention.h: causal scaled-dot-product attention in blocks; L x L is never built for long L.
-// q, k: (B, H, Lq|Lk, E); v: (B, H, Lk, V); any strides with unit stride in the last dim.
+// kernels/attention.h: causal scaled-dot-product attention in blocks; L x L is never built for long
+// L. q, k: (B, H, Lq|Lk, E); v: (B, H, Lk, V); any strides. F32 and BF16 are computed in F32.
+// Results have the same bits on any number of threads. A key that a row does not see must be finite
+// all the same.
 #pragma once
 
 #include "kernels/array.h"
@@ -13,8 +15,8 @@ struct AttentionOptions {
   std::int64_t causal_offset = 0;
 };
 
-/// out (B, H, Lq, V), lse (B, H, Lq) in the accumulation type: log of the sum of exp of the scaled scores. A row that
-/// sees no key gives 0 and lse −inf.
+/// out (B, H, Lq, V), lse (B, H, Lq) in the accumulation type: log of the sum of exp of the scaled
+/// scores. A row that sees no key gives 0 and lse −inf.
 void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
                const AttentionOptions& options, const Array& out, const Array& lse);
 struct AttentionGradients {
