@@ -78,8 +78,7 @@ class BlockMap {
   /// f(const C* const* inputs, C* const* outputs, n); each element depends on its own inputs only.
   template <class F>
   void run(int threads, F f) const {
-    bool by_rows = loop_.size(0) >= 64 || loop_.ndim() == 1;
-    if (!by_rows) by_rows = loop_.size(0) >= 16 && all_rows_direct();
+    const bool by_rows = loop_.size(0) >= 64 || loop_.ndim() == 1;
     parallel_ranges(threads, loop_.total(), 8192, 1, [&](std::int64_t begin, std::int64_t end) {
       if (by_rows) {
         run_rows(begin, end, f);

@@ -69,25 +69,31 @@ struct Tile {
   std::int64_t rows, columns, to_step, from_step;
 };
 
+constexpr std::int64_t kTileSide = 32;
+
+/// Turns the tile in a small block: memory is read and written in whole lines, whatever the
+/// strides.
 template <class T>
 void copy_tile(const T* from, T* to, const Tile& tile) {
+  alignas(64) T block[kTileSide][kTileSide];
+  const auto row_bytes = static_cast<std::size_t>(tile.rows) * sizeof(T);
+  for (std::int64_t c = 0; c < tile.columns; ++c) {
+    std::memcpy(block[c], from + c * tile.from_step, row_bytes);
+  }
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    for (std::int64_t c = 0; c < tile.columns; ++c) {
-      to[r * tile.to_step + c] = from[c * tile.from_step + r];
-    }
+    T* line = to + r * tile.to_step;
+    for (std::int64_t c = 0; c < tile.columns; ++c) line[c] = block[c][r];
   }
 }
 
-/// Tiles keep both the rows read and the rows written in the first-level cache.
 template <class T>
 void copy_transposed(const StridedLoop& loop, int across, int threads, const T* from, T* to) {
-  constexpr std::int64_t kSide = sizeof(T) >= 8 ? 16 : 32;
   const std::int64_t inner = loop.size(0);
   const std::int64_t rows = loop.size(across);
-  const std::int64_t strips = (rows + kSide - 1) / kSide;
+  const std::int64_t strips = (rows + kTileSide - 1) / kTileSide;
   const std::int64_t planes = loop.total() / (inner * rows);
   const auto copy_strip = [&](std::int64_t index) {
-    const std::int64_t first_row = index % strips * kSide;
+    const std::int64_t first_row = index % strips * kTileSide;
     std::int64_t to_offset = first_row * loop.stride(0, across);
     std::int64_t from_offset = first_row;
     std::int64_t rest = index / strips;
@@ -97,13 +103,13 @@ void copy_transposed(const StridedLoop& loop, int across, int threads, const T* 
       from_offset += rest % loop.size(d) * loop.stride(1, d);
       rest /= loop.size(d);
     }
-    for (std::int64_t c = 0; c < inner; c += kSide) {
+    for (std::int64_t c = 0; c < inner; c += kTileSide) {
       copy_tile(from + from_offset + c * loop.stride(1, 0), to + to_offset + c,
-                Tile{std::min(kSide, rows - first_row), std::min(kSide, inner - c),
+                Tile{std::min(kTileSide, rows - first_row), std::min(kTileSide, inner - c),
                      loop.stride(0, across), loop.stride(1, 0)});
     }
   };
-  parallel_ranges(threads, planes * strips, 1, inner * kSide,
+  parallel_ranges(threads, planes * strips, 1, inner * kTileSide,
                   [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t i = begin; i < end; ++i) copy_strip(i);
                   });

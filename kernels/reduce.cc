@@ -13,8 +13,8 @@ namespace {
 
 // Blocks depend on shapes alone and fold in order, so sums have the same bits for any number of
 // threads.
-constexpr std::int64_t kBlockElements = 16384;
-constexpr std::int64_t kBlockColumns = 256;
+constexpr std::int64_t kBlockElements = 32768;
+constexpr std::int64_t kBlockColumns = 1024;
 constexpr int kLanes = 32;
 
 /// Sums and products of floating values form in F64, of others in I64; extremes in the type itself.
