@@ -1,13 +1,12 @@
 #include "runtime/fold.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
-
-#include "kernels/bfloat16.h"
 
 namespace tessera {
 namespace {
@@ -20,6 +19,22 @@ template <class Stored, class Accumulated>
 struct Element {
   using T = Stored;
   using Acc = Accumulated;
+  static Acc widen(T value) noexcept { return value; }
+  static T narrow(Acc value) noexcept { return value; }
+};
+// On plain words, so that loops over them vectorise; the same rounding as BFloat16's.
+struct BF16Element {
+  using T = std::uint16_t;
+  using Acc = float;
+  static float widen(std::uint16_t bits) noexcept {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+  static std::uint16_t narrow(float value) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = word + 0x7fffU + ((word >> 16) & 1U);
+    const std::uint32_t quiet = word | 0x400000U;
+    return static_cast<std::uint16_t>((value != value ? quiet : rounded) >> 16);
+  }
 };
 
 template <class F>
@@ -30,7 +45,7 @@ void with_element(DType dtype, F&& f) {
     case DType::kF32:
       return f(Element<float, float>{});
     case DType::kBF16:
-      return f(Element<BFloat16, float>{});
+      return f(BF16Element{});
     case DType::kI64:
       return f(Element<std::int64_t, std::int64_t>{});
     case DType::kI32:
@@ -117,15 +132,14 @@ template <class E>
 void load(const std::byte* src, typename E::Acc* acc, std::int64_t n) {
   const auto* from = reinterpret_cast<const typename E::T*>(src);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) acc[i] = static_cast<typename E::Acc>(from[i]);
+  for (std::int64_t i = 0; i < n; ++i) acc[i] = E::widen(from[i]);
 }
 
 template <class E, class Op>
 void combine_into(typename E::Acc* acc, const std::byte* src, std::int64_t n) {
-  using Acc = typename E::Acc;
   const auto* from = reinterpret_cast<const typename E::T*>(src);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) acc[i] = Op::of(acc[i], static_cast<Acc>(from[i]));
+  for (std::int64_t i = 0; i < n; ++i) acc[i] = Op::of(acc[i], E::widen(from[i]));
 }
 
 template <class E>
@@ -141,7 +155,7 @@ template <class E>
 void store_from(const typename E::Acc* acc, std::byte* dst, std::int64_t n) {
   auto* to = reinterpret_cast<typename E::T*>(dst);
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<typename E::T>(acc[i]);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = E::narrow(acc[i]);
 }
 
 template <class E, class Op>
@@ -219,7 +233,7 @@ void store(DType dtype, const Fold& how, const std::byte* accumulator, std::byte
 
 void fill_identity_elements(DType dtype, ReduceOp op, std::byte* dst, std::int64_t n) {
   with_element(dtype, [&]<class E>(E) {
-    const auto value = static_cast<typename E::T>(identity_of<typename E::Acc>(op));
+    const typename E::T value = E::narrow(identity_of<typename E::Acc>(op));
     std::fill_n(reinterpret_cast<typename E::T*>(dst), n, value);
   });
 }
