@@ -370,17 +370,18 @@ StatusOr<Shape> Binder::shape_of(const RuleOperand& operand) {
 
 StatusOr<std::vector<Shape>> Binder::output_shapes() {
   std::vector<Shape> shapes;
+  // An index operand may be smaller than what it addresses: then sizes differ, and only rows are
+  // lost.
+  const bool indexed = std::any_of(op_.rule.marks.begin(), op_.rule.marks.end(),
+                                   [](const RuleMark& mark) { return mark.indexed; });
   for (const Factor& factor : binding_.factors) {
     const bool is_letter = factor.letter != '*' && factor.letter != '.';
-    const bool contracted = factor.mark != nullptr && !factor.mark->indexed;
-    if (!factor.cuttable && (is_letter || contracted)) return sizes_differ(factor);
+    if (!factor.cuttable && !indexed && (is_letter || !factor.plain())) return sizes_differ(factor);
   }
   for (const RuleOperand& operand : op_.rule.outputs) {
     TSR_ASSIGN_OR_RETURN(Shape shape, shape_of(operand));
     if (operand.alias >= 0) {
       const Shape& held = inputs_[static_cast<std::size_t>(operand.alias)].shape;
-      const bool indexed = std::any_of(op_.rule.marks.begin(), op_.rule.marks.end(),
-                                       [](const RuleMark& mark) { return mark.indexed; });
       if (shape != held && !indexed) {
         return invalid_argument(op_.def.name + ": the result of shape " + to_string(shape) +
                                 " does not fit " + operand_name(op_, operand.alias) + " of shape " +

@@ -141,7 +141,7 @@ std::string call_text(const Call& call, std::size_t input, const Attrs& attrs) {
 }
 
 Status in_place_refused(const Call& call, const Attrs& attrs) {
-  const SearchResult free = search(call, InPlace::kIgnore);
+  const SearchResult free = search(call, InPlace::kReplicate);
   for (const int aliased : call.op->in_place) {
     if (aliased < 0 || free.found == 0) continue;
     const auto input = static_cast<std::size_t>(aliased);

@@ -63,7 +63,9 @@ bool Search::relevant(const CompactRow& row, std::size_t axis) const {
     const RowEntry& now = operand.cut.entries[axis];
     if (now.kind != Kind::kReplicate) any_cut = true;
     if (now.kind == Kind::kPartial && now == row.inputs[i]) keeps_partial = true;
-    if (operand.fixed && in_place_ == InPlace::kKeep && !(now == row.inputs[i])) return false;
+    const bool releases =
+        in_place_ == InPlace::kReplicate && row.inputs[i].kind == Kind::kReplicate;
+    if (operand.fixed && !releases && !(now == row.inputs[i])) return false;
     if (operand.foreign && row.inputs[i].kind != Kind::kReplicate) return false;
   }
   if (row.origin == CompactRow::Origin::kReplicate) return true;

@@ -54,7 +54,9 @@ struct SearchResult {
   std::array<Choice, 2> best;  ///< the winner and the runner-up
   int found = 0;
 };
-enum class InPlace : std::uint8_t { kKeep, kIgnore };
+/// What an operand that is written may become: nothing else, or replicated too (to say what a
+/// refusal asks for).
+enum class InPlace : std::uint8_t { kKeep, kReplicate };
 
 /// Fewest bytes first, then fewer moved operands, then the order of the rule.
 SearchResult search(const Call& call, InPlace in_place = InPlace::kKeep);

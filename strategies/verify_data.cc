@@ -76,6 +76,10 @@ void split_sum(double value, std::span<double> parts, bool floating, VerifyRando
 /// One rank holds the extreme, the others less (sign 1) or more (−1), sometimes the identity.
 void split_extreme(double value, std::span<double> parts, double sign, DType dtype,
                    VerifyRandom& random) {
+  if (!std::isfinite(value)) {
+    std::fill(parts.begin(), parts.end(), value);
+    return;
+  }
   for (double& part : parts) {
     const std::int64_t way = below(random, 4);
     double lag = is_floating(dtype) ? uniform(random, 0.1, 3.0) : double(below(random, 4));
