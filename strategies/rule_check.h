@@ -1,41 +1,18 @@
-// strategies/rule_check.h: the grammar of rules, written once: parse_rule runs it with a sink that
-// builds a Rule, rule_error_column runs it in a constant expression with a sink that keeps nothing.
-// Included by rule.h only.
+// strategies/rule_check.h: the grammar of rules, written once: parse_rule runs it with a sink that builds
+// a Rule, rule_error_column in a constant expression with one that keeps nothing. Included by rule.h only.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "strategies/rule_scan.h"
+
 namespace tessera::rule_grammar {
 
-enum class Side : std::uint8_t { kInput, kOutput };
-
-/// Where a rule breaks, and what may stand there; column −1: nowhere.
-struct Error {
-  int column = -1;
-  const char* allowed = "";
-};
-
-/// What a parser reports; a sink that keeps nothing.
-struct NullSink {
-  constexpr void begin_operand(Side) {}
-  constexpr void optional() {}
-  constexpr void list() {}
-  constexpr void integer() {}
-  constexpr void alias(int) {}
-  constexpr void dim(RuleDim::Kind, char, std::string_view /*attr or group*/) {}
-  constexpr void mark(const RuleMark&) {}
-  constexpr void begin_linearity(RuleLinearity::Kind) {}
-  constexpr void only_output(int) {}
-  constexpr void begin_monomial() {}
-  constexpr void carrier(int) {}
-  constexpr void guard(std::string_view, double) {}
-};
-
 template <class Sink>
-class Parser {
+class Parser : private Scanner {
  public:
-  constexpr Parser(std::string_view text, Sink& sink) : text_(text), sink_(sink) {}
+  constexpr Parser(std::string_view text, Sink& sink) : Scanner(text), sink_(sink) {}
 
   constexpr Error parse() {
     skip_spaces();
@@ -50,46 +27,11 @@ class Parser {
     }
     if (pos_ < text_.size())
       return fail("'|' and a section, ',' and another output, or the end"), error_;
-    check_factors();
-    return error_;
+    return factors_.check(num_outputs_);
   }
 
  private:
-  struct Letter {
-    int column = -1;
-    std::uint32_t inputs = 0;  // a bit per operand that carries it
-    std::uint32_t outputs = 0;
-    bool marked = false;
-    bool owned = false;
-  };
-  static constexpr int kLetters = 28;  // a–z, '*', '...'
   static constexpr int kMaxOperands = 26;
-
-  static constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-  static constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  static constexpr bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
-  static constexpr bool is_name(char c) {
-    return is_lower(c) || is_upper(c) || is_digit(c) || c == '_';
-  }
-  static constexpr int index_of(char c) { return c == '*' ? 26 : c == '.' ? 27 : c - 'a'; }
-
-  constexpr char peek(std::size_t ahead = 0) const {
-    return pos_ + ahead < text_.size() ? text_[pos_ + ahead] : '\0';
-  }
-  constexpr bool at(std::string_view word) const { return text_.substr(pos_).starts_with(word); }
-  /// `word` stands here alone, not as the start of a longer name.
-  constexpr bool at_word(std::string_view word) const {
-    return at(word) && !is_name(peek(word.size()));
-  }
-  constexpr void skip_spaces() {
-    while (is_space(peek())) ++pos_;
-  }
-  constexpr bool fail_at(std::size_t column, const char* allowed) {
-    if (error_.column < 0) error_ = {static_cast<int>(column), allowed};
-    return false;
-  }
-  constexpr bool fail(const char* allowed) { return fail_at(pos_, allowed); }
 
   constexpr bool operands(Side side) {
     for (;;) {
@@ -191,20 +133,7 @@ class Parser {
   }
 
   constexpr bool note(Side side, std::uint32_t bit, char c) {
-    Letter& letter = letters_[index_of(c)];
-    std::uint32_t& carriers = side == Side::kInput ? letter.inputs : letter.outputs;
-    if ((carriers & bit) != 0) return fail("each factor once in an operand");
-    carriers |= bit;
-    if (letter.column < 0) letter.column = static_cast<int>(pos_);
-    return true;
-  }
-
-  constexpr std::string_view name() {
-    const std::size_t start = pos_;
-    // The name is greedy over lower case, digits and '_': "*g@dim" and "r@dims" end at the next
-    // other mark.
-    while (is_lower(peek()) || is_digit(peek()) || peek() == '_') ++pos_;
-    return text_.substr(start, pos_ - start);
+    return factors_.note(side, bit, c, pos_) || fail("each factor once in an operand");
   }
 
   constexpr int operand_letter() {
@@ -238,7 +167,7 @@ class Parser {
     const bool rest = c == '*' || at("...");
     if (!rest && !is_lower(c))
       return fail("a mark such as k:sum, r! or g#:own; or lin, aff, mono, max, min");
-    Letter& letter = letters_[index_of(c)];
+    FactorLedger::Letter& letter = factors_.letter(c);
     if (letter.column < 0) return fail("a factor that an operand has");
     if (letter.marked) return fail("one mark for a factor");
     letter.marked = true;
@@ -349,46 +278,11 @@ class Parser {
     return peek() == '\0' || peek() == '|' ? true : fail("'|' or the end");
   }
 
-  constexpr bool number(double& value) {
-    const double sign = peek() == '-' ? -1.0 : 1.0;
-    if (peek() == '-') ++pos_;
-    if (!is_digit(peek())) return fail("a number, true or false");
-    for (; is_digit(peek()); ++pos_) value = value * 10.0 + (peek() - '0');
-    if (peek() == '.') {
-      ++pos_;
-      for (double unit = 0.1; is_digit(peek()); ++pos_, unit /= 10.0)
-        value += unit * (peek() - '0');
-    }
-    value *= sign;
-    return true;
-  }
-
-  /// A plain factor stands on both sides; one that an output lacks says what becomes of it.
-  constexpr bool check_factors() {
-    const std::uint32_t all_outputs = (std::uint32_t{1} << num_outputs_) - 1;
-    for (const Letter& letter : letters_) {
-      if (letter.column < 0) continue;
-      if (letter.inputs == 0 && !letter.owned) {
-        return fail_at(static_cast<std::size_t>(letter.column),
-                       "a factor of an input (a size set by an attribute is upper case)");
-      }
-      if (letter.outputs != all_outputs && !letter.marked) {
-        return fail_at(
-            static_cast<std::size_t>(letter.column),
-            "a factor of every output, or one with a mark after '|' (f:sum, f!, f#:own)");
-      }
-    }
-    return true;
-  }
-
-  std::string_view text_;
   Sink& sink_;
-  std::size_t pos_ = 0;
-  Error error_;
+  FactorLedger factors_;
   int num_inputs_ = 0;
   int num_outputs_ = 0;
   bool has_rest_ = false;
-  Letter letters_[kLetters];
 };
 
 }  // namespace tessera::rule_grammar
@@ -400,7 +294,6 @@ constexpr int rule_error_column(std::string_view text) {
   return rule_grammar::Parser<rule_grammar::NullSink>(text, sink).parse().column;
 }
 static_assert(rule_error_column("mk, kn -> mn | k:sum | lin A*B") < 0);
-static_assert(rule_error_column("*g@dim, *i@dim, *i@dim -> &A *g | g#:own i:sum | lin A+C") < 0);
 static_assert(rule_error_column("mk, kn => mn | k:sum") == 7);
 static_assert(rule_error_column("mk, kn -> mn") == 1);  // k is in no output: it needs a mark
 
