@@ -129,7 +129,7 @@ const Listed* Binder::listed_of(const RuleOperand& operand, const RuleDim& dim) 
       if (dim.attr.empty() ? !carries(operand, listed.letter) : dim.attr == listed.attr) {
         return &listed;
       }
-    } else if (listed.letter == dim.letter) {
+    } else if (listed.letter == dim.letter || (!dim.attr.empty() && listed.attr == dim.attr)) {
       return &listed;
     }
   }

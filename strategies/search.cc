@@ -77,6 +77,11 @@ void Search::descend(std::size_t axis, int lowering) {
   for (const std::int16_t r : candidates_[axis]) {
     const CompactRow& row = call_.rows[static_cast<std::size_t>(r)];
     if (row.lowering >= 0 && lowering >= 0 && row.lowering != lowering) continue;
+    const bool combines = std::all_of(
+        rows_.begin(), rows_.begin() + static_cast<std::ptrdiff_t>(axis), [&](std::int16_t before) {
+          return may_combine(call_.rows[static_cast<std::size_t>(before)], row);
+        });
+    if (!combines) continue;
     rows_[axis] = r;
     // Only from the third axis on is the bound cheaper than what it saves.
     if (axis >= 1 && axis + 1 < candidates_.size() && result_.found == 2 &&
@@ -231,6 +236,19 @@ void Search::keep(double bytes, int moved) {
 }
 
 }  // namespace
+
+bool may_combine(const CompactRow& a, const CompactRow& b) noexcept {
+  using Origin = CompactRow::Origin;
+  const auto mixes = [](ReduceOp x, ReduceOp y) {
+    return x == ReduceOp::kMax && y == ReduceOp::kMin;
+  };
+  if (a.origin != Origin::kLinearity || b.origin != Origin::kLinearity) return true;
+  if (!mixes(a.reduce, b.reduce) && !mixes(b.reduce, a.reduce)) return true;
+  for (std::size_t i = 0; i < a.inputs.size(); ++i) {
+    if (a.inputs[i].kind != b.inputs[i].kind) return false;
+  }
+  return true;
+}
 
 SearchResult search(const Call& call, InPlace in_place) { return Search(call, in_place).run(); }
 

@@ -44,6 +44,10 @@ CallOperand operand_of(const Call& call, const Spec* spec);
 /// True if the meshes differ in axes of size 1 at most.
 bool equal_axes(const Mesh& a, const Mesh& b);
 
+/// False where one row carries P(max) and the other P(min) in different operands: a rank that holds
+/// the identities of both, -inf and inf, would add them to NaN.
+bool may_combine(const CompactRow& a, const CompactRow& b) noexcept;
+
 struct Choice {
   absl::InlinedVector<std::int16_t, 4> rows;  ///< per reduced axis
   absl::InlinedVector<LevelList, 6> factor_levels;

@@ -229,6 +229,9 @@ void Verifier::verify_rows(const Case& test, const Mesh& mesh) {
       const int lowered = call.rows[r].lowering;
       mixed |= lowered >= 0 && lowering >= 0 && lowered != lowering;
       if (lowered >= 0) lowering = lowered;
+      for (std::size_t b = 0; b < a; ++b) {
+        mixed |= !may_combine(call.rows[static_cast<std::size_t>(choice.rows[b])], call.rows[r]);
+      }
     }
     if (mixed) continue;
     choice.factor_levels = default_levels(call, choice.rows);
