@@ -64,7 +64,7 @@ std::vector<Sample> grad_samples() {
   const Attrs causal = {{"scale", 0.5}, {"causal", true}};
   const Attrs full = {{"scale", 0.5}, {"causal", false}};
   return {
-      {.shapes = {{4, 8, 3, 2}, {4, 8, 2, 4}, {4, 8, 4, 4}, {4, 8, 4, 2}, {4, 8, 3, 2}, {4, 8, 3}},
+      {.shapes = {{4, 8, 3, 2}, {4, 8, 3, 4}, {4, 8, 4, 4}, {4, 8, 4, 2}, {4, 8, 3, 2}, {4, 8, 3}},
        .attrs = full},
       {.shapes = {{1, 5, 3, 3}, {1, 5, 3, 2}, {1, 5, 3, 2}, {1, 5, 3, 3}, {1, 5, 3, 3}, {1, 5, 3}},
        .attrs = causal}};

@@ -18,10 +18,14 @@ std::vector<int> identity(std::size_t ndim) {
   return sources;
 }
 
+/// Set on a rank where squeeze's dim is not of size 1 in the whole tensor, whatever its size here.
+constexpr std::string_view kKeeps = "keeps";
+
 StatusOr<std::vector<int>> squeeze_sources(const Shape& shape, const Attrs& attrs) {
   std::vector<int> sources = identity(shape.size());
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(shape.size())));
-  if (shape[static_cast<std::size_t>(dim)] == 1) sources.erase(sources.begin() + dim);
+  const bool drops = shape[static_cast<std::size_t>(dim)] == 1 && !attrs.get_bool(kKeeps);
+  if (drops) sources.erase(sources.begin() + dim);
   return sources;
 }
 
@@ -135,6 +139,13 @@ Attrs localize_expand(const Attrs& attrs, std::span<const Spec>, std::span<const
   return local;
 }
 
+Attrs localize_squeeze(const Attrs& attrs, std::span<const Spec> inputs,
+                       std::span<const Spec> outputs, const Coord&) {
+  Attrs local = attrs;
+  local.set(kKeeps, outputs[0].ndim() == inputs[0].ndim());
+  return local;
+}
+
 template <DimSources kSources>
 OpDef dim_op(std::string name, std::string doc, Gradient gradient) {
   return {.name = std::move(name),
@@ -146,10 +157,6 @@ OpDef dim_op(std::string name, std::string doc, Gradient gradient) {
           .gradient = std::move(gradient),
           .strategies = dim_strategies<kSources>,
           .is_view = true};
-}
-
-std::vector<Var> reshape_back(GradContext& c) {
-  return {c.call("reshape", {c.cotangent(0)}, {{"shape", c.input_shape(0)}})};
 }
 
 std::vector<Var> squeeze_back(GradContext& c) {
@@ -181,6 +188,7 @@ void add_size_one_dims(OpTable& table) {
   OpDef squeeze = dim_op<squeeze_sources>(
       "squeeze", "Without a dim of size 1; a dim of another size stays.", squeeze_back);
   squeeze.attrs = {ops::int_attr("dim")};
+  squeeze.localize = localize_squeeze;
   squeeze.samples = {{.shapes = {{8, 1, 6}}, .attrs = {{"dim", 1}}},
                      {.shapes = {{5, 3}}, .attrs = {{"dim", 0}}}};
   table.must_add(std::move(squeeze));

@@ -68,14 +68,6 @@ StatusOr<std::vector<TensorMeta>> infer_gather_grad(std::span<const TensorMeta> 
   return std::vector<TensorMeta>{out};
 }
 
-/// gather_grad's `size` on this rank.
-Attrs localize_size(const Attrs& attrs, std::span<const Spec>, std::span<const Spec> outputs,
-                    const Coord& coord) {
-  Attrs local = attrs;
-  local.set("size", outputs[0].local_shape(coord));
-  return local;
-}
-
 Attrs only_dim(GradContext& c) { return {{"dim", c.attrs().get_int("dim")}}; }
 
 /// The cotangent of a src of which the kernel read the index's extent only.
@@ -181,7 +173,6 @@ void add_gather(OpTable& table) {
                                              call.inputs[0], call.absent);
                       },
                   .infer = infer_gather_grad,
-                  .localize = localize_size,
                   .samples = {{.shapes = {{8, 8}, {8, 8}},
                                .attrs = {{"dim", 1}, {"size", Shape{8, 6}}},
                                .dtypes = {kF, kI},

@@ -119,7 +119,7 @@ OpDef reduction(std::string name, std::string doc, std::string rule, Kernel kern
   return {.name = std::move(name),
           .doc = std::move(doc),
           .args = {in("self")},
-          .attrs = {ops::ints_attr("dim", {}), ops::bool_attr("keepdim", false)},
+          .attrs = {ops::ints_attr_or_none("dim"), ops::bool_attr("keepdim", false)},
           .rule = std::move(rule),
           .kernel = std::move(kernel),
           .infer = infer_reduced,

@@ -112,9 +112,9 @@ void add_clamp(OpTable& table) {
          return {c.call("masked_fill", {c.cotangent(0), outside}, zero)};
        },
        .saved_inputs = {0},
-       .samples = {{.shapes = {{8, 6}}, .attrs = {{"min", -0.5}, {"max", 0.5}}},
-                   {.shapes = {{5, 3}}, .attrs = {{"min", 0.1}}},
-                   {.shapes = {{1, 8}}, .attrs = {{"max", 0.2}}}}});
+       .samples = {{.shapes = {{8, 6}}, .attrs = {{"min", -0.537}, {"max", 0.537}}},
+                   {.shapes = {{5, 3}}, .attrs = {{"min", 0.137}}},
+                   {.shapes = {{1, 8}}, .attrs = {{"max", 0.237}}}}});
 }
 
 }  // namespace

@@ -11,6 +11,12 @@ int kind_of(DType dtype) { return is_floating(dtype) ? 2 : is_integer(dtype) ? 1
 
 }  // namespace
 
+AttrDef ints_attr_or_none(std::string name) {
+  AttrDef attr = {std::move(name), AttrDef::Type::kInts, {}};
+  attr.default_value.emplace(std::in_place_type<Shape>);
+  return attr;
+}
+
 StatusOr<Shape> broadcast(const Shape& a, const Shape& b) {
   Shape out(std::max(a.size(), b.size()), 1);
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -24,9 +24,8 @@ inline AttrDef double_attr(std::string name, double value) {
   return {std::move(name), AttrDef::Type::kDouble, AttrValue{value}};
 }
 inline AttrDef ints_attr(std::string name) { return {std::move(name), AttrDef::Type::kInts, {}}; }
-inline AttrDef ints_attr(std::string name, Shape value) {
-  return {std::move(name), AttrDef::Type::kInts, AttrValue{std::move(value)}};
-}
+/// A list that is empty by default.
+AttrDef ints_attr_or_none(std::string name);
 
 /// The shape that both operands broadcast to, dims from the right. Errors: InvalidArgument with
 /// both shapes.
