@@ -71,18 +71,40 @@ struct Tile {
 
 constexpr std::int64_t kTileSide = 32;
 
+/// Turns a 4 x 4 piece of one tile into another: small enough to stay in registers.
+template <class T>
+void turn_piece(const T* from, std::int64_t from_step, T* to, std::int64_t to_step) {
+  T piece[4][4];
+  for (int r = 0; r < 4; ++r) std::memcpy(piece[r], from + r * from_step, sizeof(piece[r]));
+  T turned[4][4];
+  for (int r = 0; r < 4; ++r) {
+    for (int c = 0; c < 4; ++c) turned[r][c] = piece[c][r];
+  }
+  for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_step, turned[r], sizeof(turned[r]));
+}
+
 /// Turns the tile in a small block: memory is read and written in whole lines, whatever the
 /// strides.
 template <class T>
-void copy_tile(const T* from, T* to, const Tile& tile) {
+void copy_full_tile(const T* from, T* to, const Tile& tile) {
   alignas(64) T block[kTileSide][kTileSide];
-  const auto row_bytes = static_cast<std::size_t>(tile.rows) * sizeof(T);
-  for (std::int64_t c = 0; c < tile.columns; ++c) {
-    std::memcpy(block[c], from + c * tile.from_step, row_bytes);
+  for (std::int64_t c = 0; c < kTileSide; c += 4) {
+    for (std::int64_t r = 0; r < kTileSide; r += 4) {
+      turn_piece(from + c * tile.from_step + r, tile.from_step, &block[r][c], kTileSide);
+    }
   }
+  for (std::int64_t r = 0; r < kTileSide; ++r) {
+    std::memcpy(to + r * tile.to_step, block[r], sizeof(block[r]));
+  }
+}
+
+template <class T>
+void copy_tile(const T* from, T* to, const Tile& tile) {
+  if (tile.rows == kTileSide && tile.columns == kTileSide) return copy_full_tile(from, to, tile);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
-    T* line = to + r * tile.to_step;
-    for (std::int64_t c = 0; c < tile.columns; ++c) line[c] = block[c][r];
+    for (std::int64_t c = 0; c < tile.columns; ++c) {
+      to[r * tile.to_step + c] = from[c * tile.from_step + r];
+    }
   }
 }
 

@@ -31,36 +31,55 @@ struct Line {
   Order order;
 };
 
-/// The largest composite.
-std::uint64_t largest(const std::uint64_t* keys, std::int64_t n) {
-  std::uint64_t best = 0;
-#pragma omp simd reduction(max : best)
-  for (std::int64_t i = 0; i < n; ++i) best = keys[i] > best ? keys[i] : best;
-  return best;
+/// Eight composites that compare at once; the compiler lowers them where registers are shorter.
+using Lanes = std::uint64_t __attribute__((vector_size(64), aligned(64), may_alias));
+constexpr std::int64_t kKeyLanes = 16;  // two Lanes a step
+// Composites are padded with zeros, which are below all real ones, to a multiple of the lanes.
+constexpr std::int64_t padded(std::int64_t n) {
+  return (n + kKeyLanes - 1) / kKeyLanes * kKeyLanes;
 }
 
-/// The largest composite below `bound`, 0 if none.
-std::uint64_t largest_below(const std::uint64_t* keys, std::int64_t n, std::uint64_t bound) {
-  std::uint64_t best = 0;
-#pragma omp simd reduction(max : best)
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint64_t key = keys[i] < bound ? keys[i] : 0;
-    best = key > best ? key : best;
+inline Lanes larger(const Lanes& a, const Lanes& b) { return a > b ? a : b; }
+
+/// The largest composite below `bound`, 0 if none; n is a multiple of kKeyLanes, keys lie aligned.
+inline std::uint64_t largest_below(const std::uint64_t* keys, std::int64_t n, std::uint64_t bound) {
+  const Lanes limit = Lanes{} + bound;
+  const Lanes none{};
+  Lanes even{};
+  Lanes odd{};
+  for (std::int64_t i = 0; i < n; i += kKeyLanes) {
+    const Lanes* at = reinterpret_cast<const Lanes*>(keys + i);
+    even = larger(even, at[0] < limit ? at[0] : none);
+    odd = larger(odd, at[1] < limit ? at[1] : none);
   }
-  return best;
+  Lanes best = larger(even, odd);
+  best = larger(best, __builtin_shufflevector(best, best, 4, 5, 6, 7, 0, 1, 2, 3));
+  best = larger(best, __builtin_shufflevector(best, best, 2, 3, 0, 1, 6, 7, 4, 5));
+  best = larger(best, __builtin_shufflevector(best, best, 1, 0, 3, 2, 5, 4, 7, 6));
+  return best[0];
 }
 
 template <class T>
 void build_composites(const Line<T>& line, std::uint64_t* keys) {
-  if (line.stride == 1) {
+  constexpr std::int64_t kPiece = 256;
+  std::uint32_t narrow[kPiece];
+  const std::uint32_t flip = line.order == Order::kDescending ? 0U : 0xffffffffU;
+  for (std::int64_t begin = 0; begin < line.n; begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, line.n - begin);
+    const T* from = line.values + begin * line.stride;
+    if (line.stride == 1) {
 #pragma omp simd
-    for (std::int64_t i = 0; i < line.n; ++i) {
-      keys[i] = composite(rank_key(line.values[i], line.order), static_cast<std::uint32_t>(i));
+      for (std::int64_t i = 0; i < count; ++i) {
+        narrow[i] = ordered_key(convert<ComputeType<T>>(from[i])) ^ flip;
+      }
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        narrow[i] = ordered_key(convert<ComputeType<T>>(from[i * line.stride])) ^ flip;
+      }
     }
-  } else {
-    for (std::int64_t i = 0; i < line.n; ++i) {
-      keys[i] = composite(rank_key(line.values[i * line.stride], line.order),
-                          static_cast<std::uint32_t>(i));
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+      keys[begin + i] = composite(narrow[i], static_cast<std::uint32_t>(begin + i));
     }
   }
 }
@@ -70,11 +89,12 @@ template <class T, class Emit>
 void select_few(const Line<T>& line, Emit emit) {
   alignas(64) std::uint64_t keys[kFewElements];
   build_composites(line, keys);
+  const std::int64_t n = padded(line.n);
+  std::fill(keys + line.n, keys + n, std::uint64_t{0});
   // Composites differ by their positions, so each pass finds exactly the next one.
-  std::uint64_t chosen = largest(keys, line.n);
-  emit(0, index_of(chosen));
-  for (std::int64_t rank = 1; rank < line.k; ++rank) {
-    chosen = largest_below(keys, line.n, chosen);
+  std::uint64_t chosen = kAboveComposites;
+  for (std::int64_t rank = 0; rank < line.k; ++rank) {
+    chosen = largest_below(keys, n, chosen);
     emit(rank, index_of(chosen));
   }
 }
@@ -84,7 +104,7 @@ void select_sorted(const Line<T>& line, Emit emit) {
   const auto n = static_cast<std::size_t>(line.n);
   const auto k = static_cast<std::size_t>(line.k);
   if constexpr (kNarrowKey<T>) {
-    if (line.n <= std::int64_t{0xffffffff}) {
+    if (line.n <= kMaxCompositeLine) {
       const auto keys = std::make_unique_for_overwrite<std::uint64_t[]>(n);
       build_composites(line, keys.get());
       const auto by_rank = [](std::uint64_t a, std::uint64_t b) { return a > b; };

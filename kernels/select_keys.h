@@ -39,11 +39,16 @@ inline auto rank_key(T value, Order order) noexcept {
   return order == Order::kDescending ? key : static_cast<decltype(key)>(~key);
 }
 
+// Positions count down from 2^32 − 2, so that all ones lie above every composite.
+inline constexpr std::uint32_t kFirstPosition = 0xfffffffeU;
+inline constexpr std::uint64_t kAboveComposites = ~std::uint64_t{0};
+inline constexpr std::int64_t kMaxCompositeLine = kFirstPosition;
+
 inline std::uint64_t composite(std::uint32_t key, std::uint32_t index) noexcept {
-  return std::uint64_t{key} << 32 | (0xffffffffU - index);
+  return std::uint64_t{key} << 32 | (kFirstPosition - index);
 }
 inline std::int64_t index_of(std::uint64_t composite) noexcept {
-  return static_cast<std::int64_t>(0xffffffffU - static_cast<std::uint32_t>(composite));
+  return static_cast<std::int64_t>(kFirstPosition - static_cast<std::uint32_t>(composite));
 }
 
 }  // namespace tessera::kernels
