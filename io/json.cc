@@ -130,6 +130,13 @@ void append_json(std::string& out, const Json& value) {
 
 }  // namespace
 
+Json::Json() = default;
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
 Json Json::object(std::initializer_list<JsonMember> members) { return Json(Object(members)); }
 
 const Json* Json::find(std::string_view key) const noexcept {

@@ -25,7 +25,13 @@ class Json {
   using Object = std::vector<JsonMember>;
   enum class Kind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
 
-  Json() = default;
+  // Out of line: every user would compile the variant's copies, and GCC 12 warns of them in error.
+  Json();
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
   Json(bool value) : value_(value) {}
   Json(int value) : value_(std::int64_t{value}) {}
   Json(std::int64_t value) : value_(value) {}

@@ -104,6 +104,11 @@ CLI::App* add_input(CLI::App* command, Options& options) {
   return command;
 }
 
+CLI::App* add_names(CLI::App* command, Options& options) {
+  command->add_option("OP", options.request.names, "names of ops; none: all");
+  return command;
+}
+
 ExitCode run(int argc, char** argv) {
   Options options;
   CLI::App app("Tells what a sharding plan does, before anything runs.", "placement-audit");
@@ -117,6 +122,16 @@ ExitCode run(int argc, char** argv) {
   on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
                options),
      layout, true);
+  on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
+               options),
+     propagate_call, true);
+  CLI::App* ops_command = add_command(app, options, "ops", "The op table, or the ops named");
+  on(add_names(ops_command, options), ops, false);
+  CLI::App* verify_command =
+      add_command(app, options, "verify", "Executes every row of the ops against one rank");
+  verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
+      ->delimiter(',');
+  on(add_names(verify_command, options), verify_ops, false);
 
   try {
     app.parse(argc, argv);

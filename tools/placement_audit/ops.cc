@@ -1,0 +1,139 @@
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "io/placement_json.h"
+#include "strategies/op.h"
+#include "tools/placement_audit/command.h"
+#include "tools/placement_audit/find_ops.h"
+
+namespace tessera::audit {
+namespace {
+
+std::string_view name_of(ArgDef::Kind kind) {
+  switch (kind) {
+    case ArgDef::Kind::kTensor:
+      return "tensor";
+    case ArgDef::Kind::kOptional:
+      return "optional";
+    case ArgDef::Kind::kList:
+      return "list";
+  }
+  return "";
+}
+
+std::string_view name_of(AttrDef::Type type) {
+  constexpr std::string_view kNames[] = {"bool", "int", "double", "ints", "dtype", "string"};
+  return kNames[static_cast<int>(type)];
+}
+
+struct ToJson {
+  Json operator()(std::monostate) const { return Json(); }
+  Json operator()(DType dtype) const { return Json(tessera::name_of(dtype)); }
+  Json operator()(const Shape& sizes) const {
+    return Json(Json::Array(sizes.begin(), sizes.end()));
+  }
+  template <class T>
+  Json operator()(const T& value) const {
+    return Json(value);
+  }
+};
+
+Json args_of(const OpDef& def) {
+  Json::Array args;
+  for (const ArgDef& arg : def.args) {
+    args.push_back(Json::object({{"name", arg.name}, {"kind", name_of(arg.kind)}}));
+  }
+  return Json(std::move(args));
+}
+
+Json attrs_of(const OpDef& def) {
+  Json::Array attrs;
+  for (const AttrDef& attr : def.attrs) {
+    Json json = Json::object({{"name", attr.name}, {"type", name_of(attr.type)}});
+    // Without a default the attribute must be given; a null default means "not given" is a value.
+    if (attr.default_value) json.set("default", std::visit(ToJson(), *attr.default_value));
+    attrs.push_back(std::move(json));
+  }
+  return Json(std::move(attrs));
+}
+
+Json op_to_json(const Op& op) {
+  const OpDef& def = op.def;
+  Json json = Json::object({{"name", def.name},
+                            {"doc", def.doc},
+                            {"args", args_of(def)},
+                            {"attrs", attrs_of(def)},
+                            {"rule", def.rule},
+                            {"num_outputs", def.num_outputs},
+                            {"in_place", op.mutates()},
+                            {"view", def.is_view},
+                            {"differentiable", def.gradient != nullptr}});
+  Json::Array lowerings, declined;
+  for (const Lowering& lowering : def.lowerings) {
+    lowerings.push_back(Json::object({{"factor", lowering.factor}, {"doc", lowering.doc}}));
+  }
+  for (const std::string& reason : def.declined) declined.push_back(Json(reason));
+  json.set("lowerings", Json(std::move(lowerings)));
+  json.set("declined", Json(std::move(declined)));
+  return json;
+}
+
+// topk(self; k, dim=-1): what is not given a value must be given.
+std::string signature(const OpDef& def) {
+  std::string text = def.name + '(';
+  for (std::size_t i = 0; i < def.args.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += def.args[i].name;
+    if (def.args[i].kind == ArgDef::Kind::kOptional) text += '?';
+    if (def.args[i].kind == ArgDef::Kind::kList) text += "..";
+  }
+  for (std::size_t i = 0; i < def.attrs.size(); ++i) {
+    text += i > 0 ? ", " : def.args.empty() ? "" : "; ";
+    text += def.attrs[i].name;
+    if (def.attrs[i].default_value) {
+      text += '=' + std::visit(ToJson(), *def.attrs[i].default_value).to_string();
+    }
+  }
+  return text + ')';
+}
+
+std::string op_to_text(const Op& op) {
+  const OpDef& def = op.def;
+  std::string text = signature(def) + "\n    " + def.doc + "\n    ";
+  text += def.rule.empty() ? "rows by a function of its own" : def.rule;
+  text += '\n';
+  for (const Lowering& lowering : def.lowerings) {
+    text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
+  }
+  for (const std::string& reason : def.declined) text += "    declines " + reason + '\n';
+  return text;
+}
+
+}  // namespace
+
+StatusOr<std::vector<const Op*>> find_ops(const OpTable& table,
+                                          const std::vector<std::string>& names) {
+  if (names.empty()) return table.ops();
+  std::vector<const Op*> found;
+  for (const std::string& name : names) {
+    TSR_ASSIGN_OR_RETURN(const Op* op, table.find(name));
+    found.push_back(op);
+  }
+  return found;
+}
+
+StatusOr<Answer> ops(const Request& request) {
+  OpTable table;
+  add_builtin_ops(table);
+  TSR_ASSIGN_OR_RETURN(const std::vector<const Op*> chosen, find_ops(table, request.names));
+  if (request.format == Format::kText) {
+    std::string text;
+    for (const Op* op : chosen) text += op_to_text(*op);
+    return Answer{.text = std::move(text)};
+  }
+  Json::Array list;
+  for (const Op* op : chosen) list.push_back(op_to_json(*op));
+  return Answer{.text = json_line(Json::object({{"ops", Json(std::move(list))}}))};
+}
+
+}  // namespace tessera::audit
