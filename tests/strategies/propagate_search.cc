@@ -1,7 +1,6 @@
 #include <chrono>
-#include <cmath>
+#include <limits>
 
-#include "strategies/local_op.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {

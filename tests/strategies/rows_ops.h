@@ -3,6 +3,12 @@
 // ops.
 #pragma once
 
+// GCC 12 takes Abseil's move of an inlined vector for a read of uninitialised memory.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
 #include <string>
 #include <vector>
 
