@@ -251,11 +251,18 @@ TEST_CASE("cold propagation on 1, 2 and 3 axes", "[strategies][propagate][.timin
     const char* const b[] = {"S(0)", "S(1), R", "S(1), R, S(0)"};
     const Spec x = spec(mesh, {64, 64}, a[axes - 1]), w = spec(mesh, {64, 64}, b[axes - 1]);
     const Spec* const specs[] = {&x, &w};
-    const auto start = std::chrono::steady_clock::now();
-    constexpr int kRounds = 2000;
-    for (int i = 0; i < kRounds; ++i) REQUIRE(propagate(op, specs, {}).ok());
-    const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
-    WARN(axes << " axes: " << us.count() / kRounds << " us");
+    double best_us = 1e9;  // the machine may be busy: the best of many short batches
+    for (int batch = 0; batch < 200; ++batch) {
+      constexpr int kCalls = 20;
+      const auto start = std::chrono::steady_clock::now();
+      bool ok = true;
+      for (int i = 0; i < kCalls; ++i) ok &= propagate(op, specs, {}).ok();
+      const std::chrono::duration<double, std::micro> us = std::chrono::steady_clock::now() - start;
+      REQUIRE(ok);
+      best_us = std::min(best_us, us.count() / kCalls);
+    }
+    CHECK(best_us < (axes == 1 ? 20.0 : axes == 2 ? 50.0 : 100.0));
+    WARN(axes << " axes: " << best_us << " us");
   }
 }
 
