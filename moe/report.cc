@@ -42,16 +42,16 @@ std::string human_bytes(std::int64_t bytes) {
   return absl::StrFormat("%.1f KiB", value / 1024.0);
 }
 
-/// Which of `kCells` equal parts of dim `dim` hold an element of this rank.
+/// A cell for each of up to 16 equally spaced indices of `dim`, # where this rank holds it.
 std::string dim_bar(const Spec& spec, int dim, const Coord& coord) {
-  constexpr std::int64_t kCells = 16;
+  constexpr std::int64_t kMaxCells = 16;
   const std::int64_t size = spec.global_shape()[static_cast<std::size_t>(dim)];
-  std::string bar(kCells, '.');
-  for (const Interval& held : local_intervals(
-           spec.mesh(), size, spec.layout().dims[static_cast<std::size_t>(dim)], coord)) {
-    const std::int64_t first = held.start * kCells / std::max<std::int64_t>(size, 1);
-    const std::int64_t last = (held.stop - 1) * kCells / std::max<std::int64_t>(size, 1);
-    for (std::int64_t cell = first; cell <= last; ++cell) bar[static_cast<std::size_t>(cell)] = '#';
+  const std::int64_t cells = std::min(size, kMaxCells);
+  std::string bar;
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    const Levels& levels = spec.layout().dims[static_cast<std::size_t>(dim)];
+    const std::int64_t at = global_to_local(spec.mesh(), size, levels, coord, cell * size / cells);
+    bar += at >= 0 ? '#' : '.';
   }
   return bar;
 }

@@ -71,7 +71,7 @@ TEST_CASE("the learning rate warms up, stays and decays to zero", "[parallel][sc
 TEST_CASE("data errors say what one batch needs", "[moe][data]") {
   ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
   const auto error_of_data = [&](const std::string& path) {
-    const std::vector<std::string> paths = {path};
+    const std::vector<std::string> paths(1, path);
     const auto data = TokenData::read(paths, config);
     return data.ok() ? std::string("accepted") : std::string(message_of(data.status()));
   };
@@ -88,7 +88,7 @@ TEST_CASE("data errors say what one batch needs", "[moe][data]") {
 
 TEST_CASE("text batches repeat and shift targets by one", "[moe][data]") {
   ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
-  const std::vector<std::string> paths = {std::string(TSR_TEST_DATA) + "/../../LICENSE"};
+  const std::vector<std::string> paths(1, std::string(TSR_TEST_DATA) + "/../../LICENSE");
   const TokenData data = value_or_throw(TokenData::read(paths, config));
   const TokenBatch a = data.batch(3, 1);
   const std::vector<double> ids = a.ids_BL.to_vector();
