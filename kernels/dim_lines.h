@@ -43,6 +43,7 @@ class DimLines {
 
 template <class F>
 void DimLines::for_range(std::int64_t begin, std::int64_t end, F&& f) const {
+  if (begin >= end) return;  // a dim may be of size 0
   std::int64_t coord[kMaxDims];
   Offsets offsets{};
   std::int64_t rest = begin;

@@ -70,6 +70,7 @@ inline bool same_dense(const Array& a, const Array& b) noexcept {
 
 template <class F>
 void StridedLoop::for_rows(std::int64_t begin, std::int64_t end, F&& f) const {
+  if (begin >= end) return;  // a dim may be of size 0
   std::int64_t coord[kMaxDims];
   Offsets offsets{};
   std::int64_t rest = begin;
