@@ -1,6 +1,7 @@
 #include "dtensor/autograd.h"
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
+#include "dtensor/ops.h"
 #include "kernels/elementwise.h"
 
 namespace tessera {
@@ -156,16 +158,38 @@ DTensor owned(const DTensor& grad) {
   return make_tensor(*impl.runtime, impl.spec, std::move(copy));
 }
 
-void accumulate(TensorImpl& leaf, DTensor cotangent, const Site& site) {
+/// Where a leaf's gradient lies. A summand of P(sum) and P(avg) gets a whole gradient; of
+/// P(max|min) its share.
+Layout home_of(const Spec& leaf) {
+  Layout layout = leaf.layout();
+  for (std::optional<ReduceOp>& partial : layout.partial) {
+    const bool extreme = partial == ReduceOp::kMax || partial == ReduceOp::kMin;
+    partial = extreme ? std::optional(ReduceOp::kSum) : std::nullopt;
+  }
+  return layout;
+}
+/// Summands that an average leaf is made of; each has this part of the gradient.
+std::int64_t averaged_parts(const Spec& leaf) {
+  std::int64_t parts = 1;
+  for (int axis = 0; axis < leaf.mesh().ndim(); ++axis) {
+    if (leaf.layout().partial[axis] == ReduceOp::kAvg) parts *= leaf.mesh().size(axis);
+  }
+  return parts;
+}
+
+/// The cotangent as the leaf's gradient. Collective: yes, where it is placed otherwise.
+DTensor bring_home(const TensorImpl& leaf, const DTensor& cotangent, std::string_view why,
+                   const Site& site) {
   Runtime& runtime = *leaf.runtime;
+  const Spec* home = intern_layout(runtime, *leaf.spec, home_of(*leaf.spec));
+  DTensor grad = move(cotangent, home, {Origin::kExplicit, leaf.name, why}, site);
+  const std::int64_t parts = averaged_parts(*leaf.spec);
+  return parts == 1 ? grad : mul(grad, 1.0 / static_cast<double>(parts), site);
+}
+
+void accumulate(TensorImpl& leaf, DTensor cotangent, const Site& site) {
   if (leaf.reduction == GradReduction::kEachBackward) {
-    const Spec* home = intern_layout(runtime, *leaf.spec, [&] {
-      Layout layout = leaf.spec->layout();
-      for (auto& partial : layout.partial) partial.reset();
-      return layout;
-    }());
-    const MoveInfo info{Origin::kExplicit, leaf.name, "gradient to its leaf"};
-    cotangent = move(cotangent, home, info, site);
+    cotangent = bring_home(leaf, cotangent, "gradient to its leaf", site);
   }
   leaf.grad = leaf.grad.defined() ? sum_of(leaf.grad, cotangent, site) : owned(cotangent);
 }
@@ -282,11 +306,8 @@ void reduce_grad(const DTensor& leaf) {
   if (!leaf.grad().defined()) return;
   Runtime& runtime = leaf.runtime();
   const NoGrad no_grad(runtime);
-  Layout home = leaf.spec().layout();
-  for (auto& partial : home.partial) partial.reset();
-  const Spec* to = intern_layout(runtime, leaf.spec(), std::move(home));
-  const MoveInfo info{Origin::kExplicit, leaf.name(), "deferred gradient to its leaf"};
-  leaf.impl()->grad = owned(move(leaf.grad(), to, info, Site::current()));
+  leaf.impl()->grad = owned(
+      bring_home(*leaf.impl(), leaf.grad(), "deferred gradient to its leaf", Site::current()));
 }
 
 }  // namespace tessera

@@ -22,6 +22,19 @@ bool has_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds) {
   return false;
 }
 
+/// True where max (or min) is the only kind of Partial: each rank's share of the cotangent then
+/// follows from its own elements. Of mixed kinds no rank's element is the result, and the cotangent
+/// goes back whole.
+bool is_extreme(const Spec& spec) {
+  std::optional<ReduceOp> kind;
+  for (const std::optional<ReduceOp>& partial : spec.layout().partial) {
+    if (!partial) continue;
+    if (kind && *kind != *partial) return false;
+    kind = partial;
+  }
+  return kind == ReduceOp::kMax || kind == ReduceOp::kMin;
+}
+
 /// `spec` with every Partial of the kinds listed held otherwise (nullopt: whole).
 Layout with_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds,
                     std::optional<ReduceOp> instead) {
@@ -119,7 +132,7 @@ void record_move(const DTensor& x, const DTensor& result, const Site& site) {
   auto node = std::make_shared<MoveNode>(x.runtime(), site);
   node->from = x.impl()->spec;
   node->edges.push_back(edge_of(x));
-  if (has_partial(from, {ReduceOp::kMax, ReduceOp::kMin})) {
+  if (is_extreme(from)) {
     node->source = save(x);
     node->result = save(result);
   }

@@ -1,0 +1,171 @@
+#include "tests/dtensor/outcome.h"
+
+namespace tessera::testing {
+namespace {
+
+const Replicate R{};
+const Partial P{};
+Shard S(int dim) { return Shard{dim}; }
+
+Placements placements_of(const DTensor& x) { return value_or_throw(x.spec().placements()); }
+Array one_rank_scatter(const Shape& shape, const Array& index, double value) {
+  Array result = Array::zeros(shape, DType::kF32);
+  const std::vector<double> at = index.to_vector();
+  const std::int64_t width = index.shape()[1];
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i) / width;
+    result.data<float>()[row * shape[1] + static_cast<std::int64_t>(at[i])] =
+        static_cast<float>(value);
+  }
+  return result;
+}
+
+struct Scattered {
+  Placements placements;
+  std::int64_t bytes_sent = 0;
+  Array full;
+};
+
+}  // namespace
+
+TEST_CASE("scatter_ on a token-sharded mask stays in place", "[dtensor][scatter][C1]") {
+  const auto tp = GENERATE(1, 2, 3, 4);  // 8 tokens over 3 ranks: the last shard is short
+  CAPTURE(tp);
+  const Array top_TK = unique_rows({8, 2}, /*below=*/6);
+  const auto ranks = run_ranks({{"tp", tp}}, [&](Rank& rank) {
+    DTensor mask_TG = rank.distribute(Array::zeros({8, 6}, DType::kF32), {S(0)});
+    const DTensor top = rank.distribute(top_TK, {S(0)});
+    const Storage* before = mask_TG.local().storage().get();
+    scatter_(mask_TG, /*dim=*/1, top, 1.0);
+    throw_if_error(mask_TG.local().storage().get() == before ? Status() : internal_error("moved"));
+    const std::int64_t bytes = rank.bytes_sent();
+    return Scattered{placements_of(mask_TG), bytes, copy_of(full_tensor(mask_TG))};
+  });
+  for (const Scattered& out : ranks) {
+    if (tp > 1) CHECK(out.placements == Placements{S(0)});  // on one rank all are the same
+    CHECK(out.bytes_sent == 0);
+    CHECK(same_bits(out.full, one_rank_scatter({8, 6}, top_TK, 1.0)));
+  }
+}
+
+TEST_CASE("scatter of a token-sharded mask stays token-sharded", "[dtensor][scatter][C2]") {
+  const Array top_TK = unique_rows({8, 2}, 6);
+  const auto ranks = run_ranks({{"dp", 2}, {"tp", 2}}, [&](Rank& rank) {
+    const DTensor mask = rank.distribute(Array::zeros({8, 6}, DType::kF32), {S(0), S(0)});
+    const DTensor out = scatter(mask, 1, rank.distribute(top_TK, {S(0), S(0)}), 1.0);
+    const std::int64_t bytes = rank.bytes_sent();
+    return Scattered{placements_of(out), bytes, copy_of(full_tensor(out))};
+  });
+  for (const Scattered& out : ranks) {
+    CHECK(out.placements == Placements{S(0), S(0)});
+    CHECK(out.bytes_sent == 0);
+    CHECK(same_bits(out.full, one_rank_scatter({8, 6}, top_TK, 1.0)));
+  }
+}
+
+TEST_CASE("counts over a token-sharded map are P(sum) on every token axis", "[dtensor][C3]") {
+  const Array top_TK = unique_rows({7, 2}, 6);
+  const auto ranks = run_ranks({{"dp", 2}, {"tp", 2}}, [&](Rank& rank) {
+    DTensor map = rank.distribute(Array::zeros({7, 6}, DType::kBool), {S(0), S(0)});
+    scatter_(map, 1, rank.distribute(top_TK, {S(0), S(0)}), 1.0);
+    const DTensor counts = sum(map, {0});
+    const std::int64_t bytes = rank.bytes_sent();
+    return std::tuple{placements_of(counts), counts.dtype(), bytes,
+                      full_tensor(counts).to_vector()};
+  });
+  std::vector<double> expected(6, 0.0);
+  for (const double each : top_TK.to_vector()) expected[static_cast<std::size_t>(each)] += 1;
+  for (const auto& [placements, dtype, bytes, counts] : ranks) {
+    CHECK(placements == Placements{P, P});
+    CHECK(dtype == DType::kI64);
+    CHECK(bytes == 0);
+    CHECK(counts == expected);
+  }
+}
+
+TEST_CASE(
+    "scatter_ with the scattered dim sharded, or index placed otherwise, is never silently local",
+    "[dtensor][scatter][C5]") {
+  const Array top_TK = unique_rows({8, 2}, 6);
+  for (const Shape& sizes : {Shape{2}, Shape{3}, Shape{4}, Shape{2, 2}}) {
+    for (const Placement& of_mask : {Placement(R), Placement(S(0)), Placement(S(1))}) {
+      for (const Placement& of_index : {Placement(R), Placement(S(0)), Placement(S(1))}) {
+        CAPTURE(to_string(sizes), to_string(of_mask), to_string(of_index));
+        const auto ranks = run_ranks(mesh_of_shape(sizes), [&](Rank& rank) {
+          const Placements mask_at(sizes.size(), of_mask), index_at(sizes.size(), of_index);
+          DTensor mask = rank.distribute(Array::zeros({8, 6}, DType::kF32), mask_at);
+          scatter_(mask, 1, rank.distribute(top_TK, index_at), 1.0);
+          return Scattered{placements_of(mask), 0, copy_of(full_tensor(mask))};
+        });
+        for (const Scattered& out : ranks) {
+          CHECK(out.placements == Placements(sizes.size(), of_mask));
+          CHECK(same_bits(out.full, one_rank_scatter({8, 6}, top_TK, 1.0)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the forbid policy names op, operand, got, needed and bytes", "[dtensor][policy]") {
+  const auto texts = run_ranks({{"tp", 2}}, [](Rank& rank) {
+    const DTensor a = rank.distribute(random_values({4, 4}, DType::kF32, 1), {S(0)});
+    const DTensor b = rank.distribute(random_values({4, 4}, DType::kF32, 2), {S(0)});
+    const DTensor p = rank.distribute(random_values({4, 4}, DType::kF32, 3), {P});
+    const PolicyScope forbid(rank.runtime, ImplicitPolicy::kForbid);
+    const std::int64_t before = rank.bytes_received();
+    std::vector<std::string> errors = {error_of([&] { relu(p); }), error_of([&] { add(a, b); })};
+    errors.push_back(rank.bytes_received() == before ? "" : "moved");
+    return errors;
+  });
+  for (const auto& errors : texts) {
+    CHECK(errors[0].starts_with(
+        "relu: operand self is (P(sum)) and would be redistributed implicitly to "));
+    CHECK(
+        errors[0].ends_with(" bytes; redistribute it before the call, or allow implicit "
+                            "redistribution in this region. [F32[4, 4] (P(sum)) on "
+                            "{tp: 2}]"));
+    CHECK(errors[1] == "");
+    CHECK(errors[2] == "");
+  }
+}
+
+TEST_CASE("an implicit redistribution is an event that says why", "[dtensor][policy][events]") {
+  const auto ranks = run_ranks({{"tp", 2}}, [](Rank& rank) {
+    const DTensor p = rank.distribute(random_values({4, 4}, DType::kF32, 3), {P});
+    relu(p);
+    std::vector<Event> moves;
+    for (const Event& event : rank.runtime.events().events()) {
+      if (event.kind == Event::Kind::kRedistribute) moves.push_back(event);
+    }
+    return moves;
+  });
+  for (const auto& moves : ranks) {
+    REQUIRE(moves.size() == 1);
+    CHECK(moves[0].origin == Origin::kImplicit);
+    CHECK(moves[0].tensor == "self");
+    CHECK(moves[0].why.starts_with("relu: operand self is (P(sum)), the op runs as "));
+  }
+}
+
+TEST_CASE("random values do not depend on the placement", "[dtensor][random]") {
+  const auto draw = [](Rank& rank, const Placements& placements) {
+    const Spec spec = value_or_throw(Spec::make(rank.mesh, {5, 7}, DType::kF32, placements));
+    DTensor x = zeros(rank.runtime, spec), y = zeros(rank.runtime, spec),
+            z = zeros(rank.runtime, spec);
+    uniform_(x, -1, 1, {.seed = 3, .stream = "x"});
+    normal_(y, 0, 2, {.seed = 3, .stream = "y"});
+    truncated_normal_(z, {.mean = 0, .std = 1, .low = -1, .high = 1}, {.seed = 3, .stream = "z"});
+    return outcome_of({{"x", x}, {"y", y}, {"z", z}}, {});
+  };
+  const Outcome expected =
+      run_ranks(MeshAxes{{"a", 1}}, [&](Rank& rank) { return draw(rank, {R}); })[0];
+  CHECK_FALSE(same_bits(expected.at("x"), expected.at("y")));
+  for (const Placements& placements :
+       {Placements{S(0), S(1)}, Placements{S(0), S(0)}, Placements{StridedShard{1, 2}, S(1)}}) {
+    const auto ranks =
+        run_ranks({{"a", 2}, {"b", 2}}, [&](Rank& rank) { return draw(rank, placements); });
+    CHECK(worst_difference(ranks, expected) == 0.0);
+  }
+}
+
+}  // namespace tessera::testing
