@@ -81,7 +81,7 @@ void add_swiglu(OpTable& table) {
   table.must_add({.name = "swiglu_grad",
                   .doc = "Cotangents of swiglu's gate and up.",
                   .args = {in("grad"), in("gate"), in("up")},
-                  .rule = "*, *, * -> *, * | lin A",
+                  .rule = "*, *, * -> *, * | lin A | lin[0] C",
                   .num_outputs = 2,
                   .kernel =
                       [](KernelCall& call) {

@@ -80,7 +80,7 @@ void add_attention_ops(OpTable& table) {
               "i + causal_offset.",
        .args = {in("query"), in("key"), in("value")},
        .attrs = attention_attrs(),
-       .rule = "bhqd, bhkd, bhkv -> bhqv, bhq | q! d! k! v!",
+       .rule = "bhqd, bhkd, bhkv -> bhqv, bhq | q! d! k! v! | lin[0] C",
        .num_outputs = 2,
        .kernel =
            [](KernelCall& call) {
@@ -91,10 +91,8 @@ void add_attention_ops(OpTable& table) {
        .gradient = attention_gradient,
        .saved_inputs = {0, 1, 2},
        .saved_outputs = {0, 1},
-       .declined =
-           {"S(q): a causal mask needs each rank's offset, and its queries in one interval",
-            "S(v): sound where the log-sum is replicated, but heads are the dim to cut",
-            "value P(sum): the log-sum would have to be replicated beside a Partial result"},
+       .declined = {"S(q): a causal mask needs each rank's offset, and its queries in one interval",
+                    "S(v): sound where the log-sum is replicated, but heads are the dim to cut"},
        .samples = {
            {.shapes = {{4, 8, 4, 2}, {4, 8, 4, 2}, {4, 8, 4, 2}}, .attrs = {{"scale", 0.7}}},
            {.shapes = {{1, 5, 3, 3}, {1, 5, 4, 3}, {1, 5, 4, 2}},

@@ -52,6 +52,7 @@ void add_sums(OpTable& table) {
 void add_products(OpTable& table) {
   OpDef mul =
       binary("mul", "Product element by element.", "*, * -> * | lin A*B", run_binary<Binary::kMul>);
+  mul.declined = {"P(prod), P(prod) -> P(prod): no notation for products"};
   mul.saved_inputs = {0, 1};
   mul.gradient = [](GradContext& c) -> std::vector<Var> {
     std::vector<Var> grads(2);

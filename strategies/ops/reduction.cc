@@ -169,6 +169,7 @@ void add_products(OpTable& table) {
   OpDef prod =
       reduction("prod", "Product over dims.", "*r@dim -> * | r:prod", run_reduce<ReduceOp::kProd>);
   prod.gradient = prod_gradient;
+  prod.declined = {"P(prod) -> P(prod): no notation for products"};
   prod.saved_inputs = {0};
   prod.saved_outputs = {0};
   for (Sample& sample : prod.samples) sample.positive = true;

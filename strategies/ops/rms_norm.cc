@@ -49,7 +49,7 @@ void add_rms_norm_ops(OpTable& table) {
               "of each row.",
        .args = {in("input"), in("weight")},
        .attrs = {ops::double_attr("eps", 1e-5)},
-       .rule = "*r, r -> *r, * | r!",
+       .rule = "*r, r -> *r, * | r! | lin[0] B",
        .num_outputs = 2,
        .kernel =
            [](KernelCall& call) {

@@ -78,6 +78,7 @@ void add_pow(OpTable& table) {
                   .infer = ops::infer_floating,
                   .gradient = [](GradContext& c) -> std::vector<Var> {
                     const double exponent = c.attrs().get_double("exponent");
+                    if (exponent == 0.0) return {Var{}};  // x^0 is 1, at x = 0 too
                     const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
                     const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
                     return {c.call("mul", {c.cotangent(0), slope})};
@@ -85,7 +86,8 @@ void add_pow(OpTable& table) {
                   .saved_inputs = {0},
                   .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
                               {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
-                              {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}}}});
+                              {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},
+                              {.shapes = {{4}}, .attrs = {{"exponent", 0.0}}}}});
 }
 
 void add_clamp(OpTable& table) {
