@@ -1,5 +1,5 @@
-// strategies/rule_check.h: the grammar of rules, written once: parse_rule runs it with a sink that builds
-// a Rule, rule_error_column in a constant expression with one that keeps nothing. Included by rule.h only.
+// strategies/rule_check.h: the grammar of rules, written once: for parse_rule at run time, and for
+// rule_error_column in a constant expression. Included by rule.h only.
 #pragma once
 
 #include <cstdint>
