@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "dtensor/ops.h"
@@ -139,7 +140,7 @@ bool leads_to_deferred_leaf(const GradEdge& edge) {
 
 namespace {
 
-DTensor sum_of(const DTensor& a, const DTensor& b, const Site& site) {
+DTensor sum_of(const DTensor& a, DTensor b, const Site& site) {
   if (!a.defined()) return b;
   const DTensor* operands[] = {&a, &b};
   Runtime& runtime = a.runtime();
@@ -213,18 +214,68 @@ class ModuleOfForward {
   const std::string* entered_ = &before_;
 };
 
+/// Cotangents of leaves: those of one leaf add up as they come, and are brought home once, with the
+/// last.
+class LeafSums {
+ public:
+  /// Counts the edges into each leaf that `root` reaches.
+  explicit LeafSums(const GradEdge& root) {
+    std::vector<const GradNode*> stack;
+    absl::flat_hash_set<const GradNode*> seen;
+    const auto visit = [&](const GradEdge& edge) {
+      if (edge.leaf) ++sums_[edge.leaf.get()].expected;
+      if (edge.node && seen.insert(edge.node.get()).second) stack.push_back(edge.node.get());
+    };
+    visit(root);
+    while (!stack.empty()) {
+      const GradNode* node = stack.back();
+      stack.pop_back();
+      for (const GradEdge& edge : node->edges) visit(edge);
+    }
+  }
+  /// One edge's cotangent; undefined where nothing flowed back through it.
+  void add(const std::shared_ptr<TensorImpl>& leaf, DTensor cotangent, const Site& site) {
+    Sum& sum = sums_[leaf.get()];
+    --sum.expected;
+    if (cotangent.defined()) {
+      if (!sum.cotangent.defined()) waiting_.push_back(leaf);
+      sum.cotangent = sum_of(sum.cotangent, std::move(cotangent), site);
+    }
+    if (sum.expected == 0 && sum.cotangent.defined()) {
+      accumulate(*leaf, std::exchange(sum.cotangent, {}), site);
+    }
+  }
+  /// Leaves that some node's gradient never reached in full.
+  void finish(const Site& site) {
+    for (const std::shared_ptr<TensorImpl>& leaf : waiting_) {
+      Sum& sum = sums_[leaf.get()];
+      if (sum.cotangent.defined()) accumulate(*leaf, std::exchange(sum.cotangent, {}), site);
+    }
+  }
+
+ private:
+  struct Sum {
+    DTensor cotangent;
+    std::int64_t expected = 0;
+  };
+  absl::flat_hash_map<const TensorImpl*, Sum> sums_;
+  std::vector<std::shared_ptr<TensorImpl>> waiting_;  ///< in order of arrival, equal on all ranks
+};
+
 /// Nodes yet to run, the latest made first: a node's consumers were all made after it.
 class Pending {
  public:
+  explicit Pending(const GradEdge& root) : leaves_(root) {}
   void add(const GradEdge& edge, DTensor cotangent, const Site& site) {
-    if (edge.leaf) return accumulate(*edge.leaf, std::move(cotangent), site);
+    if (edge.leaf) return leaves_.add(edge.leaf, std::move(cotangent), site);
+    if (!cotangent.defined()) return;
     auto [slot, fresh] = cotangents_.try_emplace(edge.node.get());
     if (fresh) {
       slot->second.resize(static_cast<std::size_t>(edge.node->num_results));
       queue_.push({edge.node->sequence, edge.node});
     }
     DTensor& held = slot->second[static_cast<std::size_t>(edge.output_index)];
-    held = sum_of(held, cotangent, site);
+    held = sum_of(held, std::move(cotangent), site);
   }
   bool empty() const { return queue_.empty(); }
   std::pair<std::shared_ptr<GradNode>, Results> pop() {
@@ -235,6 +286,7 @@ class Pending {
     cotangents_.erase(slot);
     return {std::move(node), std::move(cotangents)};
   }
+  void finish(const Site& site) { leaves_.finish(site); }
 
  private:
   struct Entry {
@@ -244,6 +296,7 @@ class Pending {
   };
   std::priority_queue<Entry> queue_;
   absl::flat_hash_map<const GradNode*, Results> cotangents_;
+  LeafSums leaves_;
 };
 
 /// Runs a node and frees it; its operands' cotangents go on.
@@ -260,8 +313,7 @@ void run_node(GradNode& node, std::span<const DTensor> cotangents, Pending& pend
   node.release();
   node.freed = true;
   for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (edges[i].wanted() && grads[i].defined())
-      pending.add(edges[i], std::move(grads[i]), node.site);
+    if (edges[i].wanted()) pending.add(edges[i], std::move(grads[i]), node.site);
   }
 }
 
@@ -292,14 +344,16 @@ void backward(const DTensor& root, const DTensor& cotangent) {
   Runtime& runtime = root.runtime();
   const NoGrad no_grad(runtime);
   ModuleOfForward module(runtime.events());
-  Pending pending;
-  const Site site = root.impl()->node ? root.impl()->node->site : Site::current();
-  pending.add(edge_of(root), std::move(first), site);
+  const GradEdge start = edge_of(root);
+  Pending pending(start);
+  const Site site = start.node ? start.node->site : Site::current();
+  pending.add(start, std::move(first), site);
   while (!pending.empty()) {
     auto [node, cotangents] = pending.pop();
     module.enter(node->module);
     run_node(*node, {cotangents.data(), cotangents.size()}, pending);
   }
+  pending.finish(site);
 }
 
 void reduce_grad(const DTensor& leaf) {
