@@ -5,6 +5,7 @@
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "strategies/propagate.h"
 
 namespace tessera {
 namespace {
