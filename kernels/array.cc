@@ -130,7 +130,7 @@ Array Array::as_strided(const Shape& shape, const Shape& strides, std::int64_t o
   const std::int64_t capacity = static_cast<std::int64_t>(storage_->bytes()) / size_of(dtype_);
   std::int64_t first = offset;
   std::int64_t last = offset;
-  bool good = offset >= 0 && offset <= capacity;
+  bool good = offset >= 0;  // an empty view reaches nothing, wherever it would begin
   for (std::size_t d = 0; d < shape.size() && count > 0; ++d) {
     std::int64_t reach = 0;
     good = good && !__builtin_mul_overflow(shape[d] - 1, strides[d], &reach);
@@ -145,7 +145,7 @@ Array Array::as_strided(const Shape& shape, const Shape& strides, std::int64_t o
   Array view = *this;
   view.shape_ = shape;
   view.strides_ = strides;
-  view.offset_ = offset;
+  view.offset_ = count > 0 ? offset : 0;
   return view;
 }
 

@@ -78,7 +78,7 @@ TEST_CASE("data errors say what one batch needs", "[moe][data]") {
   CHECK_THAT(error_of_data("/nowhere/text"), Catch::Contains("/nowhere/text"));
   CHECK_THAT(error_of_data(parity_path("softmax", "tokens.safetensors")),
              Catch::Contains("[10, 1, 8, 65]"));
-  const std::string short_text = std::string(TSR_TEST_DATA) + "/../data/parity/README.md";
+  const std::string short_text = test_file("parity/README.md");
   config.batch = 1000;
   CHECK_THAT(error_of_data(short_text),
              Catch::Contains("one batch of 1000 x (64 + 1) tokens needs 65000"));
@@ -88,7 +88,7 @@ TEST_CASE("data errors say what one batch needs", "[moe][data]") {
 
 TEST_CASE("text batches repeat and shift targets by one", "[moe][data]") {
   ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
-  const std::vector<std::string> paths(1, std::string(TSR_TEST_DATA) + "/../../LICENSE");
+  const std::vector<std::string> paths(1, test_file("../../LICENSE"));
   const TokenData data = value_or_throw(TokenData::read(paths, config));
   const TokenBatch a = data.batch(3, 1);
   const std::vector<double> ids = a.ids_BL.to_vector();

@@ -184,7 +184,8 @@ TEST_CASE("normalised weights of all-zero scores are no NaN", "[moe][router][C8]
     const Router router(context, "router", 0);
     fill_(parameters.all()[0].stored().set_requires_grad(false), -1e6);  // sigmoid(−huge) is 0
     const Array ones = Array::from_values({1, 1, 4}, DType::kF64, std::vector<double>(4, 1.0));
-    const Routing routing = router(context, plain(runtime, ones), {});
+    const DTensor x = distribute(runtime, ones, views.dense(), context.routed_tokens());
+    const Routing routing = router(context, x, {});
     for (const double weight : routing.weights_BLK.local().to_vector()) {
       if (!(weight == 0.0)) throw Error(internal_error("weight " + std::to_string(weight)));
     }

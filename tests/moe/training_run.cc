@@ -45,7 +45,6 @@ RunResult train_rank(World& world, const RunOptions& options, const ModelConfig&
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
     result.steps.push_back(trainer.step(step));
   }
-  const NoGrad no_grad(runtime);
   for (Parameter& parameter : model.parameters().all()) {
     result.final_l2[parameter.name()] = norm_of(parameter.stored());
   }
@@ -59,8 +58,15 @@ RunResult train_rank(World& world, const RunOptions& options, const ModelConfig&
 
 }  // namespace
 
+std::string test_file(std::string_view name) {
+  std::string path = TSR_TEST_DATA;
+  path += '/';
+  path += name;
+  return path;
+}
+
 std::string parity_path(const std::string& model, const std::string& file) {
-  return std::string(TSR_TEST_DATA) + "/parity/" + model + "/" + file;
+  return test_file("parity/" + model + "/" + file);
 }
 
 Json expected_results(const std::string& model) {
@@ -74,7 +80,7 @@ RunResult train(const RunOptions& options) {
       value_or_throw(parse_model_config(expected.find("config")->to_string(), options.model));
   if (options.change_config) options.change_config(config);
   const std::vector<std::string> files = {options.change_config
-                                              ? std::string(TSR_TEST_DATA) + "/../../LICENSE"
+                                              ? test_file("../../LICENSE")
                                               : parity_path(options.model, "tokens.safetensors")};
   const TokenData data = value_or_throw(TokenData::read(files, config));
   std::vector<RunResult> results(static_cast<std::size_t>(options.num_ranks));

@@ -33,6 +33,8 @@ RunResult train(const RunOptions& options);
 
 /// expected.json of a parity model.
 Json expected_results(const std::string& model);
+/// A file below tests/data.
+std::string test_file(std::string_view name);
 std::string parity_path(const std::string& model, const std::string& file);
 
 }  // namespace tessera::testing
