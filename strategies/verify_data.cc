@@ -316,6 +316,7 @@ StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals) {
 
 bool nearly_equal(double a, double b, DType dtype) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return true;
+  if (!std::isfinite(a) || !std::isfinite(b)) return false;
   return std::abs(a - b) <= tolerance_of(dtype) * std::max({1.0, std::abs(a), std::abs(b)});
 }
 
