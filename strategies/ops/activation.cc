@@ -59,6 +59,7 @@ void add_activation(OpTable& table, const Activation& activation) {
                                         call.outputs[0]);
                       },
                   .infer = ops::infer_floating,
+                  .declined = {"P(max), P(min): a cotangent is no extreme"},
                   .samples = operands(2)});
 }
 

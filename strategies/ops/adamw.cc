@@ -32,26 +32,28 @@ void run_adamw(KernelCall& call) {
 void add_adamw_ops(OpTable& table) {
   const Attrs first = {{"lr", 1e-2}, {"step", 1}};
   const Attrs later = {{"lr", 1e-2}, {"step", 7}, {"grad_scale", 0.5}};
-  table.must_add({.name = "adamw_",
-                  .doc = "One AdamW step in place on param and both moments; the gradient is "
-                         "scaled by grad_scale on the way in.",
-                  .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
-                  .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
-                            ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
-                            ops::double_attr("weight_decay", 0.1), ops::int_attr("step"),
-                            ops::double_attr("grad_scale", 1.0)},
-                  .rule = "*, *, *, * -> &A *, &C *, &D *",
-                  .num_outputs = 3,
-                  .kernel = run_adamw,
-                  .infer = infer_adamw,
-                  .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},
-                               .attrs = first,
-                               .positive = true,
-                               .differentiable = false},
-                              {.shapes = {{5, 3}, {5, 3}, {5, 3}, {5, 3}},
-                               .attrs = later,
-                               .positive = true,
-                               .differentiable = false}}});
+  table.must_add(
+      {.name = "adamw_",
+       .doc = "One AdamW step in place on param and both moments; the gradient is "
+              "scaled by grad_scale on the way in.",
+       .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
+       .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
+                 ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
+                 ops::double_attr("weight_decay", 0.1), ops::int_attr("step"),
+                 ops::double_attr("grad_scale", 1.0)},
+       .rule = "*, *, *, * -> &A *, &C *, &D *",
+       .num_outputs = 3,
+       .kernel = run_adamw,
+       .infer = infer_adamw,
+       .declined = {"param P(avg|max|min): affine in the parameter, which is never Partial"},
+       .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},
+                    .attrs = first,
+                    .positive = true,
+                    .differentiable = false},
+                   {.shapes = {{5, 3}, {5, 3}, {5, 3}, {5, 3}},
+                    .attrs = later,
+                    .positive = true,
+                    .differentiable = false}}});
 }
 
 }  // namespace tessera

@@ -65,6 +65,7 @@ void add_products(OpTable& table) {
   OpDef div = binary("div", "Quotient element by element (true division).", "*, * -> * | lin A",
                      run_binary<Binary::kDiv>);
   div.infer = ops::infer_floating;
+  div.declined = {"P(max), R -> P(max) and R, P(min) -> P(max): for positive operands only"};
   div.saved_inputs = {1};
   div.saved_outputs = {0};
   for (Sample& sample : div.samples) sample.positive = true;

@@ -264,13 +264,14 @@ void add_scatter(OpTable& table) {
                    "operand order.",
                .args = {in("self"), in("index"), in("src")},
                .attrs = {ops::int_attr("dim")},
-               .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i:sum | lin A+C",
+               .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i:sum | lin A+C | mono A",
                .kernel = run_scatter_add,
                .infer = infer_scatter,
                .gradient = scatter_add_gradient,
                .saved_inputs = {1},
                .samples = add_samples};
-  add_both(table, std::move(add), "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i:sum | lin A+C");
+  add_both(table, std::move(add),
+           "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i:sum | lin A+C | mono A");
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ void add_index_add(OpTable& table) {
       .doc = "self with slices of source added at a 1-D index along a dim, in operand order.",
       .args = {in("self"), in("index"), in("source")},
       .attrs = {ops::int_attr("dim")},
-      .rule = "*g@dim, i, *i@dim -> *g | g#:own i:sum | lin A+C",
+      .rule = "*g@dim, i, *i@dim -> *g | g#:own i:sum | lin A+C | mono A",
       .kernel = run_index_add,
       .infer = infer_index_add,
       .gradient = [](GradContext& c) -> std::vector<Var> {
@@ -143,7 +143,7 @@ void add_index_add(OpTable& table) {
   OpDef in_place = add;
   in_place.name = "index_add_";
   in_place.doc = "Adds slices of source into self at a 1-D index along a dim, in operand order.";
-  in_place.rule = "*g@dim, i, *i@dim -> &A *g | g#:own i:sum | lin A+C";
+  in_place.rule = "*g@dim, i, *i@dim -> &A *g | g#:own i:sum | lin A+C | mono A";
   table.must_add(std::move(add));
   table.must_add(std::move(in_place));
 }

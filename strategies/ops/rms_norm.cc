@@ -63,21 +63,22 @@ void add_rms_norm_ops(OpTable& table) {
        .declined = {"S(r): needs an all-reduce of the sums of squares inside the op"},
        .samples = {
            {.shapes = {{8, 6}, {6}}}, {.shapes = {{5, 3}, {3}}}, {.shapes = {{2, 8, 4}, {4}}}}});
-  table.must_add({.name = "rms_norm_grad",
-                  .doc = "Cotangents of rms_norm's input and weight.",
-                  .args = {in("grad"), in("input"), in("rstd"), in("weight")},
-                  .rule = "*r, *r, *, r -> *r, r | r! *:sum | lin A",
-                  .num_outputs = 2,
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::rms_norm_grad(call.ctx, call.inputs[0], call.inputs[1],
-                                               call.inputs[2], call.inputs[3], call.outputs[0],
-                                               call.outputs[1]);
-                      },
-                  .infer = ops::like_operands({1, 3}),
-                  .samples = {{.shapes = {{8, 6}, {8, 6}, {8}, {6}}},
-                              {.shapes = {{5, 3}, {5, 3}, {5}, {3}}},
-                              {.shapes = {{2, 8, 4}, {2, 8, 4}, {2, 8}, {4}}}}});
+  table.must_add(
+      {.name = "rms_norm_grad",
+       .doc = "Cotangents of rms_norm's input and weight.",
+       .args = {in("grad"), in("input"), in("rstd"), in("weight")},
+       .rule = "*r, *r, *, r -> *r, r | r! *:sum | lin A",
+       .num_outputs = 2,
+       .kernel =
+           [](KernelCall& call) {
+             kernels::rms_norm_grad(call.ctx, call.inputs[0], call.inputs[1], call.inputs[2],
+                                    call.inputs[3], call.outputs[0], call.outputs[1]);
+           },
+       .infer = ops::like_operands({1, 3}),
+       .declined = {"weight P(sum) -> P(sum), R: a weight is read whole in the forward pass"},
+       .samples = {{.shapes = {{8, 6}, {8, 6}, {8}, {6}}},
+                   {.shapes = {{5, 3}, {5, 3}, {5}, {3}}},
+                   {.shapes = {{2, 8, 4}, {2, 8, 4}, {2, 8}, {4}}}}});
 }
 
 }  // namespace tessera

@@ -72,6 +72,8 @@ void add_rope_ops(OpTable& table) {
        .infer = infer_rope,
        .gradient = rope_gradient,
        .saved_inputs = {0, 1, 2},
+       .declined = {"S(e) with tables cut alike: only where each cut falls between pairs; heads "
+                    "are the dim to cut"},
        .samples = {{.shapes = {{2, 8, 3, 4}, {8, 2}, {8, 2}}},
                    {.shapes = {{5, 8, 2}, {5, 1}, {5, 1}}, .attrs = {{"inverse", true}}}}});
 }

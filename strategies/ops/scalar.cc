@@ -84,6 +84,7 @@ void add_pow(OpTable& table) {
                     return {c.call("mul", {c.cotangent(0), slope})};
                   },
                   .saved_inputs = {0},
+                  .declined = {"P(max) -> P(max): monotone on positive elements only"},
                   .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
                               {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
                               {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},

@@ -1,5 +1,5 @@
-// Pointwise functions of one tensor. Only functions that are defined everywhere carry
-// Partial(max|min): the other ranks' values of a Partial may lie outside the domain of log or sqrt.
+// Pointwise functions of one tensor. Only functions that are defined everywhere carry P(max): the
+// other ranks' values lie below and may leave the domain of log or sqrt; those of P(min) lie above.
 #include "kernels/elementwise.h"
 #include "strategies/ops/schema.h"
 
@@ -56,7 +56,8 @@ void add_sign_functions(OpTable& table) {
   };
   table.must_add(std::move(abs));
 
-  OpDef sign = unary("sign", "-1, 0 or 1 by the sign.", "* -> * | mono A", run_unary<Unary::kSign>);
+  OpDef sign = unary("sign", "-1, 0 or 1 by the sign.", "* -> *", run_unary<Unary::kSign>);
+  sign.declined = {"P(max), P(min): sign(NaN) is 0, so NaN would not win over the ranks"};
   sign.infer = ops::infer_elementwise;
   sign.gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; };
   table.must_add(std::move(sign));
@@ -80,7 +81,7 @@ void add_exponentials(OpTable& table) {
   exp.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.output(0))}; };
   table.must_add(std::move(exp));
 
-  OpDef log = unary("log", "Natural logarithm.", "* -> *", run_unary<Unary::kLog>);
+  OpDef log = unary("log", "Natural logarithm.", "* -> * | min A", run_unary<Unary::kLog>);
   log.saved_inputs = {0};
   log.samples = positive_samples();
   log.gradient = [](GradContext& c) -> std::vector<Var> {
@@ -109,7 +110,7 @@ void add_powers(OpTable& table) {
   square.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.input(0), 2.0)}; };
   table.must_add(std::move(square));
 
-  OpDef sqrt = unary("sqrt", "Square root.", "* -> *", run_unary<Unary::kSqrt>);
+  OpDef sqrt = unary("sqrt", "Square root.", "* -> * | min A", run_unary<Unary::kSqrt>);
   sqrt.samples = positive_samples();
   sqrt.saved_outputs = {0};
   sqrt.gradient = [](GradContext& c) -> std::vector<Var> {
@@ -120,6 +121,7 @@ void add_powers(OpTable& table) {
 
   OpDef rsqrt = unary("rsqrt", "One over the square root.", "* -> *", run_unary<Unary::kRsqrt>);
   rsqrt.samples = positive_samples();
+  rsqrt.declined = {"P(min) -> P(max): no notation for a decreasing function"};
   rsqrt.saved_outputs = {0};
   rsqrt.gradient = [](GradContext& c) -> std::vector<Var> {
     const Var squared = c.call("square", {c.output(0)});
@@ -130,6 +132,7 @@ void add_powers(OpTable& table) {
   OpDef reciprocal =
       unary("reciprocal", "One over each element.", "* -> *", run_unary<Unary::kReciprocal>);
   reciprocal.samples = positive_samples();
+  reciprocal.declined = {"P(min) -> P(max): decreasing on positive elements only"};
   reciprocal.saved_outputs = {0};
   reciprocal.gradient = [](GradContext& c) -> std::vector<Var> {
     return {times(c, c.call("square", {c.output(0)}), -1.0)};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strategies/local_op.h"
+#include "strategies/verify_data.h"
 
 namespace tessera::testing {
 
@@ -84,6 +85,29 @@ inline StatusOr<Resolution> resolve_call(std::string_view name, const Shape& mes
   for (const Spec& spec : specs) pointers.push_back(&spec);
   return propagate(op, pointers, value_or_throw(complete_attrs(op, attrs)));
 }
+/// Runs one resolved call on all ranks of its mesh, in process, and joins result 0 again.
+inline WholeTensor run_on_ranks(std::string_view name, const Resolution& resolution,
+                                const std::vector<WholeTensor>& operands, const Attrs& attrs) {
+  const Op& op = *value_or_throw(builtin_table().find(name));
+  const Attrs complete = value_or_throw(complete_attrs(op, attrs));
+  VerifyRandom random(7);
+  std::vector<std::vector<Array>> locals;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    locals.push_back(cut(operands[i], resolution.inputs[i], random));
+  }
+  std::vector<Array> results;
+  const std::vector<Coord> coords = coords_of(resolution.outputs[0].mesh());
+  for (std::size_t rank = 0; rank < coords.size(); ++rank) {
+    std::vector<Array> inputs;
+    for (const std::vector<Array>& ranks : locals) inputs.push_back(ranks[rank]);
+    std::vector<Array> outputs(static_cast<std::size_t>(op.def.num_outputs));
+    KernelContext context;
+    LocalOp::make(op, resolution, complete, coords[rank]).run(context, inputs, outputs);
+    results.push_back(outputs[0]);
+  }
+  return value_or_throw(join(resolution.outputs[0], results));
+}
+
 inline std::int64_t total_moved(const Resolution& resolution) {
   std::int64_t total = 0;
   for (const std::int64_t bytes : resolution.moved_bytes) total += bytes;

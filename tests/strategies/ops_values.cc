@@ -41,6 +41,19 @@ TEST_CASE("reductions over no elements give the identity of their kind", "[strat
   CHECK(call_values("prod", {none}, first) == Values{1, 1});
 }
 
+TEST_CASE("monotone functions keep NaN, as the maximum over ranks does", "[strategies][ops]") {
+  const Array x = reals({1}, {NAN});
+  const char* names[] = {"relu", "sigmoid", "tanh", "exp", "floor", "ceil", "clone", "log", "sqrt"};
+  for (const char* name : names) {
+    INFO(name);
+    CHECK(std::isnan(call_values(name, {x})[0]));
+  }
+  CHECK(std::isnan(call_values("clamp", {x}, {{"min", 0.0}, {"max", 1.0}})[0]));
+  CHECK(std::isnan(call_values("maximum", {x, reals({1}, {1})})[0]));
+  CHECK(std::isnan(call_values("minimum", {reals({1}, {1}), x})[0]));
+  CHECK(std::isnan(call_values("amax", {reals({2}, {NAN, 1})})[0]));
+}
+
 TEST_CASE("an empty list of dims reduces over all", "[strategies][ops]") {
   const Array x = reals({2, 3}, {1, 2, 3, 4, 5, 6});
   Shape none = {0};
