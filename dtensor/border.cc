@@ -113,6 +113,8 @@ struct ToLocalNode final : GradNode {
   std::string_view name() const override { return "to_local"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     grads[0] = make_tensor(runtime, cotangent, cotangents[0].local());
+    check_replicas(grads[0], "backward of to_local", site);
+    warn_if_partial_looks_replicated(grads[0], "backward of to_local", site);
   }
   const Spec* cotangent = nullptr;
 };
@@ -155,6 +157,7 @@ DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site)
   if (x.local().is_null()) {
     return make_tensor(runtime, runtime.intern(Spec::plain(x.global_shape(), x.dtype())), Array());
   }
+  check_replicas(x, "to_local", site);
   DTensor result = plain(runtime, x.local());
   result.impl()->name = x.name();
   set_base(result, x);

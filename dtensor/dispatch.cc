@@ -167,9 +167,13 @@ void move_operands(Runtime& runtime, const ResolvedCall& call,
 
 void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands,
                    absl::InlinedVector<Array, 2>& outputs, const Site& site) {
-  absl::InlinedVector<Array, 4> inputs(operands.size());
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i]->defined()) inputs[i] = operands[i]->impl()->local;
+  absl::InlinedVector<Array, 4> inputs;
+  for (const DTensor* each : operands) {
+    if (each->defined()) {
+      inputs.push_back(each->impl()->local);
+    } else {
+      inputs.emplace_back();
+    }
   }
   const std::span<const Array> in(inputs.data(), inputs.size());
   const std::span<Array> out(outputs.data(), outputs.size());

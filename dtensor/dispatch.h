@@ -78,6 +78,8 @@ struct DispatchCache {
   absl::flat_hash_map<std::string, const Op*> by_name;
   /// Plans by source and target, both interned.
   absl::flat_hash_map<std::pair<const Spec*, const Spec*>, std::unique_ptr<const Plan>> plans;
+  /// Where redistribute() was asked to bring tensors of a spec.
+  absl::flat_hash_map<const Spec*, std::vector<std::pair<Placements, const Spec*>>> targets;
   /// Pairs of specs whose ranks were found to hold the same elements.
   absl::flat_hash_set<std::pair<const Spec*, const Spec*>> reinterpreted;
   absl::node_hash_set<std::string> modules;
@@ -117,5 +119,13 @@ struct MoveInfo {
 const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
 /// Plans and moves; the tensor itself where nothing changes.
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site);
+
+/// Checked mode only: throws FailedPrecondition where a tensor that is R on an axis has other bits
+/// on some rank there. Collective: yes, over the axes of size > 1 on which `x` is R.
+void check_replicas(const DTensor& x, std::string_view where, const Site& site);
+/// Checked mode only: warns on stderr where a P(sum) cotangent has the same bits on all ranks of an
+/// axis, as if it was computed from replicated data. Collective: yes, over the Partial axes.
+void warn_if_partial_looks_replicated(const DTensor& cotangent, std::string_view where,
+                                      const Site& site);
 
 }  // namespace tessera

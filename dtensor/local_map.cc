@@ -129,9 +129,10 @@ std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
   }
   std::vector<DTensor> outputs;
   if (!inside) {
+    const DType dtype = args.empty() ? DType::kF32 : args[0].tensor.dtype();
     for (const LocalResult& each : results) {
-      const Spec spec = value_or_throw(
-          Spec::make(each.mesh, each.global_shape, args[0].tensor.dtype(), each.placements));
+      const Spec spec =
+          value_or_throw(Spec::make(each.mesh, each.global_shape, dtype, each.placements));
       outputs.push_back(empty(runtime, spec));
     }
     return outputs;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -173,15 +174,28 @@ DTensor redistribute(const DTensor& x, const Layout& to, const Site& site) {
   return move(x, intern_layout(x.runtime(), spec, to), {Origin::kExplicit, x.name(), {}}, site);
 }
 
-DTensor redistribute(const DTensor& x, std::span<const Placement> to, const Site& site) {
-  const Spec& spec = x.spec();
-  StatusOr<Spec> target = Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(), to);
-  if (!target.ok()) {
-    throw Error(Status(target.status().code(),
-                       to_absl(absl::StrFormat("redistribute: %s. [%s]",
-                                               message_of(target.status()), spec.to_string()))));
+namespace {
+/// The interned target of a list of placements, found again without decoding it.
+const Spec* target_of(const DTensor& x, std::span<const Placement> to) {
+  Runtime& runtime = x.runtime();
+  auto& known = runtime.cache().targets[x.impl()->spec];
+  for (const auto& [placements, target] : known) {
+    if (std::equal(placements.begin(), placements.end(), to.begin(), to.end())) return target;
   }
-  return move(x, x.runtime().intern(*std::move(target)), {Origin::kExplicit, x.name(), {}}, site);
+  const Spec& spec = x.spec();
+  StatusOr<Spec> made = Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(), to);
+  if (!made.ok()) {
+    throw Error(Status(made.status().code(),
+                       to_absl(absl::StrFormat("redistribute: %s. [%s]", message_of(made.status()),
+                                               spec.to_string()))));
+  }
+  known.emplace_back(Placements(to.begin(), to.end()), runtime.intern(*std::move(made)));
+  return known.back().second;
+}
+}  // namespace
+
+DTensor redistribute(const DTensor& x, std::span<const Placement> to, const Site& site) {
+  return move(x, target_of(x, to), {Origin::kExplicit, x.name(), {}}, site);
 }
 
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to, const Site& site) {
@@ -190,6 +204,7 @@ DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to, cons
 
 Array full_tensor(const DTensor& x, const Site& site) {
   const NoGrad no_grad(x.runtime());
+  check_replicas(x, "full_tensor", site);
   Layout whole;
   whole.dims.resize(static_cast<std::size_t>(x.ndim()));
   whole.partial.resize(static_cast<std::size_t>(x.mesh().ndim()));

@@ -254,4 +254,21 @@ TEST_CASE("local collectives have gradients", "[dtensor][local_collectives]") {
   for (const double worst : ranks) CHECK(worst < 1e-14);
 }
 
+TEST_CASE("checked mode finds replicas that differ", "[dtensor][checked]") {
+  const auto error = [](CheckedMode mode) {
+    return error_on_ranks({{"tp", 3}}, [mode](Rank& rank) {
+      rank.runtime.checked = mode;
+      const double mine = rank.index() == 2 ? 1.5 : 1.0;
+      const Array value = Array::from_values({1}, DType::kF32, std::vector<double>{mine});
+      const DTensor x = from_local(plain(rank.runtime, value), rank.mesh, Placements{R}, {1});
+      to_local(x);
+    });
+  };
+  CHECK(error(CheckedMode::kOff) == "");
+  CHECK(error(CheckedMode::kOn) ==
+        "to_local: the tensor is R on axis tp, but coord 2 holds other values than coord 0; "
+        "declare it P where each rank "
+        "contributes, or find what makes the ranks differ. [F32[1] (R) on {tp: 3}]");
+}
+
 }  // namespace tessera::testing
