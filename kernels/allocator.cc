@@ -107,10 +107,13 @@ class PoolAllocator final : public Allocator {
     const SizeClass size_class = size_class_of(bytes);
     const std::lock_guard lock(mutex_);
     used_bytes_ -= size_class.bytes;
-    // What is kept never exceeds what was in use at some time: the pool at most doubles a program's
-    // memory.
-    if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_, kAlwaysKeptBytes)) drop_cached();
-    ASAN_UNPOISON_MEMORY_REGION(data, sizeof(Block));
+    ASAN_UNPOISON_MEMORY_REGION(data, size_class.bytes);
+    // What is kept stays near what was in use at some time; beyond that this block goes back, and the
+    // others stay for the next round: a training step asks for the same sizes again.
+    if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_ / 4 * 5, kAlwaysKeptBytes)) {
+      std::free(data);
+      return;
+    }
     auto* block = static_cast<Block*>(data);
     Block*& head = free_[static_cast<std::size_t>(size_class.index)];
     block->next = head;
