@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "runtime/box.h"
 #include "runtime/fold.h"
@@ -26,7 +27,7 @@ void number_by_group(std::vector<Transfer>& boxes, const Communicator& group) {
   for (Transfer& box : boxes) {
     int rank = 0;
     while (rank < group.size() && group.world_rank(rank) != box.peer) ++rank;
-    TSR_CHECK(rank < group.size(), "peer " + std::to_string(box.peer));
+    TSR_CHECK(rank < group.size(), absl::StrFormat("peer %d", box.peer));
     box.peer = rank;
   }
 }
@@ -61,11 +62,12 @@ class Execution {
   static void check_local(const Spec& spec, const Coord& coord, const Array& local) {
     const Shape expected = spec.local_shape(coord);
     if (!local.is_null() && local.shape() == expected && local.dtype() == spec.dtype()) return;
-    throw Error(invalid_argument(
-        "execute: local array " +
-        (local.is_null() ? "null"
-                         : std::string(name_of(local.dtype())) + " " + to_string(local.shape())) +
-        " is not this rank's part " + to_string(expected) + " of " + spec.to_string()));
+    const std::string got = local.is_null() ? std::string("null")
+                                            : absl::StrFormat("%s %s", name_of(local.dtype()),
+                                                              to_string(local.shape()));
+    throw Error(
+        invalid_argument(absl::StrFormat("execute: local array %s is not this rank's part %s of %s",
+                                         got, to_string(expected), spec.to_string())));
   }
 
   void run_local(const PlanStep& step, const Array& from, const Array& to) {
@@ -74,7 +76,7 @@ class Execution {
       return;
     }
     for (const Transfer& transfer : transfers_into(step, world_.rank())) {
-      TSR_CHECK(transfer.peer == world_.rank(), "peer " + std::to_string(transfer.peer));
+      TSR_CHECK(transfer.peer == world_.rank(), absl::StrFormat("peer %d", transfer.peer));
       copy_box(Box(transfer, view_of(from.shape()), view_of(to.shape())), from.bytes(), to.bytes(),
                size_of(to.dtype()));
     }
