@@ -130,8 +130,8 @@ TEST_CASE("bad files are refused and nothing is half-written", "[tools][train]")
                  {"the corpus has 9 bytes", "needs 520"});
   expect_refusal({"--config", config_with(folder, "\"seq\":64", "\"sequence\":64")}, 3,
                  {"sequence"});
-  expect_refusal({"--config", config_with(folder, "\"vocab\":256", "\"vocab\":128")}, 3,
-                 {"the vocabulary allows 0 to 127"});
+  expect_refusal({"--config", config_with(folder, "\"vocab\":256", "\"vocab\":64")}, 3,
+                 {"the vocabulary allows 0 to 63"});
 }
 
 }  // namespace tessera::testing
