@@ -6,7 +6,12 @@
 namespace tessera {
 namespace {
 
-AttrDef dtype_attr() { return {"dtype", AttrDef::Type::kDType, AttrValue{}}; }
+/// Without one, the operand's dtype.
+AttrDef dtype_attr() {
+  AttrDef attr = {"dtype", AttrDef::Type::kDType, {}};
+  attr.default_value.emplace();
+  return attr;
+}
 
 StatusOr<std::vector<TensorMeta>> infer_like(std::span<const TensorMeta> inputs,
                                              const Attrs& attrs) {
