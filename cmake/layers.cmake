@@ -40,6 +40,9 @@ function(tessera_compile_options target)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
   if(TESSERA_SANITIZE)
+    # GCC 12 warns falsely about instrumented code (maybe-uninitialized, restrict, array-bounds).
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
+                           -Wno-array-bounds -Wno-stringop-overflow)
     target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE})
   endif()
@@ -56,6 +59,9 @@ function(tessera_test name)
     set(TEST_TIMEOUT 300)
   endif()
   if(TESSERA_SANITIZE)
+    # GCC 12 warns falsely about instrumented code (maybe-uninitialized, restrict, array-bounds).
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
+                           -Wno-array-bounds -Wno-stringop-overflow)
     math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 6")  # instrumented code is that much slower
   endif()
   add_executable(test_${name} ${sources})
