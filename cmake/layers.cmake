@@ -59,9 +59,6 @@ function(tessera_test name)
     set(TEST_TIMEOUT 300)
   endif()
   if(TESSERA_SANITIZE)
-    # GCC 12 warns falsely about instrumented code (maybe-uninitialized, restrict, array-bounds).
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
-                           -Wno-array-bounds -Wno-stringop-overflow)
     math(EXPR TEST_TIMEOUT "${TEST_TIMEOUT} * 6")  # instrumented code is that much slower
   endif()
   add_executable(test_${name} ${sources})
