@@ -14,6 +14,9 @@ function(tessera_layer name)
   target_link_libraries(tessera_${name} PUBLIC ${LAYER_DEPENDS} Threads::Threads)
   target_link_libraries(tessera_${name} PRIVATE ${LAYER_PRIVATE})
   tessera_compile_options(tessera_${name})
+  if(NOT LAYER_HOT)
+    target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
+  endif()
   if(LAYER_HOT)
     tessera_hot_options(tessera_${name})
   endif()
@@ -32,6 +35,15 @@ function(tessera_hot_options target)
   endif()
 endfunction()
 
+# The precompiled header of all layers that share one set of options.
+function(tessera_precompiled)
+  add_library(tessera_precompiled STATIC ${CMAKE_SOURCE_DIR}/cmake/precompiled.cc)
+  target_link_libraries(tessera_precompiled PRIVATE absl::statusor absl::flat_hash_map
+                        absl::inlined_vector absl::str_format Threads::Threads)
+  target_precompile_headers(tessera_precompiled PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h)
+  tessera_compile_options(tessera_precompiled)
+endfunction()
+
 # Warnings and sanitizers, for our own targets only.
 function(tessera_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
@@ -39,10 +51,13 @@ function(tessera_compile_options target)
   if(TESSERA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
-  if(TESSERA_SANITIZE)
-    # GCC 12 warns falsely about instrumented code (maybe-uninitialized, restrict, array-bounds).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC 12's flow warnings are false on InlinedVector and string concatenation (its bugs 105329, 105562), more
+    # so in instrumented code and behind a precompiled header; the sanitizers judge these instead.
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
                            -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
+  if(TESSERA_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE})
   endif()
