@@ -55,7 +55,7 @@ function(tessera_compile_options target)
     # GCC 12's flow warnings are false on InlinedVector and string concatenation (its bugs 105329, 105562), more
     # so in instrumented code and behind a precompiled header; the sanitizers judge these instead.
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
-                           -Wno-array-bounds -Wno-stringop-overflow)
+                           -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
   endif()
   if(TESSERA_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)

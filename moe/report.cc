@@ -62,11 +62,16 @@ void append_parameter(std::string& out, const Parameter& parameter) {
   out += absl::StrFormat("  %s %s on %s: %s\n", parameter.name(), to_string(spec.global_shape()),
                          spec.mesh().to_string(),
                          placements.ok() ? to_string(*placements) : spec.to_string());
+  if (spec.is_replicated()) {
+    out += "    every rank holds all of it\n";
+    return;
+  }
   for (std::int64_t rank = 0; rank < spec.mesh().num_ranks(); ++rank) {
     const std::optional<Coord> coord = spec.mesh().coord_of(rank);
     if (!coord) continue;
     out += absl::StrFormat("    rank %d", rank);
     for (int dim = 0; dim < spec.ndim(); ++dim) {
+      if (spec.layout().dims[static_cast<std::size_t>(dim)].empty()) continue;
       out += absl::StrFormat("  dim %d [%s]", dim, dim_bar(spec, dim, *coord));
     }
     out += absl::StrFormat("  %s\n", to_string(spec.local_shape(*coord)));

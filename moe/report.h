@@ -15,8 +15,8 @@ namespace tessera {
 /// received.
 std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank);
 
-/// A picture of the parameters of layer `layer` (the last one where it is −1): one line each with
-/// shape, placements, and a bar per rank that marks which part of the tensor it stores.
+/// A picture of the parameters of layer `layer` (the last one where it is −1): each with its shape
+/// and placements, and for every rank a bar along each cut dim that marks what it stores.
 std::string describe_parameters(Model& model, std::int64_t layer);
 
 }  // namespace tessera
