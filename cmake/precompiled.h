@@ -1,4 +1,5 @@
-// cmake/precompiled.h: what nearly every source includes, compiled once for all layers but the hot ones.
+// cmake/precompiled.h: what nearly every source includes, compiled once for all layers but the hot
+// ones.
 #pragma once
 
 #include <algorithm>

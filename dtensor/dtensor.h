@@ -94,9 +94,9 @@ using Site = std::source_location;
 
 /// The same logical tensor under other placements (or a layout). Aliases where nothing changes.
 /// Backward: S to S, P(sum) to R, on R axes the cotangent stays as it comes. A leaf's P(avg) gets R
-/// over n. Before other ops the cotangent of P(avg), P(max) and P(min) is a P(sum) of what each rank's
-/// own elements get (1/n of it; all of it where local = result, ties divided equally), so that it
-/// still is the logical tensor's. Collective: yes, where the plan moves bytes.
+/// over n. Before other ops the cotangent of P(avg), P(max) and P(min) is a P(sum) of what each
+/// rank's own elements get (1/n of it; all of it where local = result, ties divided equally), so
+/// that it still is the logical tensor's. Collective: yes, where the plan moves bytes.
 DTensor redistribute(const DTensor& x, std::span<const Placement> to,
                      const Site& site = Site::current());
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to,

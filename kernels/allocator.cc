@@ -108,8 +108,8 @@ class PoolAllocator final : public Allocator {
     const std::lock_guard lock(mutex_);
     used_bytes_ -= size_class.bytes;
     ASAN_UNPOISON_MEMORY_REGION(data, size_class.bytes);
-    // What is kept stays near what was in use at some time; beyond that this block goes back, and the
-    // others stay for the next round: a training step asks for the same sizes again.
+    // What is kept stays near what was in use at some time; beyond that this block goes back, and
+    // the others stay for the next round: a training step asks for the same sizes again.
     if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_ / 4 * 5, kAlwaysKeptBytes)) {
       std::free(data);
       return;

@@ -1,5 +1,5 @@
-// kernels/array.h: one rank's dense data: a buffer, shape, strides, dtype and device. Knows no mesh.
-// Storage is shared and reference-counted; views alias it; a version counter records writes.
+// kernels/array.h: one rank's dense data: a buffer, shape, strides, dtype and device. Knows no
+// mesh. Storage is shared and reference-counted; views alias it; a version counter records writes.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,8 @@ std::shared_ptr<Allocator> plain_allocator();
 /// Keeps released blocks by size class; blocks from 2 MiB up advise huge pages. One per rank.
 std::shared_ptr<Allocator> make_pool_allocator();
 
-/// Something that has to finish before a buffer may be read: an asynchronous collective or a device event.
+/// Something that has to finish before a buffer may be read: an asynchronous collective or a device
+/// event.
 class Ready {
  public:
   virtual ~Ready() = default;
@@ -63,8 +64,8 @@ class Storage {
   std::shared_ptr<Ready> ready_;
 };
 
-/// Elements `shape` of `dtype` at `offset` elements into a storage, `strides` in elements. A value handle:
-/// copies alias. A default Array is null (no storage) and may only be assigned to.
+/// Elements `shape` of `dtype` at `offset` elements into a storage, `strides` in elements. A value
+/// handle: copies alias. A default Array is null (no storage) and may only be assigned to.
 class Array {
  public:
   Array() = default;
@@ -88,7 +89,8 @@ class Array {
   bool is_contiguous() const noexcept;
 
   std::byte* bytes() const noexcept { return storage_->data() + offset_ * size_of(dtype_); }
-  /// The first element; T must be the C++ type of dtype() (double, float, BFloat16, int64_t, int32_t, bool).
+  /// The first element; T must be the C++ type of dtype() (double, float, BFloat16, int64_t,
+  /// int32_t, bool).
   template <class T>
   T* data() const noexcept {
     return reinterpret_cast<T*>(bytes());
@@ -120,10 +122,10 @@ Shape contiguous_strides(const Shape& shape);
 
 /// What a kernel may use.
 struct KernelContext {
-  int threads = 1;                        ///< library threads this rank may run
-  void* stream = nullptr;                 ///< CUDA stream, or null
+  int threads = 1;         ///< library threads this rank may run
+  void* stream = nullptr;  ///< CUDA stream, or null
   std::shared_ptr<Allocator> allocator = plain_allocator();
-  bool checked = false;                   ///< verify indices and report the first bad position
+  bool checked = false;  ///< verify indices and report the first bad position
 };
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // kernels/elementwise.h: copies, casts and maps over elements, with broadcasting.
 // Inputs broadcast to the output's shape (dims from the right); outputs are preallocated.
-// dtypes: inputs are cast to the computation type promote(inputs), the result to the output's dtype.
+// dtypes: inputs are cast to the computation type promote(inputs), the result to the output's
+// dtype.
 #pragma once
 
 #include "kernels/array.h"
@@ -8,12 +9,45 @@
 namespace tessera::kernels {
 
 enum class Unary : std::uint8_t {
-  kNeg, kAbs, kExp, kLog, kSqrt, kRsqrt, kRelu, kSigmoid, kSilu, kTanh, kGelu, kReciprocal, kSquare,
-  kSign, kSin, kCos, kFloor, kCeil, kLogicalNot, kIsNan
+  kNeg,
+  kAbs,
+  kExp,
+  kLog,
+  kSqrt,
+  kRsqrt,
+  kRelu,
+  kSigmoid,
+  kSilu,
+  kTanh,
+  kGelu,
+  kReciprocal,
+  kSquare,
+  kSign,
+  kSin,
+  kCos,
+  kFloor,
+  kCeil,
+  kLogicalNot,
+  kIsNan
 };
 enum class Binary : std::uint8_t {
-  kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow, kEq, kNe, kLt, kLe, kGt, kGe, kLogicalAnd, kLogicalOr,
-  kFloorDivide, kRemainder,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kMaximum,
+  kMinimum,
+  kPow,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kLogicalAnd,
+  kLogicalOr,
+  kFloorDivide,
+  kRemainder,
   kReluGrad,     ///< (grad, out) → grad where out > 0
   kSigmoidGrad,  ///< (grad, out) → grad·out·(1 − out)
   kTanhGrad,     ///< (grad, out) → grad·(1 − out²)

@@ -1,6 +1,7 @@
 // kernels/index.h: reads and writes addressed by an index operand (I64 or I32).
-// An index of −1 where `absent` is kSkip means "held by another rank": reads give 0, writes are skipped. Any
-// other index outside [0, size) throws OutOfRange naming the position. Scatter-adds run in operand order.
+// An index of −1 where `absent` is kSkip means "held by another rank": reads give 0, writes are
+// skipped. Any other index outside [0, size) throws OutOfRange naming the position. Scatter-adds
+// run in operand order.
 #pragma once
 
 #include "kernels/array.h"
@@ -9,7 +10,8 @@ namespace tessera::kernels {
 
 enum class Absent : std::uint8_t { kError, kSkip };
 
-/// out[..., i, ...] = x[..., index[..., i, ...], ...] along `dim`; index may be smaller than x elsewhere.
+/// out[..., i, ...] = x[..., index[..., i, ...], ...] along `dim`; index may be smaller than x
+/// elsewhere.
 void gather(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
             const Array& out);
 /// out[..., index[..., i, ...], ...] = src (later positions win).
@@ -19,7 +21,8 @@ void scatter_value(KernelContext& ctx, const Array& out, int dim, const Array& i
                    Absent absent);
 void scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
                  const Array& src, Absent absent);
-/// Whole slices of `dim` by a 1-D (index_select, index_add) or any-shape index (embedding: rows of dim 0).
+/// Whole slices of `dim` by a 1-D (index_select, index_add) or any-shape index (embedding: rows of
+/// dim 0).
 void index_select(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
                   const Array& out);
 void index_add(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,

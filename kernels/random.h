@@ -1,5 +1,5 @@
-// kernels/random.h: counter-based random values: f(seed, stream, global row-major index), so that every
-// placement of a tensor holds the same numbers. Source: Philox4x32-10.
+// kernels/random.h: counter-based random values: f(seed, stream, global row-major index), so that
+// every placement of a tensor holds the same numbers. Source: Philox4x32-10.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ enum class Distribution : std::uint8_t {
 };
 struct RandomSpec {
   Distribution distribution = Distribution::kUniform;
-  double a = 0.0, b = 1.0;        ///< low, high for kUniform; mean, std else
-  double low = 0.0, high = 0.0;   ///< bounds of kTruncatedNormal
+  double a = 0.0, b = 1.0;       ///< low, high for kUniform; mean, std else
+  double low = 0.0, high = 0.0;  ///< bounds of kTruncatedNormal
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 };
-/// Fills out; `global_index[d][i]` is the global index of local element i along dim d, `global_shape` the whole.
+/// Fills out; `global_index[d][i]` is the global index of local element i along dim d,
+/// `global_shape` the whole.
 void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
             std::span<const std::vector<std::int64_t>> global_index, const Array& out);
 /// Stream id of a name: a 64-bit FNV-1a hash.

@@ -1,6 +1,6 @@
 // kernels/reduce.h: reductions and scans over dims, deterministic for any thread count.
-// Sums accumulate in accumulation_type(dtype) (F32 pairwise or in F64); NaN wins max and min; an empty
-// reduction gives the identity of its kind.
+// Sums accumulate in accumulation_type(dtype) (F32 pairwise or in F64); NaN wins max and min; an
+// empty reduction gives the identity of its kind.
 #pragma once
 
 #include <span>

@@ -15,11 +15,15 @@ enum class DType : std::uint8_t { kF64, kF32, kBF16, kI64, kI32, kBool };
 constexpr std::int64_t size_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kBF16: return 2;
-    case DType::kBool: return 1;
+    case DType::kI32:
+      return 4;
+    case DType::kBF16:
+      return 2;
+    case DType::kBool:
+      return 1;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 // placement/layout.h: which indices of each dim a rank holds, exactly, as one pure value.
-// A dim's levels cut [0, n) piece by piece, major to minor; an axis occurs once, in a dim or as Partial.
+// A dim's levels cut [0, n) piece by piece, major to minor; an axis occurs once, in a dim or as
+// Partial.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace tessera {
 /// One cut of each current piece of a dim.
 struct Level {
   enum class Kind : std::uint8_t {
-    kAxis,  ///< into size(axis) chunks of ceil(ceil(len/grain)/size)·grain; a rank keeps its coord's
+    kAxis,  ///< into size(axis) chunks of ceil(ceil(len/grain)/size)·grain; a rank keeps its
+            ///< coord's
     kRun,   ///< into runs of `count` elements, all kept
     kBlock  ///< into `count` chunks of ceil(ceil(len/grain)/count)·grain, all kept
   };
@@ -29,9 +31,7 @@ struct Level {
   std::int64_t grain = 1;  ///< kAxis, kBlock: cuts fall on multiples of it inside a piece
   bool operator==(const Level&) const = default;
 
-  static Level of_axis(int axis, std::int64_t grain = 1) {
-    return {Kind::kAxis, axis, 0, grain};
-  }
+  static Level of_axis(int axis, std::int64_t grain = 1) { return {Kind::kAxis, axis, 0, grain}; }
   static Level of_run(std::int64_t count) { return {Kind::kRun, -1, count, 1}; }
   static Level of_block(std::int64_t count, std::int64_t grain = 1) {
     return {Kind::kBlock, -1, count, grain};
@@ -58,19 +58,20 @@ struct Interval {
 };
 
 /// The layout of a tensor of `global_shape` under one placement per axis, in canonical form.
-/// Errors: InvalidArgument for a wrong number of placements, a dim out of range, or a split factor that does
-/// not decode (the text names the placements).
+/// Errors: InvalidArgument for a wrong number of placements, a dim out of range, or a split factor
+/// that does not decode (the text names the placements).
 StatusOr<Layout> decode(const Mesh& mesh, ShapeView global_shape,
                         std::span<const Placement> placements);
-/// The inverse. Errors: InvalidArgument where a level list has no placement form (grain, run, blocks that do
-/// not merge).
+/// The inverse. Errors: InvalidArgument where a level list has no placement form (grain, run,
+/// blocks that do not merge).
 StatusOr<Placements> encode(const Mesh& mesh, ShapeView global_shape, const Layout& layout);
 
-/// Checks a layout that a user wrote: dims, axes, counts, an axis used twice. Errors: InvalidArgument.
+/// Checks a layout that a user wrote: dims, axes, counts, an axis used twice. Errors:
+/// InvalidArgument.
 Status validate(const Mesh& mesh, ShapeView global_shape, const Layout& layout);
-/// Canonical form for these sizes: equal index sets of one axis order give equal text, for lists of axes,
-/// grains and blocks that merge. Axes of size 1 go, in dims and as Partial; axes that leave all to coord 0 stand
-/// last, behind a block of single elements ([tp%2] of 2 elements is [2*, tp]).
+/// Canonical form for these sizes: equal index sets of one axis order give equal text, for lists of
+/// axes, grains and blocks that merge. Axes of size 1 go, in dims and as Partial; axes that leave
+/// all to coord 0 stand last, behind a block of single elements ([tp%2] of 2 elements is [2*, tp]).
 Layout canonical(const Mesh& mesh, ShapeView global_shape, Layout layout);
 Levels canonical_levels(const Mesh& mesh, std::int64_t size, Levels levels);
 
@@ -82,13 +83,16 @@ Shape local_shape(const Mesh& mesh, ShapeView global_shape, const Layout& layout
 /// The sorted, merged intervals held by `coord`. Cost: one entry per interval.
 std::vector<Interval> local_intervals(const Mesh& mesh, std::int64_t size, const Levels& levels,
                                       const Coord& coord);
-/// Global index of local element `local_index`. Requires 0 <= local_index < local_size. Cost: O(levels).
+/// Global index of local element `local_index`. Requires 0 <= local_index < local_size. Cost:
+/// O(levels).
 std::int64_t local_to_global(const Mesh& mesh, std::int64_t size, const Levels& levels,
                              const Coord& coord, std::int64_t local_index);
-/// Local index of global element `global_index`, or -1 where `coord` does not hold it. Cost: O(levels).
+/// Local index of global element `global_index`, or -1 where `coord` does not hold it. Cost:
+/// O(levels).
 std::int64_t global_to_local(const Mesh& mesh, std::int64_t size, const Levels& levels,
                              const Coord& coord, std::int64_t global_index);
-/// Coords (on the axes of `levels`; 0 elsewhere) of the piece that holds `global_index`. Cost: O(levels).
+/// Coords (on the axes of `levels`; 0 elsewhere) of the piece that holds `global_index`. Cost:
+/// O(levels).
 Coord owner_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
                std::int64_t global_index);
 /// True if both level lists give every coord the same indices (compares sets, no modular shortcut).
@@ -107,8 +111,9 @@ std::vector<Run> intersect(const Mesh& src_mesh, const Levels& src, const Coord&
                            const Mesh& dst_mesh, const Levels& dst, const Coord& dst_coord,
                            std::int64_t size);
 
-/// Levels of the merged dim of (n_major, n_minor), major first. Errors: FailedPrecondition naming the
-/// redistribution needed, where an axis would cut the minor dim in a form that no level list says.
+/// Levels of the merged dim of (n_major, n_minor), major first. Errors: FailedPrecondition naming
+/// the redistribution needed, where an axis would cut the minor dim in a form that no level list
+/// says.
 StatusOr<Levels> flatten_levels(const Mesh& mesh, const Levels& major, std::int64_t n_major,
                                 const Levels& minor, std::int64_t n_minor);
 /// The inverse: levels of the two dims that a dim of n_major · n_minor splits into. Errors:
@@ -118,7 +123,8 @@ StatusOr<std::pair<Levels, Levels>> unflatten_levels(const Mesh& mesh, const Lev
 
 /// "[dp, 2*, tp%3, /4]"; axes by name, or by position where the mesh is not named.
 std::string to_string(const Mesh& mesh, const Levels& levels);
-/// Reads one level string of the table in docs/concepts.md. Errors: InvalidArgument with the column.
+/// Reads one level string of the table in docs/concepts.md. Errors: InvalidArgument with the
+/// column.
 StatusOr<Level> parse_level(const Mesh& mesh, std::string_view text);
 std::string level_to_string(const Mesh& mesh, const Level& level);
 

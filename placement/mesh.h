@@ -15,23 +15,23 @@
 namespace tessera {
 
 struct MeshAxis {
-  std::string name;        ///< empty where the mesh is not named
+  std::string name;  ///< empty where the mesh is not named
   std::int64_t size = 1;
-  std::int64_t stride = 1; ///< rank distance of neighbours on this axis
+  std::int64_t stride = 1;  ///< rank distance of neighbours on this axis
   bool operator==(const MeshAxis&) const = default;
 };
 
 /// Coordinates of a rank, one per axis.
 using Coord = Shape;
 
-/// A value: cheap to copy for small meshes, compared axis by axis. The mesh of no axes has one rank, and
-/// a tensor on it is a plain tensor.
+/// A value: cheap to copy for small meshes, compared axis by axis. The mesh of no axes has one
+/// rank, and a tensor on it is a plain tensor.
 class Mesh {
  public:
   Mesh() = default;
   /// Ranks first_rank … first_rank + product − 1, row-major (the last axis holds adjacent ranks).
-  /// Errors: InvalidArgument for a size < 1, a bad or repeated name, names not as many as axes (or none);
-  /// OutOfRange where the product overflows.
+  /// Errors: InvalidArgument for a size < 1, a bad or repeated name, names not as many as axes (or
+  /// none); OutOfRange where the product overflows.
   static StatusOr<Mesh> make(ShapeView shape, std::vector<std::string> names = {},
                              std::int64_t first_rank = 0);
 
@@ -43,8 +43,8 @@ class Mesh {
   std::int64_t num_ranks() const noexcept;
   std::int64_t first_rank() const noexcept { return first_rank_; }
 
-  /// The axis called `name`, or at position `name` where that is an integer (negative from the end).
-  /// Errors: InvalidArgument naming the axes that exist.
+  /// The axis called `name`, or at position `name` where that is an integer (negative from the
+  /// end). Errors: InvalidArgument naming the axes that exist.
   StatusOr<int> find_axis(std::string_view name) const;
   /// The axis' name, or its position as text where it has none.
   std::string axis_label(int axis) const;
@@ -55,13 +55,13 @@ class Mesh {
   /// Ranks that share every coord of `rank` but the one on `axis`, by that coord.
   std::vector<std::int64_t> group_along(int axis, std::int64_t rank) const;
 
-  /// The axes listed (in that order), through rank `rank`. Errors: InvalidArgument for a repeated or
-  /// unknown axis; OutOfRange for a rank outside.
+  /// The axes listed (in that order), through rank `rank`. Errors: InvalidArgument for a repeated
+  /// or unknown axis; OutOfRange for a rank outside.
   StatusOr<Mesh> sub_mesh(std::span<const int> axes, std::int64_t rank) const;
   /// Adjacent axes [first, first + count) as one. Errors: where their strides do not nest.
   StatusOr<Mesh> flatten(int first, int count, std::string name = {}) const;
-  /// The same ranks in the same order as another array. Errors: InvalidArgument unless the products agree
-  /// and this mesh's ranks are contiguous row-major.
+  /// The same ranks in the same order as another array. Errors: InvalidArgument unless the products
+  /// agree and this mesh's ranks are contiguous row-major.
   StatusOr<Mesh> refactor(ShapeView shape, std::vector<std::string> names = {}) const;
   /// Without the axes of size 1; on them all placements mean the same.
   Mesh without_unit_axes() const;

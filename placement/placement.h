@@ -1,5 +1,6 @@
 // placement/placement.h: how one mesh axis holds a tensor, and its text forms.
-// A tensor has dims, a mesh has axes; a placement list has one Placement per mesh axis, left to right.
+// A tensor has dims, a mesh has axes; a placement list has one Placement per mesh axis, left to
+// right.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,8 @@ struct Shard {
   int dim = 0;
   bool operator==(const Shard&) const = default;
 };
-/// A shard of a dim that was first cut into `split_factor` pieces by axes to the right (or by a view).
-/// Source: torch `_StridedShard(dim, split_factor)`.
+/// A shard of a dim that was first cut into `split_factor` pieces by axes to the right (or by a
+/// view). Source: torch `_StridedShard(dim, split_factor)`.
 struct StridedShard {
   int dim = 0;
   std::int64_t split_factor = 1;
@@ -50,8 +51,8 @@ using Placements = std::vector<Placement>;
 std::string to_string(const Placement& placement);
 /// "(S(0), R)"
 std::string to_string(std::span<const Placement> placements);
-/// Reads one placement; takes torch's `_S(d, k)` and a bare `P` (sum) too. Errors: InvalidArgument with the
-/// column, what was seen and the forms allowed.
+/// Reads one placement; takes torch's `_S(d, k)` and a bare `P` (sum) too. Errors: InvalidArgument
+/// with the column, what was seen and the forms allowed.
 StatusOr<Placement> parse_placement(std::string_view text);
 /// Reads "S(0), R" with or without brackets.
 StatusOr<Placements> parse_placements(std::string_view text);

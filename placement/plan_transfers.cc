@@ -71,7 +71,8 @@ class CoordSearch {
         descend(level + 1, std::min(chunk, length - first * chunk),
                 {window.start - first * chunk, window.stop - first * chunk});
       } else {
-        // Coords may hold something of the short tail only: [2*, tp] of 7 over 3 ranks cuts 4 and 3.
+        // Coords may hold something of the short tail only: [2*, tp] of 7 over 3 ranks cuts 4
+        // and 3.
         descend(level + 1, chunk, {0, chunk});
         const std::int64_t tail = length - last * chunk;
         if (tail < chunk) descend(level + 1, tail, {0, window.stop - last * chunk});

@@ -27,7 +27,9 @@ class Spec {
   const Shape& global_shape() const noexcept { return global_shape_; }
   DType dtype() const noexcept { return dtype_; }
   int ndim() const noexcept { return static_cast<int>(global_shape_.size()); }
-  std::int64_t global_bytes() const noexcept { return num_elements(global_shape_) * size_of(dtype_); }
+  std::int64_t global_bytes() const noexcept {
+    return num_elements(global_shape_) * size_of(dtype_);
+  }
 
   /// Errors: InvalidArgument where the layout has no placement list (see encode()).
   StatusOr<Placements> placements() const;

@@ -1,5 +1,6 @@
 // placement/status.h: errors as values below the tensor API, one exception type at it.
-// Everything that only decides returns absl::Status(Or); the tensor API throws Error, which carries one.
+// Everything that only decides returns absl::Status(Or); the tensor API throws Error, which carries
+// one.
 #pragma once
 
 #include <cstdio>
@@ -70,19 +71,19 @@ T value_or_throw(StatusOr<T> value) {
 
 }  // namespace tessera
 
-#define TSR_CHECK(condition, detail)                                          \
-  do {                                                                        \
+#define TSR_CHECK(condition, detail)                                                   \
+  do {                                                                                 \
     if (!(condition)) ::tessera::fail_check(#condition, __FILE__, __LINE__, (detail)); \
   } while (false)
 
-#define TSR_RETURN_IF_ERROR(expression)                          \
-  do {                                                           \
+#define TSR_RETURN_IF_ERROR(expression)                                                \
+  do {                                                                                 \
     if (::absl::Status tsr_status = (expression); !tsr_status.ok()) return tsr_status; \
   } while (false)
 
 #define TSR_CONCAT_(a, b) a##b
 #define TSR_CONCAT(a, b) TSR_CONCAT_(a, b)
-#define TSR_ASSIGN_OR_RETURN(lhs, expression)                                    \
-  auto TSR_CONCAT(tsr_or_, __LINE__) = (expression);                             \
+#define TSR_ASSIGN_OR_RETURN(lhs, expression)                                             \
+  auto TSR_CONCAT(tsr_or_, __LINE__) = (expression);                                      \
   if (!TSR_CONCAT(tsr_or_, __LINE__).ok()) return TSR_CONCAT(tsr_or_, __LINE__).status(); \
   lhs = *std::move(TSR_CONCAT(tsr_or_, __LINE__))
