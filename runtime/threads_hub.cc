@@ -136,19 +136,25 @@ bool ThreadsHub::park(std::int64_t rank, std::uint32_t seen, Clock::time_point u
   return moved;
 }
 
-void ThreadsHub::stop_waiting(std::int64_t rank) { place(rank).waiting.store(0); }
+void ThreadsHub::stop_waiting(std::int64_t rank) {
+  place(rank).waiting.store(0);
+  place(rank).described.store(false);
+}
 
 void ThreadsHub::describe_wait(std::int64_t rank, std::string text) {
   Place& at = place(rank);
   const std::lock_guard lock(at.mutex);
   at.waits_for = std::move(text);
+  at.described.store(true);
 }
 
 ThreadsHub::View ThreadsHub::all_parked() const {
   View view;
   for (const Place& at : places_) {
     const std::uint64_t waiting = at.waiting.load();
-    const bool idle = waiting != 0 && static_cast<std::uint32_t>(waiting) == at.signal.load();
+    // A rank that has not yet said what it waits for is not judged: the text would lack it.
+    const bool idle = waiting != 0 && static_cast<std::uint32_t>(waiting) == at.signal.load() &&
+                      at.described.load();
     if (!at.left.load() && !idle) return {};
     view.push_back(waiting);
   }

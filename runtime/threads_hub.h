@@ -156,7 +156,8 @@ class ThreadsHub {
     std::uint32_t num_waits = 0;  ///< the owner's
     mutable std::mutex mutex;
     std::condition_variable wake;
-    std::string waits_for;  ///< under mutex
+    std::string waits_for;               ///< under mutex
+    std::atomic<bool> described{false};  ///< waits_for speaks of the present wait
   };
   Place& place(std::int64_t rank) { return places_[static_cast<std::size_t>(rank)]; }
   const Place& place(std::int64_t rank) const { return places_[static_cast<std::size_t>(rank)]; }
