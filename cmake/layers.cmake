@@ -13,6 +13,7 @@ function(tessera_layer name)
   target_include_directories(tessera_${name} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(tessera_${name} PUBLIC ${LAYER_DEPENDS} Threads::Threads)
   target_link_libraries(tessera_${name} PRIVATE ${LAYER_PRIVATE})
+  set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(tessera_${name})
   if(NOT LAYER_HOT)
     target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
@@ -41,11 +42,13 @@ function(tessera_precompiled)
   target_link_libraries(tessera_precompiled PRIVATE absl::statusor absl::flat_hash_map
                         absl::inlined_vector absl::str_format Threads::Threads)
   target_precompile_headers(tessera_precompiled PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h)
+  set_target_properties(tessera_precompiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(tessera_precompiled)
 endfunction()
 
-# Warnings and sanitizers, for our own targets only.
+# Warnings and sanitizers, for our own targets only. A shared library shows what public headers mark TSR_API.
 function(tessera_compile_options target)
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
                          -Wno-missing-field-initializers)
   if(TESSERA_WERROR)
@@ -56,6 +59,7 @@ function(tessera_compile_options target)
     # so in instrumented code and behind a precompiled header; the sanitizers judge these instead.
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
                            -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # lets ccache keep what a header precompiled for
   endif()
   if(TESSERA_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)

@@ -12,8 +12,9 @@
 
 #include "absl/container/inlined_vector.h"
 #include "dtensor/tensor_impl.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Where the cotangent of one operand goes: into another node, into a leaf, or nowhere.
 struct GradEdge {

@@ -17,9 +17,10 @@
 #include "absl/container/node_hash_set.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/known_op.h"
+#include "placement/api.h"
 #include "strategies/local_op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// An operand that the chosen rows want elsewhere.
 struct OperandMove {

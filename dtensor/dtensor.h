@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "dtensor/runtime.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct TensorImpl;  // dtensor/tensor_impl.h
 struct GradNode;    // dtensor/autograd.h

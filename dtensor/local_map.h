@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "dtensor/dtensor.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class OnMismatch : std::uint8_t { kError, kRedistribute };
 

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "dtensor/dtensor.h"
+#include "placement/api.h"
 #include "strategies/attrs.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Any op of the runtime's table, by name (also a user's own).
 std::vector<DTensor> call(Runtime& runtime, std::string_view op, std::span<const DTensor> operands,

@@ -7,10 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "placement/api.h"
 #include "runtime/world.h"
 #include "strategies/op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// What happens when an op has to redistribute an operand that nobody asked to move.
 enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid };

@@ -5,9 +5,10 @@
 #include <span>
 #include <string>
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// The bytes of `paths`, one after the other, nothing between them. Errors: InvalidArgument where
 /// no file is named, one is empty, or all are larger than `max_bytes`; io_error for one that is

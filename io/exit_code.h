@@ -1,9 +1,10 @@
 // io/exit_code.h: what a program's exit code says, the same in every program of this project.
 #pragma once
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class ExitCode : int {
   kFine = 0,

@@ -9,9 +9,10 @@
 #include <string>
 #include <string_view>
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// An open regular file, read by position; closed by the destructor.
 class InputFile {

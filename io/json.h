@@ -11,9 +11,10 @@
 #include <variant>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct JsonMember;
 

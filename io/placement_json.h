@@ -6,9 +6,10 @@
 #include <span>
 
 #include "io/json.h"
+#include "placement/api.h"
 #include "placement/spec.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// {"shape":[2,2],"axes":["dp","tp"]}; "axes" may be left out. Errors: InvalidArgument, OutOfRange.
 StatusOr<Mesh> read_mesh(const JsonView& view);

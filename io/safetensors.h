@@ -13,10 +13,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "io/file.h"
+#include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/shape.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One entry of a file's header.
 struct TensorInfo {

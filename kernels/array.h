@@ -9,10 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/shape.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class Device : std::uint8_t { kCpu, kCuda };
 

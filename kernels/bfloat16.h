@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstdint>
 
-namespace tessera {
+#include "placement/api.h"
+
+namespace tessera TSR_API {
 
 /// Rounds to nearest even on the way in; NaN stays NaN.
 struct BFloat16 {

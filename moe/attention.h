@@ -6,8 +6,9 @@
 
 #include "moe/model_context.h"
 #include "moe/rope_table.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Heads are cut over tp. Source: DeepSeek-V2, 2024, 2.1.
 class LatentAttention {

@@ -9,9 +9,10 @@
 
 #include "io/json.h"
 #include "parallel/mesh_views.h"
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class ScoreFunction : std::uint8_t { kSoftmax, kSigmoid };
 

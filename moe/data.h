@@ -8,8 +8,9 @@
 
 #include "kernels/array.h"
 #include "moe/config.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Inputs and targets of one micro-batch, each (batch, seq) I32, the targets one position later.
 struct TokenBatch {

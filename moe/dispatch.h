@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "dtensor/local_map.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// How many of `num_experts` each ep rank holds: chunks of the ceiling, the last short or empty (as
 /// Shard cuts them).

@@ -6,8 +6,9 @@
 
 #include "moe/model_context.h"
 #include "moe/router.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// w1, w3 (E, F, D) and w2 (E, D, F). With expert parallelism they live on the sparse mesh, experts
 /// cut over ep; else on the dense mesh, F cut over tp.

@@ -4,8 +4,9 @@
 #include <string>
 
 #include "moe/model_context.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// The hidden dim is cut over tp.
 class FeedForward {

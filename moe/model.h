@@ -12,8 +12,9 @@
 #include "moe/experts.h"
 #include "moe/feed_forward.h"
 #include "moe/router.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Routed experts, shared experts and what balances them.
 class MoeLayer {

@@ -7,8 +7,9 @@
 
 #include "moe/config.h"
 #include "parallel/parameter.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct ModelContext {
   Runtime& runtime;

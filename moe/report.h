@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "moe/model.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Transfers of every rank added up: a table by collective and mesh axes, then one by module
 /// (layers together), each with count, bytes and whether the program asked for it. Units: bytes

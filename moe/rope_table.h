@@ -5,8 +5,9 @@
 
 #include "kernels/array.h"
 #include "moe/config.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// rope_dim/2 angular frequencies. YaRN always applies, whatever the sequence length. Source: Peng
 /// et al., 2023.

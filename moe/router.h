@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "moe/model_context.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// What the router decides for tokens (B, L).
 struct Routing {

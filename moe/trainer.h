@@ -10,8 +10,9 @@
 #include "moe/data.h"
 #include "moe/model.h"
 #include "parallel/adamw.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct StepReport {
   std::int64_t step = 0;

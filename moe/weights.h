@@ -5,8 +5,9 @@
 
 #include "io/safetensors.h"
 #include "moe/model.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Checks that a file names every parameter and expert bias of the model with its shape and a
 /// floating dtype, and nothing else. Reads the header only. Errors: InvalidArgument naming the file

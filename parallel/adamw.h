@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "parallel/parameter.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;

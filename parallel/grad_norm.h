@@ -4,8 +4,9 @@
 #include <span>
 
 #include "parallel/parameter.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// The 2-norm of all gradients, each element counted once wherever it is sharded or replicated.
 /// Missing gradients count as zero. Collective: yes, one all-reduce of a scalar per mesh. Cost: one

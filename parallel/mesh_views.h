@@ -7,9 +7,10 @@
 #include <optional>
 #include <string_view>
 
+#include "placement/api.h"
 #include "placement/spec.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Degrees of parallelism, as a user writes them.
 struct ParallelConfig {

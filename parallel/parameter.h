@@ -10,8 +10,9 @@
 
 #include "dtensor/ops.h"
 #include "parallel/mesh_views.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// How a parameter gets its first values; random ones depend on (seed, name, global index) only.
 struct Init {

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class DType : std::uint8_t { kF64, kF32, kBF16, kI64, kI32, kBool };
 

@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/mesh.h"
 #include "placement/placement.h"
 #include "placement/shape.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One cut of each current piece of a dim.
 struct Level {

@@ -9,10 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/shape.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct MeshAxis {
   std::string name;  ///< empty where the mesh is not named

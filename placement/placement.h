@@ -10,9 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin, kProd };
 

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/spec.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One collective (or local) step. Every step is an exchange of index-set intersections; the kind
 /// names the native collective that it equals, for backends that have one, and for people.

@@ -8,9 +8,10 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
+#include "placement/api.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 using Shape = absl::InlinedVector<std::int64_t, 6>;
 using ShapeView = std::span<const std::int64_t>;

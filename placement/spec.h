@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <string>
 
+#include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/layout.h"
 #include "placement/mesh.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// A value; canonical by construction.
 class Spec {

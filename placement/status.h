@@ -12,8 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "placement/api.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 using absl::Status;
 using absl::StatusOr;

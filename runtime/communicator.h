@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "kernels/array.h"
+#include "placement/api.h"
 #include "placement/plan.h"
 #include "runtime/event.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// An asynchronous collective. It owns what it needs; the source must not be written before wait().
 /// A Work that is dropped unfinished is finished by its rank's later waits, at the latest when the

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "placement/api.h"
 #include "placement/placement.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 enum class Origin : std::uint8_t { kExplicit, kImplicit };
 

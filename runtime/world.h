@@ -9,16 +9,25 @@
 #include <string>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/mesh.h"
 #include "runtime/communicator.h"
 #include "runtime/event.h"
 
-namespace tessera {
+namespace tessera TSR_API {
+
+/// Whether ranks compare their calls' signatures before data move. Threads always do; on MPI it
+/// costs one round trip.
+enum class CallChecks : std::uint8_t { kOff, kOn };
 
 struct WorldOptions {
   std::chrono::milliseconds timeout{60'000};
   /// Library threads of each rank; 0: cores / ranks, at least 1.
   int threads_per_rank = 0;
+  CallChecks checks = CallChecks::kOff;
+  /// Folder of the flight records, one file a rank, kept after the run. Empty: a folder below
+  /// $TESSERA_RECORDER_DIR or the system's folder for temporary files, removed unless a rank fails.
+  std::string recorder_dir = {};
 };
 
 class World {

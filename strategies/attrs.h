@@ -11,10 +11,11 @@
 #include <variant>
 
 #include "absl/container/inlined_vector.h"
+#include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/shape.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 using AttrValue =
     std::variant<std::monostate, bool, std::int64_t, double, DType, Shape, std::string>;

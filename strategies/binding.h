@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "placement/api.h"
 #include "strategies/op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One dim of one operand; outputs are numbered after the inputs.
 struct DimRef {

@@ -7,9 +7,10 @@
 #include <span>
 
 #include "absl/container/inlined_vector.h"
+#include "placement/api.h"
 #include "strategies/propagate.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 using LevelList = absl::InlinedVector<Level, 2>;
 using AxisMask = std::uint32_t;

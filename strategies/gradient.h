@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/attrs.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// A value inside one GradContext; the default is "no value" (a zero cotangent, or none needed).
 struct Var {

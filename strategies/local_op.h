@@ -6,9 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/propagate.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Immutable after make(); copies share their state, and may be used by calls of one rank.
 class LocalOp {

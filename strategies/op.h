@@ -14,12 +14,13 @@
 
 #include "kernels/array.h"
 #include "kernels/index.h"
+#include "placement/api.h"
 #include "placement/spec.h"
 #include "strategies/attrs.h"
 #include "strategies/gradient.h"
 #include "strategies/rule.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// What shape inference sees and says: a global (or local) shape and a dtype.
 struct TensorMeta {

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// How one operand or result stands on one mesh axis in a row.
 struct RowEntry {

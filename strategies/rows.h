@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "placement/api.h"
 #include "strategies/binding.h"
 #include "strategies/propagate.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct CompactRow {
   /// What the row follows from.

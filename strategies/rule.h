@@ -9,10 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "placement/api.h"
 #include "placement/placement.h"
 #include "placement/status.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One entry of an operand's dims as written.
 struct RuleDim {

@@ -7,10 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/cost.h"
 #include "strategies/rows.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// One operand of a call as it stands.
 struct CallOperand {

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/local_op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 struct VerifyFailure {
   std::string op, mesh, row, sample, detail;

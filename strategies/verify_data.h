@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "kernels/array.h"
+#include "placement/api.h"
 #include "strategies/op.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 using VerifyRandom = std::mt19937_64;
 

@@ -1,0 +1,50 @@
+// runtime/mpi_world.h: a rank's World on the MPI backend: ranks are processes started by mpirun (or
+// by anything else that gives an MPI communicator). No MPI header is needed to use it:
+// communicators come as Fortran handles, MPI_Comm_c2f(comm).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "placement/api.h"
+#include "runtime/control.h"
+#include "runtime/world.h"
+
+namespace tessera TSR_API {
+
+struct MpiOptions {
+  /// MPI_Comm_c2f of your communicator; none: MPI_COMM_WORLD. It is duplicated, and never freed.
+  std::optional<int> comm = std::nullopt;
+  WorldOptions world = {};
+  ControlOptions control = {};
+  /// Longer messages go in pieces of at most so many elements (MPI counts are 32 bits).
+  std::int64_t max_message_elements = std::int64_t{1} << 30;
+};
+
+/// MPI for a program that does not initialise it itself. Where the caller has, it is left alone.
+class MpiSession {
+ public:
+  /// Errors: Unimplemented in a build without MPI (the text says how to build it);
+  /// FailedPrecondition where MPI lets only one thread exist or is finalised already.
+  static StatusOr<std::unique_ptr<MpiSession>> start();
+  virtual ~MpiSession() = default;  ///< finalises MPI where it has initialised it
+  virtual std::int64_t rank() const noexcept = 0;
+  virtual std::int64_t size() const noexcept = 0;
+  /// Ends the whole job: after a failure MPI cannot be finalised, because ranks may be dead.
+  /// Does not return.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+/// Collective: yes, over the communicator. MPI is initialised, by the caller or by an MpiSession.
+/// Errors: Unimplemented, FailedPrecondition as above, or where FUNNELED threads are asked from
+/// another thread than the one that initialised MPI; Unavailable where the control channel cannot
+/// be opened.
+StatusOr<std::unique_ptr<World>> make_mpi_world(const MpiOptions& options = {});
+
+/// Runs `body` as this process's rank, like run_ranks of the threads backend: a rank that throws
+/// poisons the others. Returns the first error of any rank ("rank 3: …"), or OK.
+Status run_mpi_rank(const MpiOptions& options, const std::function<void(World&)>& body);
+
+}  // namespace tessera
