@@ -5,8 +5,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 struct AttentionOptions {
   double scale = 1.0;
@@ -26,4 +28,5 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
                     const Array& v, const Array& out, const Array& lse,
                     const AttentionOptions& options, const AttentionGradients& grads);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

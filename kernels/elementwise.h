@@ -5,8 +5,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 enum class Unary : std::uint8_t {
   kNeg,
@@ -78,4 +80,5 @@ void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array&
 void swiglu_grad(KernelContext& ctx, const Array& grad, const Array& gate, const Array& up,
                  const Array& grad_gate, const Array& grad_up);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -5,8 +5,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 enum class Absent : std::uint8_t { kError, kSkip };
 
@@ -35,4 +37,5 @@ void embedding_grad(KernelContext& ctx, const Array& grad, const Array& ids, Abs
 /// Rows x_TD[tok_N[n]] → out_ND, non-temporal where large.
 void permute_rows(KernelContext& ctx, const Array& x_TD, const Array& tok_N, const Array& out_ND);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -5,8 +5,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 /// out[..., m, n] = a[..., m, k] · b[..., k, n]; leading dims broadcast. 2-D b with leading dims on
 /// a is one product. a and b are of one floating dtype, out of it or F32 for BF16. Errors:
@@ -20,4 +22,5 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
 void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Array& grad_TN,
                                 const Array& counts_E, const Array& grad_w_EKN);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -4,8 +4,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 void softmax(KernelContext& ctx, const Array& x, int dim, const Array& out);
 /// out·(grad − Σ grad·out)
@@ -37,4 +39,5 @@ void row_target(KernelContext& ctx, const Array& logits, const Array& target, co
 void cross_entropy_grad(KernelContext& ctx, const Array& grad, const Array& logits,
                         const Array& target, const Array& lse, const Array& grad_logits);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
@@ -14,4 +16,5 @@ struct AdamWOptions {
 void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, const Array& grad,
            const Array& m, const Array& v);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 enum class Distribution : std::uint8_t {
   kUniform,         ///< low + (high − low)·u, u in [0, 1)
@@ -30,4 +32,5 @@ void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shap
 /// Stream id of a name: a 64-bit FNV-1a hash.
 std::uint64_t stream_of(std::string_view name);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

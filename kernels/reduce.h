@@ -6,9 +6,11 @@
 #include <span>
 
 #include "kernels/array.h"
+#include "placement/api.h"
 #include "placement/placement.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 /// Reduces the dims listed (keepdim: out has size 1 there or lacks them; both are taken).
 void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
@@ -23,4 +25,5 @@ void cumsum(KernelContext& ctx, const Array& x, int dim, const Array& out);
 /// Sum of squares of all elements in F64.
 double sum_of_squares(KernelContext& ctx, const Array& x);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "kernels/array.h"
+#include "placement/api.h"
 
-namespace tessera::kernels {
+namespace tessera TSR_API {
+namespace kernels {
 
 enum class Order : std::uint8_t { kAscending, kDescending };
 
@@ -19,4 +21,5 @@ void sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array&
 void sort_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys,
                  const Array& permutation_N, const Array& counts_E);
 
-}  // namespace tessera::kernels
+}  // namespace kernels
+}  // namespace tessera
