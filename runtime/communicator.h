@@ -70,6 +70,7 @@ struct CollectiveCall {
   std::vector<Transfer> from;  ///< kExchange: boxes sent
   bool fold = false;           ///< kExchange: boxes are summands to be folded by `reduce`, in order
   std::int64_t divisor = 0;    ///< what kAvg divides by; 0: the group's size
+  bool ragged = false;         ///< prepare() notes that splits were given
   std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;

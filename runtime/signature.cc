@@ -112,9 +112,8 @@ Status prepare_all_gather(CollectiveCall& call, const GroupPlace& place) {
                               call.in.size(0), text_of(call.recv_splits), call.recv_splits[rank],
                               place.rank));
   }
-  const std::int64_t row_bytes = num_elements(row_shape(call.in)) * size_of(call.in.dtype());
   const std::byte* own =
-      call.out.bytes() + sum_of(std::span(call.recv_splits).first(rank)) * row_bytes;
+      call.out.bytes() + sum_before(call.recv_splits, place.rank) * row_bytes(call.out);
   if (call.in.bytes() != own && !disjoint(call.in, call.out)) {
     return refuse(call, "in and out overlap; allowed: in is this rank's own rows of out");
   }
@@ -134,9 +133,8 @@ Status prepare_reduce_scatter(CollectiveCall& call, const GroupPlace& place) {
                               call.out.size(0), text_of(call.send_splits), call.send_splits[rank],
                               place.rank));
   }
-  const std::int64_t row_bytes = num_elements(row_shape(call.in)) * size_of(call.in.dtype());
   const std::byte* own =
-      call.in.bytes() + sum_of(std::span(call.send_splits).first(rank)) * row_bytes;
+      call.in.bytes() + sum_before(call.send_splits, place.rank) * row_bytes(call.in);
   if (call.out.bytes() != own && !disjoint(call.in, call.out)) {
     return refuse(call, "in and out overlap; allowed: out is this rank's own rows of in");
   }
@@ -211,6 +209,7 @@ std::string_view name_of(CollectiveCall::Kind kind) noexcept {
 
 Status prepare(CollectiveCall& call, const GroupPlace& place) {
   if (call.divisor == 0) call.divisor = place.size;
+  call.ragged = !call.send_splits.empty() || !call.recv_splits.empty();
   switch (call.kind) {
     case Kind::kBarrier:
       return absl::OkStatus();
@@ -261,15 +260,19 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
   return signature;
 }
 
-std::string to_string(const std::source_location& site) {
-  std::string_view path = site.file_name();
+std::string to_string(const Site& site) {
+  std::string_view path = site.file;
   std::size_t cut = path.rfind('/');
   if (cut != std::string_view::npos && cut > 0) cut = path.rfind('/', cut - 1);
   if (cut != std::string_view::npos) path.remove_prefix(cut + 1);
-  return std::string(path) + ":" + std::to_string(site.line());
+  return std::string(path) + ":" + std::to_string(site.line);
 }
 
 std::string to_string(const Signature& call) {
+  return call_text(call) + " (" + to_string(call.site) + ")";
+}
+
+std::string call_text(const Signature& call) {
   std::string text = std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence);
   if (call.kind == Kind::kSend) text += " to group rank " + std::to_string(call.root);
   if (call.kind == Kind::kRecv) text += " from group rank " + std::to_string(call.root);
@@ -280,29 +283,39 @@ std::string to_string(const Signature& call) {
   }
   if (call.fold) text += " by " + std::string(name_of(call.reduce));
   if (call.kind == Kind::kBroadcast) text += " from group rank " + std::to_string(call.root);
-  if (call.kind == Kind::kReduceScatter) text += ", rows kept " + text_of(call.send_splits);
-  if (call.kind == Kind::kAllGather) text += ", row counts " + text_of(call.recv_splits);
-  if (call.kind == Kind::kAllToAll) {
+  // A record may have had no room for splits.
+  if (call.kind == Kind::kReduceScatter && !call.send_splits.empty()) {
+    text += ", rows kept " + text_of(call.send_splits);
+  }
+  if (call.kind == Kind::kAllGather && !call.recv_splits.empty()) {
+    text += ", row counts " + text_of(call.recv_splits);
+  }
+  if (call.kind == Kind::kAllToAll && !call.send_splits.empty()) {
     text +=
         ", send_splits " + text_of(call.send_splits) + ", recv_splits " + text_of(call.recv_splits);
   }
   if (!call.tensor.empty()) text += ", tensor " + call.tensor;
   if (!call.axes.empty()) text += ", axes " + call.axes;
-  return text + " (" + to_string(call.site) + ")";
+  return text;
 }
 
 std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls) {
   const int size = static_cast<int>(calls.size());
-  for (int i = 1; i < size; ++i) {
-    const char* field = differing_field(*calls[0], *calls[static_cast<std::size_t>(i)]);
-    if (field != nullptr) return Mismatch{0, i, field};
+  const auto at = [&](int i) { return calls[static_cast<std::size_t>(i)]; };
+  int first = 0;
+  while (first < size && at(first) == nullptr) ++first;
+  for (int i = first + 1; i < size; ++i) {
+    if (at(i) == nullptr) continue;
+    const char* field = differing_field(*at(first), *at(i));
+    if (field != nullptr) return Mismatch{first, i, field};
   }
-  if (calls[0]->kind != Kind::kAllToAll) return std::nullopt;
+  if (first == size || at(first)->kind != Kind::kAllToAll) return std::nullopt;
   for (int i = 0; i < size; ++i) {
+    if (at(i) == nullptr || std::ssize(at(i)->send_splits) != size) continue;
     for (int j = 0; j < size; ++j) {
-      const auto from = static_cast<std::size_t>(i), to = static_cast<std::size_t>(j);
-      const std::int64_t sent = calls[from]->send_splits[to];
-      const std::int64_t expected = calls[to]->recv_splits[from];
+      if (at(j) == nullptr || std::ssize(at(j)->recv_splits) != size) continue;
+      const std::int64_t sent = at(i)->send_splits[static_cast<std::size_t>(j)];
+      const std::int64_t expected = at(j)->recv_splits[static_cast<std::size_t>(i)];
       if (sent == expected) continue;
       return Mismatch{i, j,
                       absl::StrFormat("splits: group rank %d sends %d rows to group rank %d, which "
@@ -311,6 +324,18 @@ std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls) {
     }
   }
   return std::nullopt;
+}
+
+Status compare_calls(std::span<const Signature* const> calls, std::span<const std::int64_t> ranks) {
+  const std::optional<Mismatch> mismatch = find_mismatch(calls);
+  if (!mismatch) return absl::OkStatus();
+  const auto call_of = [&](int party) {
+    return "rank " + std::to_string(ranks[static_cast<std::size_t>(party)]) + " calls " +
+           to_string(*calls[static_cast<std::size_t>(party)]);
+  };
+  return failed_precondition("collective mismatch (" + mismatch->field +
+                             "): " + call_of(mismatch->first) + ", " + call_of(mismatch->second) +
+                             " [group of ranks " + to_string(ranks) + "]");
 }
 
 Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept {
@@ -323,9 +348,6 @@ Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept {
 Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   const std::int64_t others = place.size - 1;
-  const auto row_bytes = [&] {
-    return num_elements(row_shape(call.in)) * size_of(call.in.dtype());
-  };
   switch (call.kind) {
     case Kind::kBarrier:
       return {};
@@ -340,8 +362,8 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
     case Kind::kReduceScatter:
       return {call.in.num_bytes() - call.out.num_bytes(), others * call.out.num_bytes()};
     case Kind::kAllToAll:
-      return {(call.in.size(0) - call.send_splits[rank]) * row_bytes(),
-              (call.out.size(0) - call.recv_splits[rank]) * row_bytes()};
+      return {(call.in.size(0) - call.send_splits[rank]) * row_bytes(call.in),
+              (call.out.size(0) - call.recv_splits[rank]) * row_bytes(call.in)};
     case Kind::kBroadcast:
       if (call.root == place.rank) return {others * call.out.num_bytes(), 0};
       return {0, call.out.num_bytes()};
@@ -355,13 +377,42 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
   return {};
 }
 
+std::int64_t row_bytes(const Array& array) {
+  return num_elements(view_of(array.shape()).subspan(1)) * size_of(array.dtype());
+}
+
+std::int64_t sum_before(std::span<const std::int64_t> splits, int rank) {
+  return sum_of(splits.first(static_cast<std::size_t>(rank)));
+}
+
+std::optional<Event> make_event(const CollectiveCall& call, const CallInfo& info,
+                                const Traffic& traffic) {
+  if (traffic.sent + traffic.received == 0) return std::nullopt;
+  return Event{.name = std::string(info.event.empty() ? event_name(call) : info.event),
+               .tensor = std::string(info.tensor),
+               .axes = std::string(info.axes),
+               .bytes_sent = traffic.sent,
+               .bytes_received = traffic.received,
+               .origin = info.origin,
+               .why = std::string(info.why),
+               .file = info.site.file_name(),
+               .line = static_cast<int>(info.site.line())};
+}
+
+std::string list_ranks(std::span<const std::int64_t> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  return ranks.empty() ? "none" : text;
+}
+
 std::string_view event_name(const CollectiveCall& call) noexcept {
-  const bool ragged = !call.send_splits.empty() || !call.recv_splits.empty();
   switch (call.kind) {
     case Kind::kAllGather:
-      return ragged ? "all_gather_v" : "all_gather";
+      return call.ragged ? "all_gather_v" : "all_gather";
     case Kind::kReduceScatter:
-      return ragged ? "reduce_scatter_v" : "reduce_scatter";
+      return call.ragged ? "reduce_scatter_v" : "reduce_scatter";
     case Kind::kAllToAll:
       return "all_to_all_v";
     default:

@@ -24,6 +24,15 @@ struct GroupPlace {
 /// InvalidArgument.
 Status prepare(CollectiveCall& call, const GroupPlace& place);
 
+/// Where a call stands in the source. The file's name outlives every signature.
+struct Site {
+  Site() = default;
+  Site(const std::source_location& at) : file(at.file_name()), line(at.line()) {}
+  Site(const char* file_name, std::uint32_t line_number) : file(file_name), line(line_number) {}
+  const char* file = "";
+  std::uint32_t line = 0;
+};
+
 /// Everything of a call that ranks compare, without its data.
 struct Signature {
   CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
@@ -38,15 +47,21 @@ struct Signature {
   std::uint64_t extra = 0;
   std::string tensor;
   std::string axes;
-  std::source_location site;
+  Site site;
 };
 /// Takes the call's splits along. Requires a prepared call.
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence);
 
 /// "all_reduce #3 of F32 [8] by sum, tensor w, axes tp (tests/x.cc:10)"
 std::string to_string(const Signature& signature);
+/// The same without its place in the source.
+std::string call_text(const Signature& signature);
 /// "runtime/world.cc:12": the last two parts of the path, and the line.
-std::string to_string(const std::source_location& site);
+std::string to_string(const Site& site);
+
+/// "collective mismatch (dtype): rank 0 calls …, rank 2 calls … [group of ranks [0, 2]]", or OK.
+/// `ranks`: world ranks of the calls.
+Status compare_calls(std::span<const Signature* const> calls, std::span<const std::int64_t> ranks);
 
 /// Two ranks' calls that cannot be the same collective, and in what.
 struct Mismatch {
@@ -54,8 +69,8 @@ struct Mismatch {
   int second = 0;
   std::string field;
 };
-/// The first mismatch among the calls of a group's ranks, by group rank. Send and recv stand as the
-/// pair (sender, receiver).
+/// The first mismatch among the calls of a group's ranks, by group rank; null where a call is not
+/// known. Send and recv stand as the pair (sender, receiver).
 std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls);
 
 /// Bytes that a prepared call takes to and from other ranks. Units: bytes.
@@ -64,8 +79,16 @@ struct Traffic {
   std::int64_t received = 0;
 };
 Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place);
-/// The event's name: that of the kind, with "_v" where splits were given.
+/// Units: bytes of one row (an index of dim 0).
+std::int64_t row_bytes(const Array& array);
+std::int64_t sum_before(std::span<const std::int64_t> splits, int rank);
+/// A prepared call's event: that of the kind, with "_v" where splits were given.
 std::string_view event_name(const CollectiveCall& call) noexcept;
+
+/// What a prepared call logs when it is over; nullopt where nothing goes to or comes from another
+/// rank.
+std::optional<Event> make_event(const CollectiveCall& call, const CallInfo& info,
+                                const Traffic& traffic);
 
 /// Elements [begin, end) of `n` that group rank `rank` folds in an all_reduce; borders fall on
 /// cache lines.
@@ -74,5 +97,10 @@ struct Slice {
   std::int64_t end = 0;
 };
 Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept;
+/// Small all_reduces: every rank folds the whole instead of its slice.
+constexpr std::int64_t kFoldAllBytes = 4 * 1024;
+
+/// "ranks 0, 1", "rank 2", "none"
+std::string list_ranks(std::span<const std::int64_t> ranks);
 
 }  // namespace tessera

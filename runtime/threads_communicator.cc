@@ -46,14 +46,6 @@ class Polling {
   Clock::time_point until_{};
 };
 
-std::string list_ranks(const std::vector<std::int64_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  }
-  return ranks.empty() ? "none" : text;
-}
-
 }  // namespace
 
 // ---- ThreadsWork
@@ -236,7 +228,6 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   ThreadsHub& hub = rank_.hub();
   if (hub.failed()) throw Error(hub.as_unavailable());
   const GroupPlace place{group_rank_, size()};
-  const std::string_view name = info.event.empty() ? event_name(call) : info.event;
   throw_if_error(prepare(call, place));
   if (!call.in.is_null()) call.in.storage()->wait_ready();
   if (!call.out.is_null()) call.out.storage()->wait_ready();
@@ -245,18 +236,10 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   const Traffic traffic = traffic_of(call, place);
   auto work = std::make_shared<ThreadsWork>(rank_, join(call), timeout);
   work->set_bytes_received(traffic.received);
-  if (traffic.sent + traffic.received > 0) {
-    work->set_event({.name = std::string(name),
-                     .tensor = std::string(info.tensor),
-                     .module = rank_.log().module(),
-                     .axes = std::string(info.axes),
-                     .bytes_sent = traffic.sent,
-                     .bytes_received = traffic.received,
-                     .origin = info.origin,
-                     .why = std::string(info.why),
-                     .file = info.site.file_name(),
-                     .line = static_cast<int>(info.site.line()),
-                     .start_us = rank_.now_us()});
+  if (std::optional<Event> event = make_event(call, info, traffic)) {
+    event->module = rank_.log().module();
+    event->start_us = rank_.now_us();
+    work->set_event(*std::move(event));
   }
   ThreadsRound& round = work->round();
   ThreadsPost& post = work->post();

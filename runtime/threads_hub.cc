@@ -25,15 +25,7 @@ void ThreadsRound::compare() {
     calls.push_back(&post.signature);
     awaited_ = awaited_ || post.read_by_others;
   }
-  const std::optional<Mismatch> mismatch = find_mismatch(calls);
-  if (!mismatch) return;
-  const auto call_of = [&](int party) {
-    return "rank " + std::to_string(parties_[static_cast<std::size_t>(party)]) + " calls " +
-           to_string(*calls[static_cast<std::size_t>(party)]);
-  };
-  verdict_ = failed_precondition(
-      "collective mismatch (" + mismatch->field + "): " + call_of(mismatch->first) + ", " +
-      call_of(mismatch->second) + " [group of ranks " + to_string(ShapeView(parties_)) + "]");
+  verdict_ = compare_calls(calls, parties_);
 }
 
 std::shared_ptr<ThreadsRound> ThreadsLane::join(std::uint64_t sequence) {

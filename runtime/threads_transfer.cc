@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
-#include "runtime/box.h"
+#include "runtime/box_parts.h"
 #include "runtime/fold.h"
 
 namespace tessera {
@@ -15,23 +14,11 @@ using Kind = CollectiveCall::Kind;
 
 // Up to here a copy costs less than a second rendezvous.
 constexpr std::int64_t kStagedBytes = 16 * 1024;
-// Up to here every rank folds the whole; beyond, each folds its slice for all.
-constexpr std::int64_t kFoldAllBytes = 4 * 1024;
 // A slice is folded and handed out in pieces that stay in the cache.
 constexpr std::int64_t kPieceBytes = 16 * 1024;
 
 void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes > 0 && dst != src) std::memcpy(dst, src, static_cast<std::size_t>(bytes));
-}
-
-std::int64_t sum_before(const std::vector<std::int64_t>& splits, int rank) {
-  return std::accumulate(splits.begin(), splits.begin() + rank, std::int64_t{0});
-}
-
-// Bytes of one row of a rows-of-dim-0 call.
-std::int64_t row_bytes(const Array& array) {
-  const Shape& shape = array.shape();
-  return num_elements(ShapeView(shape.data() + 1, shape.size() - 1)) * size_of(array.dtype());
 }
 
 std::vector<const std::byte*> sources_of(ThreadsRound& round, std::int64_t offset_bytes) {
@@ -98,90 +85,16 @@ void all_to_all(ThreadsRound& round, int party) {
   }
 }
 
-// ---- exchange of boxes
-
-struct Part {
-  Box box;
-  const std::byte* source;
-};
-
-std::vector<Part> parts_of(ThreadsRound& round, int party) {
+void exchange(ThreadsRound& round, int party) {
   const CollectiveCall& call = *round.post(party).call;
-  std::vector<Part> parts;
+  std::vector<BoxPart> parts;
   parts.reserve(call.into.size());
   for (const Transfer& transfer : call.into) {
     const ThreadsPost& peer = round.post(static_cast<int>(transfer.peer));
     parts.push_back(
         {Box(transfer, view_of(peer.signature.shape), view_of(call.out.shape())), peer.source});
   }
-  return parts;
-}
-
-// Boxes with the same pieces, each with all its sources in order: one fold per piece.
-struct Stack {
-  const Box* box;
-  std::vector<const std::byte*> sources;
-};
-
-std::vector<Stack> stacks_of(const std::vector<Part>& parts) {
-  std::vector<Stack> stacks;
-  for (const Part& part : parts) {
-    const auto match = std::find_if(stacks.begin(), stacks.end(), [&](const Stack& stack) {
-      return stack.box->same_pieces(part.box);
-    });
-    if (match == stacks.end()) {
-      stacks.push_back({&part.box, {part.source}});
-    } else {
-      match->sources.push_back(part.source);
-    }
-  }
-  return stacks;
-}
-
-void fold_stack(const Stack& stack, const CollectiveCall& call, const Fold& how) {
-  const DType dtype = call.out.dtype();
-  std::vector<const std::byte*> at(stack.sources.size());
-  stack.box->for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t count) {
-    for (std::size_t i = 0; i < at.size(); ++i) at[i] = stack.sources[i] + from * size_of(dtype);
-    fold(dtype, how, at, call.out.bytes() + to * size_of(dtype), count);
-  });
-}
-
-// For contributors whose boxes cut the target differently.
-void fold_in_accumulators(const std::vector<Part>& parts, const CollectiveCall& call,
-                          const Fold& how) {
-  const DType dtype = call.out.dtype();
-  const std::int64_t count = call.out.num_elements();
-  std::vector<std::byte> accumulators(static_cast<std::size_t>(count * accumulator_size(dtype)));
-  fill_identity(dtype, how, accumulators.data(), count);
-  for (const Part& part : parts) {
-    part.box.for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t size) {
-      combine(dtype, how, accumulators.data() + to * accumulator_size(dtype),
-              part.source + from * size_of(dtype), size);
-    });
-  }
-  store(dtype, how, accumulators.data(), call.out.bytes(), count);
-}
-
-void exchange(ThreadsRound& round, int party) {
-  const CollectiveCall& call = *round.post(party).call;
-  const std::vector<Part> parts = parts_of(round, party);
-  if (!call.fold) {
-    for (const Part& part : parts) {
-      copy_box(part.box, part.source, call.out.bytes(), size_of(call.out.dtype()));
-    }
-    return;
-  }
-  const Fold how = fold_by(call.reduce, call.divisor);
-  const std::vector<Stack> stacks = stacks_of(parts);
-  std::int64_t covered = 0;
-  for (const Stack& stack : stacks) covered += stack.box->num_elements();
-  // Each contributor covers the target once, so stacks of that volume in all do not overlap.
-  if (covered == call.out.num_elements()) {
-    for (const Stack& stack : stacks) fold_stack(stack, call, how);
-  } else {
-    fold_in_accumulators(parts, call, how);
-  }
+  place_parts(parts, call);
 }
 
 // What others may read, or null.

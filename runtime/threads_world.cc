@@ -3,32 +3,12 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
 
 namespace tessera {
 namespace {
-
-int library_threads(int asked, int num_ranks) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return asked > 0 ? asked : std::max(1, cores / num_ranks);
-}
-
-Status as_status(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    return error.status();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    return internal_error(error.what());
-  } catch (...) {
-    return internal_error("an exception of unknown type");
-  }
-}
 
 void run_rank(const std::shared_ptr<ThreadsHub>& hub, std::int64_t rank, int threads,
               const std::function<void(World&)>& body) {
@@ -37,7 +17,7 @@ void run_rank(const std::shared_ptr<ThreadsHub>& hub, std::int64_t rank, int thr
     body(world);
     world.finish();
   } catch (...) {
-    hub->poison(rank, as_status(std::current_exception()));
+    hub->poison(rank, status_of(std::current_exception()));
   }
   hub->leave(rank);
 }
@@ -48,21 +28,6 @@ ThreadsWorld::ThreadsWorld(const std::shared_ptr<ThreadsHub>& hub, std::int64_t 
                            int threads_per_rank)
     : hub_(hub), rank_(hub, rank, events()), threads_per_rank_(threads_per_rank) {
   omp_set_num_threads(threads_per_rank);
-}
-
-Status ThreadsWorld::check_group(std::span<const std::int64_t> ranks) const {
-  std::vector<std::int64_t> sorted(ranks.begin(), ranks.end());
-  std::sort(sorted.begin(), sorted.end());
-  std::string problem;
-  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size()) {
-    problem = "must lie in [0, " + std::to_string(size()) + ")";
-  } else if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    problem = "must not repeat";
-  } else if (!std::binary_search(sorted.begin(), sorted.end(), rank())) {
-    problem = "must hold this rank, " + std::to_string(rank());
-  }
-  if (problem.empty()) return absl::OkStatus();
-  return invalid_argument("group: ranks " + to_string(ranks) + " " + problem);
 }
 
 StatusOr<Communicator*> ThreadsWorld::group(std::span<const std::int64_t> ranks) {

@@ -28,23 +28,10 @@ class ThreadsWorld final : public World {
   void finish() { rank_.finish_all(); }
 
  private:
-  Status check_group(std::span<const std::int64_t> ranks) const;
-
-  struct ByRanks {
-    using is_transparent = void;
-    static ShapeView view(const std::vector<std::int64_t>& ranks) { return ranks; }
-    static ShapeView view(ShapeView ranks) { return ranks; }
-    template <class A, class B>
-    bool operator()(const A& a, const B& b) const {
-      const ShapeView x = view(a), y = view(b);
-      return std::lexicographical_compare(x.begin(), x.end(), y.begin(), y.end());
-    }
-  };
-
   std::shared_ptr<ThreadsHub> hub_;
   ThreadsRank rank_;
   int threads_per_rank_;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<ThreadsCommunicator>, ByRanks> groups_;
+  std::map<std::vector<std::int64_t>, std::unique_ptr<ThreadsCommunicator>, RanksLess> groups_;
 };
 
 }  // namespace tessera

@@ -1,9 +1,45 @@
 #include "runtime/world.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
+#include <thread>
 
 namespace tessera {
+
+Status status_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& error) {
+    return internal_error(error.what());
+  } catch (...) {
+    return internal_error("an exception of unknown type");
+  }
+}
+
+int library_threads(int asked, int num_ranks) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return asked > 0 ? asked : std::max(1, cores / num_ranks);
+}
+
+Status World::check_group(std::span<const std::int64_t> ranks) const {
+  std::vector<std::int64_t> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  std::string problem;
+  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= size()) {
+    problem = "must lie in [0, " + std::to_string(size()) + ")";
+  } else if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    problem = "must not repeat";
+  } else if (!std::binary_search(sorted.begin(), sorted.end(), rank())) {
+    problem = "must hold this rank, " + std::to_string(rank());
+  }
+  if (problem.empty()) return absl::OkStatus();
+  return invalid_argument("group: ranks " + to_string(ranks) + " " + problem);
+}
 
 StatusOr<Communicator*> World::group_along(const Mesh& mesh, std::span<const int> axes) {
   std::optional<Coord> at = mesh.coord_of(rank());

@@ -2,7 +2,9 @@
 // threads. A World belongs to one rank; groups are made once per set of ranks and cached.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -30,6 +32,14 @@ struct WorldOptions {
   std::string recorder_dir = {};
 };
 
+/// Orders lists of ranks; lookups need no list of their own.
+struct RanksLess {
+  using is_transparent = void;
+  bool operator()(std::span<const std::int64_t> a, std::span<const std::int64_t> b) const {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+  }
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -48,14 +58,25 @@ class World {
   virtual void poison(const Status& status) = 0;
   virtual double now_us() const = 0;
   EventLog& events() noexcept { return events_; }
+  /// Folder of this job's flight records; empty where they are in memory only.
+  const std::string& recorder_dir() const noexcept { return recorder_dir_; }
   const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
 
  protected:
+  /// What group() refuses.
+  Status check_group(std::span<const std::int64_t> ranks) const;
+
   std::shared_ptr<Allocator> allocator_ = make_pool_allocator();
+  std::string recorder_dir_;
 
  private:
   EventLog events_;
 };
+
+/// What an exception that ended a rank says: an Error's own Status, else Internal.
+Status status_of(const std::exception_ptr& thrown);
+/// Library threads of each of `num_ranks` ranks that share this machine; `asked` if that is not 0.
+int library_threads(int asked, int num_ranks);
 
 /// A world of one rank without threads.
 std::unique_ptr<World> make_single_world(const WorldOptions& options = {});

@@ -1,0 +1,324 @@
+#include "runtime/mpi/communicator.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = CollectiveCall::Kind;
+
+// A rank that waits this long tells the control channel for what.
+constexpr std::chrono::milliseconds kLook{50};
+// Time that a rank which timed out gives its peers to say where they stand.
+constexpr std::chrono::milliseconds kAskLimit{300};
+
+/// Polls while peers of one step arrive close together, giving the core away each time; then sleeps
+/// ever longer. A sleep ends at once when a failure is heard of.
+class Polling {
+ public:
+  explicit Polling(ControlChannel& control) : control_(control) {}
+  void rest(Clock::time_point now) {
+    if (now < yield_until_) {
+      std::this_thread::yield();
+      return;
+    }
+    control_.sleep(pause_);
+    pause_ = std::min(pause_ * 3 / 2, std::chrono::microseconds(500));
+  }
+
+ private:
+  ControlChannel& control_;
+  Clock::time_point yield_until_ = Clock::now() + std::chrono::milliseconds(2);
+  std::chrono::microseconds pause_{20};
+};
+
+bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
+
+}  // namespace
+
+// ---- MpiWork
+
+MpiWork::MpiWork(MpiRank& rank, const MpiGroup& group, Start start)
+    : rank_(&rank), group_(group), start_(std::move(start)) {}
+
+void MpiWork::wait() {
+  if (!is_over()) rank_->wait(*this);
+  if (phase_ == Phase::kFailed) throw Error(status_);
+}
+
+void MpiWork::begin() {
+  ticket_ = rank_->recorder().started(start_.signature, group_.record);
+  const Signature& own = start_.signature;
+  if (rank_->options().checks == CallChecks::kOff || group_.ranks.size() == 1) {
+    begin_moving();
+    return;
+  }
+  SignatureParties parties;
+  const auto tag = [&](MessagePart part) { return MpiLink::tag(group_.id, own.sequence, part); };
+  if (is_pair(own.kind)) {
+    const bool sends = own.kind == Kind::kSend;
+    const std::int64_t self = group_.ranks[static_cast<std::size_t>(group_.rank)];
+    const std::int64_t peer = group_.ranks[static_cast<std::size_t>(own.root)];
+    if (peer == self) {
+      begin_moving();
+      return;
+    }
+    parties.ranks = sends ? std::vector{self, peer} : std::vector{peer, self};
+    parties.self = sends ? 0 : 1;
+    parties.send_tag = tag(sends ? MessagePart::kSenderSignature : MessagePart::kReceiverSignature);
+    parties.recv_tag = tag(sends ? MessagePart::kReceiverSignature : MessagePart::kSenderSignature);
+  } else {
+    parties.ranks = group_.ranks;
+    parties.self = static_cast<std::size_t>(group_.rank);
+    parties.send_tag = parties.recv_tag = tag(MessagePart::kSignature);
+  }
+  exchange_.emplace(rank_->link(), std::move(parties), own);
+}
+
+void MpiWork::begin_moving() {
+  phase_ = Phase::kMoving;
+  const MovementPlace place{.link = &rank_->link(),
+                            .ranks = group_.ranks,
+                            .group = {group_.rank, static_cast<int>(group_.ranks.size())},
+                            .group_id = group_.id,
+                            .sequence = start_.signature.sequence,
+                            .allocator = rank_->allocator()};
+  movement_.emplace(place, start_.call, start_.signature);
+  movement_->begin();
+}
+
+void MpiWork::step() {
+  if (phase_ == Phase::kComparing) {
+    if (!exchange_->advance(rank_->link())) return;
+    throw_if_error(exchange_->verdict(start_.signature, rank_->files()));
+    rank_->recorder().matched(ticket_);
+    exchange_.reset();
+    // The signatures were the barrier.
+    if (start_.signature.kind == Kind::kBarrier) {
+      finish();
+      return;
+    }
+    begin_moving();
+  }
+  if (phase_ == Phase::kMoving && movement_->advance()) finish();
+}
+
+void MpiWork::advance() {
+  if (is_over()) return;
+  try {
+    step();
+  } catch (const Error& error) {
+    rank_->control().poison(error.status());
+    fail(error.status());
+  }
+}
+
+void MpiWork::finish() {
+  phase_ = Phase::kFinished;
+  const Array& out = start_.call.out;
+  if (!out.is_null()) out.storage()->bump_version();
+  movement_.reset();
+  start_.call = {};
+  rank_->recorder().finished(ticket_);
+  if (start_.event) {
+    start_.event->end_us = rank_->now_us();
+    rank_->log().add(*std::move(start_.event));
+    start_.event.reset();
+  }
+  rank_ = nullptr;
+}
+
+void MpiWork::fail(Status status) {
+  phase_ = Phase::kFailed;
+  status_ = std::move(status);
+  if (exchange_) exchange_->abandon();
+  if (movement_) movement_->abandon();
+  rank_->link().abandon();
+  rank_->recorder().failed(ticket_);
+  rank_ = nullptr;
+}
+
+ControlWait MpiWork::waits_for() const {
+  ControlWait wait{
+      .lane = start_.lane,
+      .sequence = start_.signature.sequence,
+      .parties = group_.ranks,
+      .text = describe() + " [group of ranks " + to_string(ShapeView(group_.ranks)) + "]"};
+  if (is_pair(start_.signature.kind)) {
+    wait.parties = {group_.ranks[static_cast<std::size_t>(group_.rank)],
+                    group_.ranks[static_cast<std::size_t>(start_.signature.root)]};
+  }
+  return wait;
+}
+
+// ---- MpiRank
+
+MpiRank::MpiRank(const Parts& parts, const WorldOptions& options,
+                 std::shared_ptr<Allocator> allocator)
+    : parts_(parts), options_(options), allocator_(std::move(allocator)) {}
+
+MpiRank::~MpiRank() {
+  for (const auto& work : pending_) {
+    if (!work->is_over()) work->fail(unavailable("the World of this call is gone"));
+  }
+  advance_all();
+  // MPI may still read or write the buffers of calls that failed: they are never released.
+  if (!given_up_.empty()) new std::vector(std::move(given_up_));
+}
+
+double MpiRank::now_us() const {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
+}
+
+Status MpiRank::as_unavailable() const {
+  return unavailable(message_of(parts_.control.first_failure()));
+}
+
+void MpiRank::advance_all() {
+  for (const auto& work : pending_) work->advance();
+  std::erase_if(pending_, [&](const auto& work) {
+    if (work->has_failed()) given_up_.push_back(work);
+    return work->is_over();
+  });
+}
+
+Status MpiRank::hopeless(const MpiWork& work) const {
+  if (parts_.control.failed()) {
+    return unavailable(std::string(message_of(parts_.control.first_failure())) +
+                       " [this rank was in " + work.describe() + "]");
+  }
+  return absl::OkStatus();
+}
+
+Status MpiRank::timed_out(const MpiWork& work) {
+  std::vector<std::int64_t> arrived, missing, silent;
+  for (const PartyState& party : control().ask(work.waits_for(), kAskLimit)) {
+    auto& list = party.kind == PartyState::Kind::kArrived      ? arrived
+                 : party.kind == PartyState::Kind::kNotArrived ? missing
+                                                               : silent;
+    list.push_back(party.rank);
+  }
+  std::string text =
+      "timed out after " + std::to_string(work.timeout().count()) + " ms in " + work.describe();
+  if (missing.empty() && silent.empty()) {
+    text += ": all arrived, not all have taken their data";
+  } else {
+    text += ": arrived: " + list_ranks(arrived) + "; not arrived: " + list_ranks(missing);
+    if (!silent.empty()) text += "; no answer (stopped or unreachable): " + list_ranks(silent);
+  }
+  return absl::DeadlineExceededError(to_absl(text));
+}
+
+void MpiRank::wait_until_over(MpiWork& work) {
+  const bool for_ever = work.timeout() < std::chrono::milliseconds::zero();
+  const auto begin = Clock::now();
+  const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
+  Polling polling(control());
+  bool told = false;
+  for (;;) {
+    advance_all();
+    if (work.is_over()) return;
+    const auto now = Clock::now();
+    Status failure = hopeless(work);
+    if (failure.ok() && now >= deadline) failure = timed_out(work);
+    if (failure.ok() && !told && now - begin >= kLook) {
+      control().waits(work.waits_for());
+      told = true;
+    }
+    if (failure.ok() && told) {
+      if (const auto gone = control().missing_for_good(work.waits_for())) {
+        failure = failed_precondition("rank " + std::to_string(*gone) +
+                                      " returned without joining " + work.describe());
+      }
+    }
+    if (failure.ok()) {
+      polling.rest(now);
+      continue;
+    }
+    // Data that are there win.
+    advance_all();
+    if (work.is_over()) return;
+    control().poison(failure);
+    work.fail(std::move(failure));
+    return;
+  }
+}
+
+void MpiRank::wait(MpiWork& work) {
+  // The list may hold the last handle.
+  const auto held = std::find_if(pending_.begin(), pending_.end(),
+                                 [&](const auto& other) { return other.get() == &work; });
+  const std::shared_ptr<MpiWork> keep = held == pending_.end() ? nullptr : *held;
+  wait_until_over(work);
+  control().stops_waiting();
+}
+
+void MpiRank::add(const std::shared_ptr<MpiWork>& work) {
+  if (pending_.size() >= kMaxPending) wait(*pending_.front());
+  work->begin();
+  pending_.push_back(work);
+}
+
+void MpiRank::finish_all() {
+  while (!pending_.empty()) {
+    const std::shared_ptr<MpiWork> first = pending_.front();
+    if (first->is_over()) {
+      advance_all();
+    } else {
+      first->wait();
+    }
+  }
+}
+
+// ---- MpiCommunicator
+
+MpiCommunicator::MpiCommunicator(MpiRank& rank, MpiGroup group)
+    : rank_(rank), group_(std::move(group)), collectives_{.key = {.group = group_.id}} {
+  collectives_.started = &rank_.control().started(collectives_.key);
+}
+
+MpiLane& MpiCommunicator::lane_of(const CollectiveCall& call) {
+  if (!is_pair(call.kind)) return collectives_;
+  const bool sends = call.kind == Kind::kSend;
+  const bool oneself = call.root == group_.rank;
+  std::pair<int, int> pair =
+      sends ? std::pair(group_.rank, call.root) : std::pair(call.root, group_.rank);
+  if (oneself && !sends) pair.second = -group_.rank - 1;
+  MpiLane& lane = pairs_[pair];
+  lane.key = {.group = group_.id, .from = pair.first, .to = pair.second};
+  if (lane.started == nullptr && !oneself) lane.started = &rank_.control().started(lane.key);
+  return lane;
+}
+
+std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo& info) {
+  if (rank_.control().failed()) throw Error(rank_.as_unavailable());
+  const GroupPlace place{group_.rank, size()};
+  throw_if_error(prepare(call, place));
+  if (!call.in.is_null()) call.in.storage()->wait_ready();
+  if (!call.out.is_null()) call.out.storage()->wait_ready();
+
+  const Traffic traffic = traffic_of(call, place);
+  std::optional<Event> event = make_event(call, info, traffic);
+  if (event) {
+    event->module = rank_.log().module();
+    event->start_us = rank_.now_us();
+  }
+  MpiLane& lane = lane_of(call);
+  Signature signature = make_signature(call, info, lane.next++);
+  if (lane.started != nullptr) lane.started->store(lane.next, std::memory_order_release);
+  const auto timeout = info.timeout.count() == 0 ? rank_.options().timeout : info.timeout;
+  auto work = std::make_shared<MpiWork>(rank_, group_,
+                                        MpiWork::Start{.call = std::move(call),
+                                                       .signature = std::move(signature),
+                                                       .lane = lane.key,
+                                                       .timeout = timeout,
+                                                       .bytes_received = traffic.received,
+                                                       .event = std::move(event)});
+  rank_.add(work);
+  return work;
+}
+
+}  // namespace tessera

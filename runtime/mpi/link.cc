@@ -1,0 +1,136 @@
+#include "runtime/mpi/link.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPartBits = 3;
+constexpr int kSequenceBits = 10;
+static_assert(kMaxPending < (1U << kSequenceBits));
+
+}  // namespace
+
+Status check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return absl::OkStatus();
+  std::vector<char> text(MPI_MAX_ERROR_STRING + 1, '\0');
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return unavailable(std::string(call) + ": " + text.data());
+}
+
+MpiLink::MpiLink(MPI_Comm comm, std::int64_t max_message_elements)
+    : comm_(comm), max_message_elements_(std::max<std::int64_t>(1, max_message_elements)) {
+  int rank = 0, size = 1, has_limit = 0;
+  int* limit = nullptr;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  MPI_Comm_get_attr(comm, MPI_TAG_UB, &limit, &has_limit);
+  rank_ = rank;
+  size_ = size;
+  const int highest = has_limit != 0 ? *limit : 32767;
+  max_groups_ = static_cast<std::uint32_t>(highest >> (kPartBits + kSequenceBits));
+}
+
+MpiLink::~MpiLink() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (!abandoned_ && finalized == 0) MPI_Comm_free(&comm_);
+}
+
+int MpiLink::tag(std::uint32_t group, std::uint64_t sequence, MessagePart part) noexcept {
+  const std::uint64_t number = sequence & ((1U << kSequenceBits) - 1);
+  return static_cast<int>((((std::uint64_t{group} << kSequenceBits) | number) << kPartBits) |
+                          static_cast<std::uint64_t>(part));
+}
+
+// ---- Messages
+
+void Messages::send(const MpiLink& link, Address to, const std::byte* data, std::int64_t bytes,
+                    std::int64_t element_bytes) {
+  const std::int64_t piece = link.max_message_elements() * element_bytes;
+  for (std::int64_t at = 0; at == 0 || at < bytes; at += piece) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    throw_if_error(
+        check_mpi(MPI_Isend(data + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE,
+                            static_cast<int>(to.rank), to.tag, link.comm(), &request),
+                  "MPI_Isend"));
+    requests_.push_back(request);
+    expected_.push_back(0);
+    receives_.push_back(false);
+  }
+}
+
+void Messages::recv(const MpiLink& link, Address from, std::byte* data, std::int64_t bytes,
+                    std::int64_t element_bytes) {
+  const std::int64_t piece = link.max_message_elements() * element_bytes;
+  for (std::int64_t at = 0; at == 0 || at < bytes; at += piece) {
+    const std::int64_t size = std::min(piece, bytes - at);
+    recv_up_to(link, from, data + at, size);
+    expected_.back() = size;
+  }
+}
+
+std::size_t Messages::recv_up_to(const MpiLink& link, Address from, std::byte* data,
+                                 std::int64_t capacity) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  throw_if_error(check_mpi(MPI_Irecv(data, static_cast<int>(capacity), MPI_BYTE,
+                                     static_cast<int>(from.rank), from.tag, link.comm(), &request),
+                           "MPI_Irecv"));
+  requests_.push_back(request);
+  expected_.push_back(kAnySize);
+  receives_.push_back(true);
+  return requests_.size() - 1;
+}
+
+void Messages::check(std::size_t index, const MPI_Status& status) {
+  if (!receives_[index]) return;
+  int bytes = 0;
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  got_[index] = bytes;
+  if (expected_[index] == kAnySize || expected_[index] == bytes) return;
+  throw Error(failed_precondition(absl::StrFormat(
+      "rank %d sends %d bytes where this rank expects %d: the two calls differ (run with checks "
+      "on to see both)",
+      status.MPI_SOURCE, bytes, expected_[index])));
+}
+
+bool Messages::done() {
+  if (requests_.empty()) return true;
+  int over = 0;
+  statuses_.resize(requests_.size());
+  const int code =
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : statuses_) {
+      if (status.MPI_ERROR == MPI_SUCCESS || status.MPI_ERROR == MPI_ERR_PENDING) continue;
+      const Status refused = check_mpi(status.MPI_ERROR, "a message");
+      throw Error(failed_precondition("from rank " + std::to_string(status.MPI_SOURCE) + ": " +
+                                      std::string(message_of(refused)) +
+                                      " (run with checks on to see both calls)"));
+    }
+  }
+  throw_if_error(check_mpi(code, "MPI_Testall"));
+  if (over == 0) return false;
+  got_.assign(requests_.size(), 0);
+  for (std::size_t i = 0; i < requests_.size(); ++i) check(i, statuses_[i]);
+  requests_.clear();
+  expected_.clear();
+  receives_.clear();
+  return true;
+}
+
+void Messages::abandon() noexcept {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL) continue;
+    if (receives_[i]) MPI_Cancel(&requests_[i]);
+    MPI_Request_free(&requests_[i]);
+  }
+  requests_.clear();
+}
+
+}  // namespace tessera

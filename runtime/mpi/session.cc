@@ -1,0 +1,85 @@
+#include "runtime/mpi/session.h"
+
+#include <mpi.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "runtime/mpi/link.h"
+#include "runtime/mpi_world.h"
+
+namespace tessera {
+namespace {
+
+bool is_initialized() {
+  int flag = 0;
+  MPI_Initialized(&flag);
+  return flag != 0;
+}
+bool is_finalized() {
+  int flag = 0;
+  MPI_Finalized(&flag);
+  return flag != 0;
+}
+
+enum class Owner : std::uint8_t { kCaller, kSession };
+
+class Session final : public MpiSession {
+ public:
+  explicit Session(Owner owner) : owner_(owner) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  ~Session() override {
+    if (owner_ == Owner::kSession && !is_finalized()) MPI_Finalize();
+  }
+  std::int64_t rank() const noexcept override { return rank_; }
+  std::int64_t size() const noexcept override { return size_; }
+  void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  Owner owner_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+Status check_mpi_is_usable() {
+  if (is_finalized()) return failed_precondition("MPI is finalised already");
+  if (!is_initialized()) {
+    return failed_precondition(
+        "MPI is not initialised: call MPI_Init_thread, or start an MpiSession, first");
+  }
+  int level = MPI_THREAD_SINGLE, is_main = 0;
+  MPI_Query_thread(&level);
+  MPI_Is_thread_main(&is_main);
+  if (level == MPI_THREAD_SINGLE) {
+    return failed_precondition(
+        "MPI was initialised with MPI_THREAD_SINGLE, but a thread of ours serves the control "
+        "channel (it never calls MPI): call MPI_Init_thread with MPI_THREAD_FUNNELED or above");
+  }
+  if (level == MPI_THREAD_FUNNELED && is_main == 0) {
+    return failed_precondition(
+        "MPI was initialised with MPI_THREAD_FUNNELED by another thread: make the World there, or "
+        "call MPI_Init_thread with MPI_THREAD_SERIALIZED or above");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<MpiSession>> MpiSession::start() {
+  if (is_finalized()) return failed_precondition("MPI is finalised already");
+  Owner owner = Owner::kCaller;
+  if (!is_initialized()) {
+    int level = MPI_THREAD_SINGLE;
+    TSR_RETURN_IF_ERROR(check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
+                                  "MPI_Init_thread"));
+    owner = Owner::kSession;
+  }
+  TSR_RETURN_IF_ERROR(check_mpi_is_usable());
+  return std::unique_ptr<MpiSession>(std::make_unique<Session>(owner));
+}
+
+}  // namespace tessera

@@ -1,0 +1,225 @@
+#include <mpi.h>
+#include <omp.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "runtime/mpi/communicator.h"
+#include "runtime/mpi/session.h"
+#include "runtime/mpi_world.h"
+#include "runtime/recorder.h"
+
+namespace tessera {
+namespace {
+
+// After a failure, so long for the others to hear of it and say so.
+constexpr std::chrono::milliseconds kFarewell{500};
+
+/// A duplicate of the caller's communicator whose errors are returned.
+StatusOr<MPI_Comm> duplicate(const std::optional<int>& handle) {
+  const MPI_Comm given = handle ? MPI_Comm_f2c(*handle) : MPI_COMM_WORLD;
+  if (given == MPI_COMM_NULL) {
+    return invalid_argument("make_mpi_world: the communicator is MPI_COMM_NULL");
+  }
+  MPI_Comm comm = MPI_COMM_NULL;
+  TSR_RETURN_IF_ERROR(check_mpi(MPI_Comm_dup(given, &comm), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  return comm;
+}
+
+std::vector<std::string> exchange_texts(MPI_Comm comm, const std::string& own) {
+  int size = 1;
+  MPI_Comm_size(comm, &size);
+  std::vector<int> lengths(static_cast<std::size_t>(size)), offsets(lengths.size());
+  const int length = static_cast<int>(own.size());
+  throw_if_error(check_mpi(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm),
+                           "MPI_Allgather"));
+  int total = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    offsets[i] = total;
+    total += lengths[i];
+  }
+  std::string all(static_cast<std::size_t>(total), '\0');
+  throw_if_error(check_mpi(MPI_Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(),
+                                          offsets.data(), MPI_CHAR, comm),
+                           "MPI_Allgatherv"));
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+  }
+  return texts;
+}
+
+/// The first error of any rank, the same on all.
+Status agree(const ExchangeTexts& exchange, const Status& own) {
+  const std::string text = own.ok() ? "" : std::string(message_of(own));
+  const std::vector<std::string> texts = exchange(text);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    return io_error("rank " + std::to_string(rank) + ": " + texts[rank]);
+  }
+  return absl::OkStatus();
+}
+
+int ranks_on_this_host(MPI_Comm comm) {
+  MPI_Comm local = MPI_COMM_NULL;
+  int count = 1;
+  if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
+    MPI_Comm_size(local, &count);
+    MPI_Comm_free(&local);
+  }
+  return count;
+}
+
+/// Opens every rank's record in one folder that rank 0 chooses.
+StatusOr<std::unique_ptr<FlightRecorder>> open_recorder(const MpiLink& link,
+                                                        const MpiOptions& options,
+                                                        const ExchangeTexts& exchange) {
+  const bool asked = !options.world.recorder_dir.empty();
+  std::uint64_t job = 0;
+  std::string place;
+  Status problem;
+  if (link.rank() == 0) {
+    if (getrandom(&job, sizeof job, 0) != sizeof job) job = 1;
+    const StatusOr<std::string> dir = make_recorder_dir(options.world.recorder_dir);
+    if (dir.ok()) place = absl::StrFormat("%016x%s", job, *dir);
+    if (!dir.ok() && asked) problem = dir.status();
+  }
+  const std::string first = exchange(place)[0];
+  TSR_RETURN_IF_ERROR(agree(exchange, problem));
+  RecorderOptions recorder{.file = asked ? RecorderFile::kRequired : RecorderFile::kIfPossible,
+                           .rank = link.rank(),
+                           .world_size = link.size(),
+                           .backend = "mpi"};
+  if (!first.empty()) {
+    recorder.job = std::stoull(first.substr(0, 16), nullptr, 16);
+    recorder.dir = first.substr(16);
+  }
+  StatusOr<std::unique_ptr<FlightRecorder>> opened = FlightRecorder::open(recorder);
+  TSR_RETURN_IF_ERROR(agree(exchange, opened.status()));
+  return opened;
+}
+
+class MpiWorld final : public World {
+ public:
+  struct Parts {
+    std::unique_ptr<MpiLink> link;
+    std::unique_ptr<ControlChannel> control;
+    std::unique_ptr<FlightRecorder> recorder;
+    int threads_per_rank = 1;
+  };
+  MpiWorld(Parts parts, const WorldOptions& options)
+      : parts_(std::move(parts)),
+        rank_({*parts_.link, *parts_.control, *parts_.recorder, events()}, options, allocator()),
+        keeps_record_(!options.recorder_dir.empty()) {
+    omp_set_num_threads(parts_.threads_per_rank);
+  }
+  ~MpiWorld() override { static_cast<void>(leave()); }
+
+  std::int64_t rank() const noexcept override { return parts_.link->rank(); }
+  std::int64_t size() const noexcept override { return parts_.link->size(); }
+  int threads_per_rank() const noexcept override { return parts_.threads_per_rank; }
+  void poison(const Status& status) override { parts_.control->poison(status); }
+  double now_us() const override { return rank_.now_us(); }
+  StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
+
+  /// Finishes calls still pending. Throws Error.
+  void finish() { rank_.finish_all(); }
+  /// Says goodbye and waits for the others; returns the job's first failure.
+  Status leave();
+
+ private:
+  Parts parts_;
+  MpiRank rank_;
+  bool keeps_record_;
+  bool has_left_ = false;
+  std::map<std::vector<std::int64_t>, std::unique_ptr<MpiCommunicator>, RanksLess> groups_;
+};
+
+StatusOr<Communicator*> MpiWorld::group(std::span<const std::int64_t> ranks) {
+  if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second.get();
+  TSR_RETURN_IF_ERROR(check_group(ranks));
+  MpiGroup group;
+  group.ranks.assign(ranks.begin(), ranks.end());
+  group.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
+  TSR_ASSIGN_OR_RETURN(group.id, parts_.control->group_id(ranks));
+  if (group.id >= parts_.link->max_groups()) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("group %d of this job: this MPI's tags tell %d groups apart", group.id,
+                        parts_.link->max_groups()));
+  }
+  group.record = parts_.recorder->add_group(ranks);
+  std::vector<std::int64_t> key = group.ranks;
+  auto made = std::make_unique<MpiCommunicator>(rank_, std::move(group));
+  return groups_.emplace(std::move(key), std::move(made)).first->second.get();
+}
+
+Status MpiWorld::leave() {
+  ControlChannel& control = *parts_.control;
+  if (!has_left_) {
+    has_left_ = true;
+    control.leave();
+    // Rank 0's end serves the others until the last has gone.
+    while (!control.failed() && !control.wait_until_all_left(std::chrono::minutes(1))) {
+    }
+    if (control.failed()) control.wait_until_all_left(kFarewell);
+    const Status failure = control.first_failure();
+    if (!failure.ok()) {
+      parts_.link->abandon();
+      parts_.recorder->note_failure(message_of(failure));
+    }
+    const bool keep = keeps_record_ || !failure.ok();
+    parts_.recorder->close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+  }
+  return control.first_failure();
+}
+
+StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
+  TSR_RETURN_IF_ERROR(check_mpi_is_usable());
+  TSR_ASSIGN_OR_RETURN(const MPI_Comm comm, duplicate(options.comm));
+  MpiWorld::Parts parts;
+  parts.link = std::make_unique<MpiLink>(comm, options.max_message_elements);
+  const ExchangeTexts exchange = [comm](const std::string& own) {
+    return exchange_texts(comm, own);
+  };
+  TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
+                                                           options.control, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
+  parts.threads_per_rank =
+      library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
+  if (parts.link->rank() == 0 && !parts.recorder->path().empty()) {
+    const std::string path = parts.recorder->path();
+    parts.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
+      return last_call_in(dir, rank);
+    });
+  }
+  return std::make_unique<MpiWorld>(std::move(parts), options.world);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<World>> make_mpi_world(const MpiOptions& options) {
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<MpiWorld> world, make_world(options));
+  return std::unique_ptr<World>(std::move(world));
+}
+
+Status run_mpi_rank(const MpiOptions& options, const std::function<void(World&)>& body) {
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<MpiWorld> world, make_world(options));
+  Status own;
+  try {
+    body(*world);
+    world->finish();
+  } catch (...) {
+    own = status_of(std::current_exception());
+    world->poison(own);
+  }
+  const Status first = world->leave();
+  return first.ok() ? own : first;
+}
+
+}  // namespace tessera
