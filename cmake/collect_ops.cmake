@@ -30,7 +30,7 @@ endif()
 set(TESSERA_COLLECT_OPS ${CMAKE_CURRENT_LIST_FILE})
 function(tessera_collect_ops target folder)
   file(GLOB op_sources CONFIGURE_DEPENDS ${folder}/*.cc)
-  set(generated ${CMAKE_BINARY_DIR}/generated/builtin_ops.cc)
+  set(generated ${PROJECT_BINARY_DIR}/generated/builtin_ops.cc)
   add_custom_command(
     OUTPUT ${generated}
     COMMAND ${CMAKE_COMMAND} -DFOLDER=${folder} -DOUTPUT=${generated} -P ${TESSERA_COLLECT_OPS}

@@ -2,15 +2,16 @@
 # HOT compiles the folder for speed, see tessera_hot_options.
 function(tessera_layer name)
   cmake_parse_arguments(LAYER "HOT" "" "DEPENDS;PRIVATE" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/")  # see cmake/mpi.cmake
   if(NOT sources)
     add_library(tessera_${name} INTERFACE)
-    target_include_directories(tessera_${name} INTERFACE ${CMAKE_SOURCE_DIR})
+    target_include_directories(tessera_${name} INTERFACE ${PROJECT_SOURCE_DIR})
     target_link_libraries(tessera_${name} INTERFACE ${LAYER_DEPENDS} Threads::Threads)
     return()
   endif()
   add_library(tessera_${name} STATIC ${sources})
-  target_include_directories(tessera_${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(tessera_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(tessera_${name} PUBLIC ${LAYER_DEPENDS} Threads::Threads)
   target_link_libraries(tessera_${name} PRIVATE ${LAYER_PRIVATE})
   set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -38,17 +39,20 @@ endfunction()
 
 # The precompiled header of all layers that share one set of options.
 function(tessera_precompiled)
-  add_library(tessera_precompiled STATIC ${CMAKE_SOURCE_DIR}/cmake/precompiled.cc)
+  add_library(tessera_precompiled STATIC ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
   target_link_libraries(tessera_precompiled PRIVATE absl::statusor absl::flat_hash_map
                         absl::inlined_vector absl::str_format Threads::Threads)
-  target_precompile_headers(tessera_precompiled PRIVATE ${CMAKE_SOURCE_DIR}/cmake/precompiled.h)
+  target_precompile_headers(tessera_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
   set_target_properties(tessera_precompiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(tessera_precompiled)
 endfunction()
 
-# Warnings and sanitizers, for our own targets only. A shared library shows what public headers mark TSR_API.
+# Standard, place, warnings and sanitizers, for our own targets only. A shared library shows what public headers mark
+# TSR_API.
 function(tessera_compile_options target)
-  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  set_target_properties(${target} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+                        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
                          -Wno-missing-field-initializers)
   if(TESSERA_WERROR)

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "placement/plan.h"
+#include "runtime/backend_api.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 class Box {
  public:

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "runtime/backend_api.h"
 #include "runtime/box.h"
 #include "runtime/communicator.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// A box and the array that it is cut from.
 struct BoxPart {

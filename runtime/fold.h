@@ -9,8 +9,9 @@
 
 #include "placement/dtype.h"
 #include "placement/plan.h"
+#include "runtime/backend_api.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// Errors: InvalidArgument for kAvg of a type without fractions.
 Status check_fold(DType dtype, ReduceOp op);

@@ -12,10 +12,11 @@
 
 #include "placement/api.h"
 #include "placement/status.h"
+#include "runtime/backend_api.h"
 #include "runtime/recorder_file.h"
 #include "runtime/signature.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// Whether a rank may go on with records in memory only, where no file can be made.
 enum class RecorderFile : std::uint8_t { kIfPossible, kRequired };

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/backend_api.h"
 #include "runtime/communicator.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// This rank's place in a group, for checks and texts.
 struct GroupPlace {

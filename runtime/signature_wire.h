@@ -5,9 +5,10 @@
 #include <span>
 #include <string>
 
+#include "runtime/backend_api.h"
 #include "runtime/signature.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// Appends the signature to `bytes`.
 void write_signature(const Signature& signature, std::string& bytes);

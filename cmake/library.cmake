@@ -1,0 +1,77 @@
+# The libraries that others link, made of the layers' objects: tessera (tessera::tessera) holds all of the core and
+# needs neither MPI nor CUDA; tessera_mpi_library (tessera::mpi) is the MPI backend. Shared, unless BUILD_SHARED_LIBS
+# is OFF. The programs and tests of this tree link the layers themselves and so see what the libraries hide.
+if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
+  set(TESSERA_LIBRARY_TYPE STATIC)
+else()
+  set(TESSERA_LIBRARY_TYPE SHARED)
+endif()
+
+# tessera_library(TARGET NAME EXPORT_NAME LAYERS…): libNAME from the objects of these layers' targets.
+function(tessera_library target name export_name)
+  set(objects "")
+  foreach(layer IN LISTS ARGN)
+    get_target_property(type ${layer} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+      list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+    endif()
+  endforeach()
+  add_library(${target} ${TESSERA_LIBRARY_TYPE} ${objects})
+  add_library(tessera::${export_name} ALIAS ${target})
+  # Before 1.0 a minor version may change what programs were compiled against: its number is part of the soname.
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${name} EXPORT_NAME ${export_name}
+                        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  if(TESSERA_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE})
+  else()
+    target_link_options(${target} PRIVATE LINKER:-z,defs)  # what a header forgot to export shows here
+  endif()
+  # Calls inside the library need no detour for a symbol that somebody might replace.
+  target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
+endfunction()
+
+# tessera_public_headers(OUT): the headers that say TSR_API, and those that they include.
+function(tessera_public_headers out)
+  set(headers "")
+  foreach(layer placement io kernels strategies runtime dtensor parallel moe)
+    file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${layer}/*.h)
+    foreach(header IN LISTS found)
+      file(STRINGS ${PROJECT_SOURCE_DIR}/${header} marks REGEX "^namespace .* TSR_API {" LIMIT_COUNT 1)
+      if(marks)
+        list(APPEND headers ${header})
+      endif()
+    endforeach()
+  endforeach()
+  set(unread ${headers})
+  while(unread)
+    list(POP_FRONT unread header)
+    file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"")
+    foreach(include IN LISTS includes)
+      string(REGEX REPLACE "^#include \"(.*)\".*" "\\1" include "${include}")
+      if(EXISTS ${PROJECT_SOURCE_DIR}/${include} AND NOT include IN_LIST headers)
+        list(APPEND headers ${include})
+        list(APPEND unread ${include})
+      endif()
+    endforeach()
+  endwhile()
+  list(SORT headers)
+  set(${out} ${headers} PARENT_SCOPE)
+endfunction()
+
+tessera_public_headers(TESSERA_PUBLIC_HEADERS)
+list(TRANSFORM TESSERA_PUBLIC_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/)
+
+tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
+                tessera_runtime tessera_dtensor tessera_parallel tessera_moe)
+target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${TESSERA_PUBLIC_HEADERS})
+# What public headers include is public.
+target_link_libraries(tessera PUBLIC Threads::Threads absl::status absl::statusor absl::flat_hash_map
+                      absl::flat_hash_set absl::node_hash_set absl::inlined_vector
+                      PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX)
+
+if(TESSERA_HAS_MPI)
+  tessera_library(tessera_mpi_library tessera_mpi mpi tessera_mpi)
+  target_link_libraries(tessera_mpi_library PUBLIC tessera PRIVATE absl::str_format MPI::MPI_CXX OpenMP::OpenMP_CXX)
+endif()
