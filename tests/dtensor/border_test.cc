@@ -91,6 +91,10 @@ TEST_CASE("from_local checks uneven shards against the layout", "[dtensor][borde
     const DTensor x = from_local(plain(rank.runtime, local), rank.mesh, Placements{S(0)}, {5, 3});
     throw_if_error(full_tensor(x).shape() == Shape{5, 3} ? Status() : internal_error("shape"));
   });
+  SUCCEED();
+}
+
+TEST_CASE("from_local names the rank whose part does not fit", "[dtensor][border]") {
   const auto texts = run_ranks(kTp2, [](Rank& rank) {
     const DTensor local = plain(rank.runtime, Array::zeros({2, 3}, DType::kF32));
     return error_of([&] { from_local(local, rank.mesh, Placements{S(0)}, {3, 3}); });
@@ -184,6 +188,7 @@ TEST_CASE("the cotangent of a region's input is summed where each rank saw other
   };
   const Outcome expected = run_ranks(MeshAxes{{"tp", 1}}, body)[0];
   for (const std::int64_t n : {2, 3}) {
+    if (!runs_here(n)) continue;
     const auto ranks = run_ranks(MeshAxes{{"tp", n}}, body);
     CHECK(worst_difference(ranks, expected) < 1e-13);
     for (const Outcome& each : ranks) CHECK(same_bits(each.at("grad.g"), ranks[0].at("grad.g")));

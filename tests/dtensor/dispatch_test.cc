@@ -88,6 +88,7 @@ TEST_CASE(
     "[dtensor][scatter][C5]") {
   const Array top_TK = unique_rows({8, 2}, 6);
   for (const Shape& sizes : {Shape{2}, Shape{3}, Shape{4}, Shape{2, 2}}) {
+    if (!runs_here(num_elements(sizes))) continue;
     for (const Placement& of_mask : {Placement(R), Placement(S(0)), Placement(S(1))}) {
       for (const Placement& of_index : {Placement(R), Placement(S(0)), Placement(S(1))}) {
         CAPTURE(to_string(sizes), to_string(of_mask), to_string(of_index));

@@ -74,6 +74,7 @@ std::string check_pair(Rank& rank, const Array& full, const Array& weight, const
 TEST_CASE("the gradient of every redistribution is the cotangent at the source's dual",
           "[dtensor][redistribute]") {
   for (const Shape& sizes : {Shape{2}, Shape{3}, Shape{2, 2}}) {
+    if (!runs_here(num_elements(sizes))) continue;
     for (const Shape& shape : {Shape{4, 6}, Shape{5, 3}}) {
       const Array full = random_values(shape, DType::kF64, 1);
       const Array weight = random_values(shape, DType::kF64, 2);

@@ -6,6 +6,7 @@
 
 #include "dtensor/ops.h"
 #include "tests/moe/training_run.h"
+#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {
@@ -139,10 +140,8 @@ TEST_CASE("every kept token returns exactly once, weighted, with its gradient",
     if (pattern == 1) return slot % 2;                         // the first ranks get everything
     return experts - 1 - slot % 2;                             // the last ones do
   };
-  std::vector<Journey> journeys(static_cast<std::size_t>(ranks));
-  throw_if_error(run_ranks(ranks, {}, [&](World& world) {
-    journeys[static_cast<std::size_t>(world.rank())] = travel(world, experts, choose);
-  }));
+  const std::vector<Journey> journeys =
+      results_of(ranks, {}, [&](World& world) { return travel(world, experts, choose); }).value();
   std::int64_t rows = 0;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const Journey& journey = journeys[static_cast<std::size_t>(rank)];
@@ -155,23 +154,22 @@ TEST_CASE("every kept token returns exactly once, weighted, with its gradient",
 
 TEST_CASE("one dispatch reads the host once, and a device scalar counts as a read",
           "[moe][dispatch][C24][C25]") {
-  std::vector<Journey> journeys(2);
-  std::int64_t reads_of_item = 0;
-  throw_if_error(run_ranks(2, {}, [&](World& world) {
-    journeys[static_cast<std::size_t>(world.rank())] =
-        travel(world, 4, [](std::int64_t slot) { return slot % 4; });
-    if (world.rank() != 0) return;
-    Runtime runtime(world);
-    const std::size_t before = runtime.events().events().size();
-    item(sum(plain_ints(runtime, {3}, {1, 2, 3})));
-    const auto& events = runtime.events().events();
-    reads_of_item =
-        std::count_if(events.begin() + static_cast<std::ptrdiff_t>(before), events.end(),
-                      [](const Event& e) { return e.kind == Event::Kind::kHostRead; });
-  }));
-  CHECK(journeys[0].host_reads == 1);
-  CHECK(journeys[1].host_reads == 1);
-  CHECK(reads_of_item == 1);
+  const auto reads =
+      results_of(2, {}, [&](World& world) {
+        const Journey journey = travel(world, 4, [](std::int64_t slot) { return slot % 4; });
+        Runtime runtime(world);
+        const std::size_t before = runtime.events().events().size();
+        item(sum(plain_ints(runtime, {3}, {1, 2, 3})));
+        const auto& events = runtime.events().events();
+        const std::int64_t of_item =
+            std::count_if(events.begin() + static_cast<std::ptrdiff_t>(before), events.end(),
+                          [](const Event& e) { return e.kind == Event::Kind::kHostRead; });
+        return std::pair{journey.host_reads, of_item};
+      }).value();
+  for (const auto& [of_dispatch, of_item] : reads) {
+    CHECK(of_dispatch == 1);
+    CHECK(of_item == 1);
+  }
 }
 
 TEST_CASE("tokens of a batch keep their global places under sequence parallelism",

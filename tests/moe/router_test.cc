@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <numeric>
 #include <set>
 
 #include "kernels/random.h"
 #include "tests/moe/training_run.h"
+#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {
@@ -76,11 +76,9 @@ RouterOutcome route(World& world, const ParallelConfig& parallel, const ModelCon
 
 RouterOutcome route_on(int num_ranks, const ParallelConfig& parallel, const ModelConfig& config,
                        const Array& bias = {}) {
-  std::vector<RouterOutcome> outcomes(static_cast<std::size_t>(num_ranks));
-  throw_if_error(run_ranks(num_ranks, {}, [&](World& world) {
-    outcomes[static_cast<std::size_t>(world.rank())] = route(world, parallel, config, bias);
-  }));
-  return outcomes[0];
+  return results_of(num_ranks, {},
+                    [&](World& world) { return route(world, parallel, config, bias); })
+      .value()[0];
 }
 
 }  // namespace
@@ -142,11 +140,11 @@ TEST_CASE("kept groups are those of a brute-force reference", "[moe][router][C7]
   const std::int64_t limited = GENERATE(1, 2);
   const Array scores = random_values({kB, kL, kE}, "scores");
   const std::vector<double> values = scores.to_vector();
-  std::vector<double> limited_values;
-  throw_if_error(run_ranks(1, {}, [&](World& world) {
-    Runtime runtime(world);
-    limited_values = limit_groups(plain(runtime, scores), groups, limited).local().to_vector();
-  }));
+  const auto limited_values =
+      results_of(1, {}, [&](World& world) {
+        Runtime runtime(world);
+        return limit_groups(plain(runtime, scores), groups, limited).local().to_vector();
+      }).value()[0];
   const auto size = static_cast<std::size_t>(kE / groups);
   for (std::size_t token = 0; token < kB * kL; ++token) {
     std::vector<std::pair<double, std::size_t>> best;
@@ -176,20 +174,20 @@ TEST_CASE("normalised weights of all-zero scores are no NaN", "[moe][router][C8]
   config.groups.reset();
   config.limited.reset();
   config.route_norm = true;
-  throw_if_error(run_ranks(1, {}, [&](World& world) {
-    Runtime runtime(world);
-    const MeshViews views = value_or_throw(MeshViews::make({}, 1));
-    ParameterSet parameters(runtime, DType::kF64);
-    const ModelContext context{runtime, views, config, parameters, DType::kF64};
-    const Router router(context, "router", 0);
-    fill_(parameters.all()[0].stored().set_requires_grad(false), -1e6);  // sigmoid(−huge) is 0
-    const Array ones = Array::from_values({1, 1, 4}, DType::kF64, std::vector<double>(4, 1.0));
-    const DTensor x = distribute(runtime, ones, views.dense(), context.routed_tokens());
-    const Routing routing = router(context, x, {});
-    for (const double weight : routing.weights_BLK.local().to_vector()) {
-      if (!(weight == 0.0)) throw Error(internal_error("weight " + std::to_string(weight)));
-    }
-  }));
+  const auto weights =
+      results_of(1, {}, [&](World& world) {
+        Runtime runtime(world);
+        const MeshViews views = value_or_throw(MeshViews::make({}, 1));
+        ParameterSet parameters(runtime, DType::kF64);
+        const ModelContext context{runtime, views, config, parameters, DType::kF64};
+        const Router router(context, "router", 0);
+        fill_(parameters.all()[0].stored().set_requires_grad(false), -1e6);  // sigmoid(−huge) is 0
+        const Array ones = Array::from_values({1, 1, 4}, DType::kF64, std::vector<double>(4, 1.0));
+        const DTensor x = distribute(runtime, ones, views.dense(), context.routed_tokens());
+        const Routing routing = router(context, x, {});
+        return routing.weights_BLK.local().to_vector();
+      }).value()[0];
+  for (const double weight : weights) CHECK(weight == 0.0);
 }
 
 }  // namespace tessera::testing

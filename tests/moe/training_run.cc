@@ -5,6 +5,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "moe/weights.h"
+#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {
@@ -27,8 +28,24 @@ std::vector<double> first_logits(Model& model, const TokenData& data) {
 
 double norm_of(const DTensor& x) { return std::sqrt(item(sum_of_squares(x.detach()))); }
 
-RunResult train_rank(World& world, const RunOptions& options, const ModelConfig& config,
-                     const TokenData& data) {
+struct Job {
+  ModelConfig config;
+  TokenData data;
+};
+Job job_of(const RunOptions& options) {
+  const Json expected = expected_results(options.model);
+  ModelConfig config =
+      value_or_throw(parse_model_config(expected.find("config")->to_string(), options.model));
+  if (options.change_config) options.change_config(config);
+  const std::vector<std::string> files = {options.change_config
+                                              ? test_file("../../LICENSE")
+                                              : parity_path(options.model, "tokens.safetensors")};
+  TokenData data = value_or_throw(TokenData::read(files, config));
+  return {std::move(config), std::move(data)};
+}
+
+RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
+  const auto& [config, data] = job;
   Runtime runtime(world);
   const MeshViews views = value_or_throw(MeshViews::make(options.parallel, world.size()));
   Model model(runtime, views, config, options.dtype);
@@ -52,7 +69,7 @@ RunResult train_rank(World& world, const RunOptions& options, const ModelConfig&
     const DTensor& bias = layer->balancer().expert_bias_E();
     if (bias.defined()) result.final_l2[bias.name()] = norm_of(bias);
   }
-  if (options.inspect) options.inspect(model, trainer);
+  if (options.inspect) result.inspected = options.inspect(model, trainer);
   return result;
 }
 
@@ -74,20 +91,26 @@ Json expected_results(const std::string& model) {
   return value_or_throw(parse_json(value_or_throw(read_file(path, 1 << 20)), path));
 }
 
-RunResult train(const RunOptions& options) {
-  const Json expected = expected_results(options.model);
-  ModelConfig config =
-      value_or_throw(parse_model_config(expected.find("config")->to_string(), options.model));
-  if (options.change_config) options.change_config(config);
-  const std::vector<std::string> files = {options.change_config
-                                              ? test_file("../../LICENSE")
-                                              : parity_path(options.model, "tokens.safetensors")};
-  const TokenData data = value_or_throw(TokenData::read(files, config));
-  std::vector<RunResult> results(static_cast<std::size_t>(options.num_ranks));
-  throw_if_error(run_ranks(options.num_ranks, {}, [&](World& world) {
-    results[static_cast<std::size_t>(world.rank())] = train_rank(world, options, config, data);
-  }));
-  return results[0];
+std::vector<RunResult> train_all(const RunOptions& options) {
+  const Job job = job_of(options);
+  return results_of(options.num_ranks, {},
+                    [&](World& world) { return train_rank(world, options, job); })
+      .value();
+}
+
+RunResult train(const RunOptions& options) { return train_all(options)[0]; }
+
+RunResult train_on_threads(const RunOptions& options) {
+  const Job job = job_of(options);
+  const auto in_one_process = [&](World&) {
+    RunResult first;
+    throw_if_error(run_ranks(options.num_ranks, {}, [&](World& world) {
+      RunResult own = train_rank(world, options, job);
+      if (world.rank() == 0) first = std::move(own);
+    }));
+    return first;
+  };
+  return results_of(1, {}, in_one_process).value()[0];
 }
 
 }  // namespace tessera::testing

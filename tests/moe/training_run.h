@@ -1,5 +1,4 @@
-// tests/moe/training_run.h: whole training runs on embedded ranks, for claims about their losses
-// and parameters.
+// tests/moe/training_run.h: whole training runs, for claims about their losses and parameters.
 #pragma once
 
 #include <functional>
@@ -20,16 +19,21 @@ struct RunOptions {
   std::int64_t num_steps = 10;
   /// Changes the model's config; batches then come from a text instead of the recorded tokens.
   std::function<void(ModelConfig&)> change_config = nullptr;
-  /// Looks at each rank's model after the last step.
-  std::function<void(Model&, Trainer&)> inspect = nullptr;
+  /// Looks at each rank's model after the last step, and says what it saw.
+  std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
 };
 struct RunResult {
   std::vector<StepReport> steps;
   std::map<std::string, double> final_l2;  ///< of every parameter and expert bias
   std::vector<double> logits0;  ///< step 0, micro-batch 0, sequence 0: positions 0…3 x ids 0…7
+  std::vector<double> inspected;
 };
-/// Rank 0's view; throws Error where any rank fails.
+/// Every rank's view; throws Error where any rank fails.
+std::vector<RunResult> train_all(const RunOptions& options);
+/// Rank 0's view.
 RunResult train(const RunOptions& options);
+/// The same with ranks as threads of one process, whatever backend the program runs on.
+RunResult train_on_threads(const RunOptions& options);
 
 /// expected.json of a parity model.
 Json expected_results(const std::string& model);

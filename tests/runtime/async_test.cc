@@ -7,7 +7,9 @@ namespace {
 
 using testing::complaints_of;
 using testing::everyone;
+using testing::launch;
 using testing::outcome_of;
+using testing::results_of;
 using Notes = std::vector<std::string>;
 
 Array filled(std::int64_t size, double value) {
@@ -68,14 +70,17 @@ TEST_CASE("waits across groups do not need one order", "[runtime][async]") {
 
 TEST_CASE("a handle that is dropped leaves its call to be finished", "[runtime][async]") {
   const std::int64_t size = GENERATE(5, 40'000);
-  std::vector<Array> arrays(4);
-  const Status status = run_ranks(4, {}, [&](World& world) {
-    const Array data = filled(size, static_cast<double>(world.rank()));
-    arrays[static_cast<std::size_t>(world.rank())] = data;
-    everyone(world).all_reduce_async(data, data, ReduceOp::kSum);
-  });
+  std::vector<Array> arrays(4);  // each rank's own; looked at by itself once its body has returned
+  const Status status = launch(4, {}, [&](World& world, std::string&) {
+                          const Array data = filled(size, static_cast<double>(world.rank()));
+                          arrays[static_cast<std::size_t>(world.rank())] = data;
+                          everyone(world).all_reduce_async(data, data, ReduceOp::kSum);
+                        }).first;
   CHECK(status.ok());
-  for (const Array& array : arrays) CHECK(is_filled(array, 6));
+  const auto finished = results_of(4, {}, [&](World& world) {
+                          return is_filled(arrays[static_cast<std::size_t>(world.rank())], 6);
+                        }).value();
+  CHECK(finished == std::vector<bool>(4, true));
 }
 
 TEST_CASE("a handle dropped by an exception does not hold anyone up", "[runtime][async]") {
@@ -91,7 +96,7 @@ TEST_CASE("a handle dropped by an exception does not hold anyone up", "[runtime]
 }
 
 TEST_CASE("an array that waits for its collective is ready after wait_ready", "[runtime][async]") {
-  std::weak_ptr<Storage> storage;
+  std::weak_ptr<Storage> storage;  // of this process
   const auto wrong = complaints_of(2, [&](World& world, Notes& notes) {
     const Array in = filled(3000, 2), out = filled(3000, 0);
     if (world.rank() == 0) storage = out.storage();
@@ -141,25 +146,21 @@ TEST_CASE("a call whose World is gone says so", "[runtime][async]") {
 }
 
 TEST_CASE("transfers are logged once each, with bytes, module and site", "[runtime][events]") {
-  std::vector<Event> events;
-  std::vector<EventLog::Total> totals;
-  const Status status = run_ranks(4, {}, [&](World& world) {
-    Communicator& group = everyone(world);
-    world.events().set_module("layers.0");
-    const Array in = filled(10, 1);
-    group.all_gather(in, filled(40, 0), {}, {.tensor = "w", .axes = "dp"});
-    group.barrier();
-    group.broadcast(filled(0, 0), 0);
-    const std::string before = world.events().set_module("head");
-    if (before != "layers.0") throw Error(internal_error("module was " + before));
-    group.broadcast(in, 1, {.axes = "dp", .origin = Origin::kImplicit, .why = "mm: A"});
-    group.broadcast(in, 1, {.axes = "dp", .origin = Origin::kImplicit, .why = "mm: A"});
-    if (world.rank() == 2) {
-      events = world.events().events();
-      totals = world.events().totals();
-    }
-  });
-  REQUIRE(status.ok());
+  const auto logs =
+      results_of(4, {}, [&](World& world) {
+        Communicator& group = everyone(world);
+        world.events().set_module("layers.0");
+        const Array in = filled(10, 1);
+        group.all_gather(in, filled(40, 0), {}, {.tensor = "w", .axes = "dp"});
+        group.barrier();
+        group.broadcast(filled(0, 0), 0);
+        const std::string before = world.events().set_module("head");
+        if (before != "layers.0") throw Error(internal_error("module was " + before));
+        group.broadcast(in, 1, {.axes = "dp", .origin = Origin::kImplicit, .why = "mm: A"});
+        group.broadcast(in, 1, {.axes = "dp", .origin = Origin::kImplicit, .why = "mm: A"});
+        return std::pair{world.events().events(), world.events().totals()};
+      }).value();
+  const auto& [events, totals] = logs[2];
   REQUIRE(events.size() == 3);
   CHECK(events[0].name == "all_gather");
   CHECK(events[0].tensor == "w");

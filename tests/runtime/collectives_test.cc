@@ -9,6 +9,7 @@ namespace {
 
 using testing::complaints_of;
 using testing::everyone;
+using testing::results_of;
 using Rows = std::vector<std::int64_t>;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kMin,
@@ -238,18 +239,18 @@ TEST_CASE("reductions repeat bit for bit and are equal on all ranks", "[runtime]
   const std::int64_t size = GENERATE(7, 20011);
   CAPTURE(ranks, size);
   const auto once = [&] {
-    std::vector<std::vector<double>> results(static_cast<std::size_t>(ranks));
-    const Status status = run_ranks(ranks, {}, [&](World& world) {
-      std::vector<double> values(static_cast<std::size_t>(size));
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] = std::sin(static_cast<double>(i) * 12.9898 + static_cast<double>(world.rank()));
-      }
-      const Array in = Array::from_values({size}, dtype, values);
-      everyone(world).all_reduce(in, in, ReduceOp::kSum);
-      results[static_cast<std::size_t>(world.rank())] = in.to_vector();
-    });
-    REQUIRE(status.ok());
-    return results;
+    return results_of(ranks, {},
+                      [&](World& world) {
+                        std::vector<double> values(static_cast<std::size_t>(size));
+                        for (std::size_t i = 0; i < values.size(); ++i) {
+                          values[i] = std::sin(static_cast<double>(i) * 12.9898 +
+                                               static_cast<double>(world.rank()));
+                        }
+                        const Array in = Array::from_values({size}, dtype, values);
+                        everyone(world).all_reduce(in, in, ReduceOp::kSum);
+                        return in.to_vector();
+                      })
+        .value();
   };
   const auto first = once();
   for (const auto& result : first) CHECK(result == first[0]);
@@ -309,15 +310,13 @@ TEST_CASE("groups are positions in a rank list, and apart from each other", "[ru
 TEST_CASE("a group along mesh axes is row-major over the axes listed", "[runtime][world]") {
   const Mesh mesh =
       value_or_throw(Mesh::make(std::vector<std::int64_t>{2, 2, 2}, {"dp", "cp", "tp"}));
-  std::vector<std::vector<std::int64_t>> seen(8);
-  const Status status = run_ranks(8, {}, [&](World& world) {
-    const std::vector<int> axes = {2, 0};
-    Communicator* group = value_or_throw(world.group_along(mesh, axes));
-    for (int i = 0; i < group->size(); ++i) {
-      seen[static_cast<std::size_t>(world.rank())].push_back(group->world_rank(i));
-    }
-  });
-  REQUIRE(status.ok());
+  const auto seen = results_of(8, {}, [&](World& world) {
+                      const std::vector<int> axes = {2, 0};
+                      Communicator* group = value_or_throw(world.group_along(mesh, axes));
+                      Rows ranks;
+                      for (int i = 0; i < group->size(); ++i) ranks.push_back(group->world_rank(i));
+                      return ranks;
+                    }).value();
   CHECK(seen[0] == Rows{0, 4, 1, 5});
   CHECK(seen[5] == Rows{0, 4, 1, 5});
   CHECK(seen[3] == Rows{2, 6, 3, 7});

@@ -7,6 +7,8 @@ namespace {
 
 using testing::complaints_of;
 using testing::everyone;
+using testing::launch;
+using testing::results_of;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
 
@@ -151,50 +153,56 @@ std::vector<Spec> specs_of(const Mesh& mesh, const Shape& shape, DType dtype,
   return specs;
 }
 
-struct Pair {
-  Plan plan;
+/// What one rank holds after each plan, and what went wrong on it.
+struct Held {
   std::vector<Values> results;
+  Notes wrong;
 };
+Held held_after(World& world, const std::vector<Plan>& plans) {
+  Held held;
+  for (const Plan& plan : plans) {
+    const Spec& src = plan.src;
+    const Coord coord = *src.mesh().coord_of(world.rank());
+    const Array local =
+        Array::from_values(src.local_shape(coord), src.dtype(), held_values(src, coord));
+    const std::int64_t before = world.events().bytes_received();
+    held.results.push_back(execute(world, plan, local, {.tensor = "x"}).to_vector());
+    const std::int64_t logged = world.events().bytes_received() - before;
+    if (logged != bytes_received(plan, world.rank())) {
+      held.wrong.push_back(src.to_string() + " to " + plan.dst.to_string() + ": bytes logged " +
+                           std::to_string(logged));
+    }
+    if (local.to_vector() != held_values(src, coord))
+      held.wrong.push_back("the source was written");
+  }
+  return held;
+}
 
 /// Every pair that has a plan, executed on ranks and judged by the reference.
 int check_pairs(const Mesh& mesh, const std::vector<Spec>& specs, std::size_t stride) {
-  std::vector<Pair> pairs;
+  std::vector<Plan> plans;
   std::size_t number = 0;
   for (const Spec& src : specs) {
     for (const Spec& dst : specs) {
       if (number++ % stride != 0) continue;
       StatusOr<Plan> planned = plan(src, dst);
-      if (planned.ok()) pairs.push_back({*planned, std::vector<Values>(mesh.num_ranks())});
+      if (planned.ok()) plans.push_back(*std::move(planned));
     }
   }
-  const auto notes =
-      complaints_of(static_cast<int>(mesh.num_ranks()), [&](World& world, Notes& wrong) {
-        const Coord coord = *mesh.coord_of(world.rank());
-        for (Pair& pair : pairs) {
-          const Spec& src = pair.plan.src;
-          const Array local =
-              Array::from_values(src.local_shape(coord), src.dtype(), held_values(src, coord));
-          const std::int64_t before = world.events().bytes_received();
-          const Array result = execute(world, pair.plan, local, {.tensor = "x"});
-          pair.results[static_cast<std::size_t>(world.rank())] = result.to_vector();
-          const std::int64_t logged = world.events().bytes_received() - before;
-          if (logged != bytes_received(pair.plan, world.rank())) {
-            wrong.push_back(src.to_string() + " to " + pair.plan.dst.to_string() +
-                            ": bytes logged " + std::to_string(logged));
-          }
-          if (local.to_vector() != held_values(src, coord))
-            wrong.push_back("the source was written");
-        }
-      });
-  CHECK(notes == Notes{});
-  for (const Pair& pair : pairs) {
-    const std::string wrong = wrong_parts(pair.plan.dst, pair.results);
+  const auto ranks = results_of(static_cast<int>(mesh.num_ranks()), {}, [&](World& world) {
+                       return held_after(world, plans);
+                     }).value();
+  for (const Held& held : ranks) CHECK(held.wrong == Notes{});
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::vector<Values> parts;
+    for (const Held& held : ranks) parts.push_back(held.results[i]);
+    const std::string wrong = wrong_parts(plans[i].dst, parts);
     if (!wrong.empty()) {
-      CAPTURE(pair.plan.src.to_string(), pair.plan.dst.to_string());
+      CAPTURE(plans[i].src.to_string(), plans[i].dst.to_string());
       CHECK(wrong == "");
     }
   }
-  return static_cast<int>(pairs.size());
+  return static_cast<int>(plans.size());
 }
 
 Mesh mesh_of(const Shape& shape) { return value_or_throw(Mesh::make(view_of(shape))); }
@@ -297,17 +305,17 @@ TEST_CASE("NaN and the sign of zero survive a move bit by bit", "[runtime][execu
 
 TEST_CASE("a redistribution logs its collectives and itself", "[runtime][execute][events]") {
   const Mesh mesh = value_or_throw(Mesh::make(std::vector<std::int64_t>{2, 2}, {"dp", "tp"}));
-  std::vector<Event> events;
-  const Status status = run_ranks(4, {}, [&](World& world) {
-    const Placement from[] = {Shard{0}, Shard{1}}, to[] = {Replicate{}, Shard{0}};
-    const Spec src = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, from));
-    const Spec dst = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, to));
-    world.events().set_module("head");
-    execute(world, value_or_throw(plan(src, dst)), Array::zeros({2, 2}, DType::kF32),
-            {.tensor = "logits", .origin = Origin::kImplicit, .why = "mm: operand A"});
-    if (world.rank() == 0) events = world.events().events();
-  });
-  REQUIRE(status.ok());
+  const auto logs =
+      results_of(4, {}, [&](World& world) {
+        const Placement from[] = {Shard{0}, Shard{1}}, to[] = {Replicate{}, Shard{0}};
+        const Spec src = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, from));
+        const Spec dst = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, to));
+        world.events().set_module("head");
+        execute(world, value_or_throw(plan(src, dst)), Array::zeros({2, 2}, DType::kF32),
+                {.tensor = "logits", .origin = Origin::kImplicit, .why = "mm: operand A"});
+        return world.events().events();
+      }).value();
+  const std::vector<Event>& events = logs[0];
   REQUIRE(events.size() == 2);
   CHECK(events[0].kind == Event::Kind::kCollective);
   CHECK(events[0].name == "exchange");
@@ -328,10 +336,10 @@ TEST_CASE("a local array that is not this rank's part is refused", "[runtime][ex
   const Placement rows[] = {Shard{0}}, whole[] = {Replicate{}};
   const Spec src = value_or_throw(Spec::make(mesh, {4}, DType::kF32, rows));
   const Spec dst = value_or_throw(Spec::make(mesh, {4}, DType::kF32, whole));
-  const Status status = run_ranks(2, {}, [&](World& world) {
-    execute(world, value_or_throw(plan(src, dst)),
-            Array::zeros({world.rank() == 0 ? 3 : 2}, DType::kF32));
-  });
+  const Status status = launch(2, {}, [&](World& world, std::string&) {
+                          execute(world, value_or_throw(plan(src, dst)),
+                                  Array::zeros({world.rank() == 0 ? 3 : 2}, DType::kF32));
+                        }).first;
   CHECK(status ==
         invalid_argument("rank 0: execute: local array F32 [3] is not this rank's part [2] of "
                          "F32[4] (S(0)) on {2}"));

@@ -11,6 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::contains;
 using testing::everyone;
+using testing::launch;
 using testing::Outcome;
 using testing::outcome_of;
 
@@ -51,10 +52,12 @@ TEST_CASE("a rank that throws ends the others' calls with its text", "[runtime][
 
 TEST_CASE("exceptions of other kinds are told apart", "[runtime][failure]") {
   const auto first_of = [](const std::function<void()>& thrower) {
-    return run_ranks(2, {}, [&](World& world) {
-      if (world.rank() == 1) thrower();
-      everyone(world).barrier();
-    });
+    return launch(2, {},
+                  [&](World& world, std::string&) {
+                    if (world.rank() == 1) thrower();
+                    everyone(world).barrier();
+                  })
+        .first;
   };
   CHECK(first_of([] { throw std::runtime_error("disk on fire"); }) ==
         internal_error("rank 1: disk on fire"));
@@ -139,15 +142,20 @@ TEST_CASE("a negative timeout waits for a late rank", "[runtime][failure]") {
 }
 
 TEST_CASE("a thousand worlds leave no thread and no file behind", "[runtime][failure]") {
+  const auto run = [](int round) {
+    return launch(3, {},
+                  [&](World& world, std::string&) {
+                    reduce(everyone(world), 5000);
+                    if (round % 4 == 3 && world.rank() == 1) throw Error(not_found("stop"));
+                    reduce(everyone(world), 5000);
+                  })
+        .first;
+  };
+  REQUIRE(run(0).ok());  // what a process keeps from its first world on
   const int threads = entries_of("/proc/self/task");
   const int files = entries_of("/proc/self/fd");
   for (int round = 0; round < 1000; ++round) {
-    const Status status = run_ranks(3, {}, [&](World& world) {
-      reduce(everyone(world), 5000);
-      if (round % 4 == 3 && world.rank() == 1) throw Error(not_found("stop"));
-      reduce(everyone(world), 5000);
-    });
-    REQUIRE(status.ok() == (round % 4 != 3));
+    REQUIRE(run(round).ok() == (round % 4 != 3));
   }
   CHECK(entries_of("/proc/self/task") == threads);
   CHECK(entries_of("/proc/self/fd") == files);

@@ -1,13 +1,13 @@
-// tests/runtime/ranks.h: rank threads whose outcomes the main thread asserts on.
+// tests/runtime/ranks.h: worlds of ranks whose outcomes the test asserts on.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "runtime/world.h"
+#include "tests/support/launch.h"
 
 namespace tessera::testing {
 
@@ -20,7 +20,7 @@ inline Communicator& everyone(World& world) {
   return *value_or_throw(world.group(all_ranks(world)));
 }
 
-/// What happened on each rank, and what run_ranks said.
+/// What happened on each rank, and what the run of all ranks said.
 struct Outcome {
   std::vector<Status> ranks;
   Status first;
@@ -28,32 +28,34 @@ struct Outcome {
 };
 inline Outcome outcome_of(int num_ranks, const std::function<void(World&)>& body,
                           WorldOptions options = {}) {
-  Outcome outcome;
-  outcome.ranks.resize(static_cast<std::size_t>(num_ranks));
-  const auto start = std::chrono::steady_clock::now();
-  outcome.first = run_ranks(num_ranks, options, [&](World& world) {
+  const Launched launched = launch(num_ranks, options, [&](World& world, std::string& report) {
     try {
       body(world);
     } catch (const Error& error) {
-      outcome.ranks[static_cast<std::size_t>(world.rank())] = error.status();
+      report = encode(error.status());
       throw;
     }
   });
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  Outcome outcome{{}, launched.first, launched.seconds};
+  for (const std::string& report : launched.reports) {
+    outcome.ranks.push_back(report.empty() ? Status() : decode<Status>(report));
+  }
   return outcome;
 }
 
 /// Runs ranks that note what went wrong; empty where all went well.
 inline std::vector<std::string> complaints_of(
     int num_ranks, const std::function<void(World&, std::vector<std::string>&)>& body) {
-  std::vector<std::vector<std::string>> by_rank(static_cast<std::size_t>(num_ranks));
-  const Status status = run_ranks(num_ranks, {}, [&](World& world) {
-    body(world, by_rank[static_cast<std::size_t>(world.rank())]);
-  });
+  const auto notes_of = [&](World& world) {
+    std::vector<std::string> notes;
+    body(world, notes);
+    return notes;
+  };
+  const auto results = results_of(num_ranks, {}, notes_of);
   std::vector<std::string> all;
-  if (!status.ok()) all.emplace_back(message_of(status));
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    for (const std::string& text : by_rank[rank]) {
+  if (!results.first.ok()) all.emplace_back(message_of(results.first));
+  for (std::size_t rank = 0; rank < results.ranks.size(); ++rank) {
+    for (const std::string& text : results.ranks[rank].value_or(std::vector<std::string>{})) {
       all.push_back("rank " + std::to_string(rank) + ": " + text);
     }
   }

@@ -1,17 +1,18 @@
 // tests/support/ranks.h: runs a test's body on every rank of a mesh, each with its Runtime, and
-// collects what it returns. Rank threads return values; the main thread asserts.
+// collects what it returns. Ranks (threads or processes, see launch.h) return values; the test
+// asserts.
 #pragma once
 
 #include <chrono>
-#include <functional>
-#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "dtensor/dtensor.h"
 #include "dtensor/ops.h"
 #include "tests/support/arrays.h"
+#include "tests/support/launch.h"
 
 namespace tessera::testing {
 
@@ -66,33 +67,23 @@ struct Rank {
   }
 };
 
-inline Status run_on_ranks(const Mesh& mesh, const std::function<void(Rank&)>& body) {
-  WorldOptions options;
-  options.threads_per_rank = 1;
-  options.timeout = std::chrono::milliseconds(20'000);
-  const int ranks = static_cast<int>(mesh.first_rank() + mesh.num_ranks());
-  return tessera::run_ranks(ranks, options, [&](World& world) {
-    Runtime runtime(world);
-    Rank rank{world, runtime, mesh};
-    body(rank);
-  });
-}
-
-/// What each rank's body returned, by rank. Throws the Error of the first rank that failed.
+/// What each rank's body returned, by rank; ranks outside the mesh are asked too. Throws the Error
+/// of the first rank that failed.
 template <class F>
 auto run_ranks(const Mesh& mesh, F&& body) {
   using Result = std::invoke_result_t<F&, Rank&>;
+  const WorldOptions options{.timeout = std::chrono::milliseconds(20'000), .threads_per_rank = 1};
+  const int num_ranks = static_cast<int>(mesh.first_rank() + mesh.num_ranks());
+  const auto run = [&](World& world) {
+    Runtime runtime(world);
+    Rank rank{world, runtime, mesh};
+    return body(rank);
+  };
   if constexpr (std::is_void_v<Result>) {
-    throw_if_error(run_on_ranks(mesh, [&](Rank& rank) { body(rank); }));
+    const RankBody nothing = [&](World& world, std::string&) { run(world); };
+    throw_if_error(launch(num_ranks, options, nothing).first);
   } else {
-    // Rank threads write their own element only.
-    std::vector<std::optional<Result>> slots(static_cast<std::size_t>(mesh.num_ranks()));
-    throw_if_error(run_on_ranks(mesh, [&](Rank& rank) {
-      slots[static_cast<std::size_t>(rank.index())].emplace(body(rank));
-    }));
-    std::vector<Result> results;
-    for (std::optional<Result>& each : slots) results.push_back(*std::move(each));
-    return results;
+    return results_of(num_ranks, options, run).value();
   }
 }
 template <class F>

@@ -1,0 +1,3 @@
+#include "tests/support/program.h"
+
+int main(int argc, char** argv) { return tessera::testing::run_tests(argc, argv); }
