@@ -70,7 +70,8 @@ class ControlChannel {
                                                         const ExchangeTexts& exchange);
   virtual ~ControlChannel() = default;
 
-  /// This rank has failed: everyone hears of it. The hub keeps the first failure it hears of.
+  /// This rank has failed: everyone hears of it. The hub keeps the first failure it hears of; a
+  /// moment is waited for its word, and where it does not answer the others are told directly.
   virtual void poison(const Status& status) = 0;
   /// Any thread. True once some rank has failed, died, or the hub is gone.
   virtual bool failed() const noexcept = 0;
@@ -78,8 +79,8 @@ class ControlChannel {
   /// died in all_to_all #812 of …", with what its flight record says (see `describe_dead`). OK
   /// while there is none.
   virtual Status first_failure() const = 0;
-  /// Rank 0 only, before any failure: tells what a dead rank was last doing; "" where unknown.
-  /// Called from the background thread.
+  /// Before any failure: tells what a dead rank was last doing; "" where unknown. Rank 0's is asked
+  /// about every rank, another rank's about rank 0. Called from the background thread.
   virtual void describe_dead(std::function<std::string(std::int64_t rank)> describe) = 0;
 
   /// A number for these ranks, the same on all of them, unlike that of any other list. Asks the

@@ -1,0 +1,248 @@
+#include "runtime/control_socket.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+namespace tessera {
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    number_ = std::exchange(other.number_, -1);
+  }
+  return *this;
+}
+
+void Descriptor::close() noexcept {
+  if (number_ >= 0) ::close(std::exchange(number_, -1));
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  const bool is_v6 = endpoint.address.find(':') != std::string::npos;
+  return (is_v6 ? "[" + endpoint.address + "]" : endpoint.address) + ":" +
+         std::to_string(endpoint.port);
+}
+
+std::string system_text(int error_number) { return std::generic_category().message(error_number); }
+
+namespace {
+
+Status system_error(int error_number) { return unavailable(system_text(error_number)); }
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+StatusOr<Addresses> resolve(const std::string& host, int port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error == EAI_SYSTEM) return system_error(errno);
+  if (error != 0) return unavailable(gai_strerror(error));
+  return Addresses(found, &freeaddrinfo);
+}
+
+std::string numeric(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+void set_option(const Descriptor& socket, int level, int option, int value) noexcept {
+  setsockopt(socket.number(), level, option, &value, sizeof value);
+}
+
+/// Small frames go at once. A host that vanishes without a word is missed within seconds; one whose
+/// process is merely stopped still answers for it.
+void tune(const Descriptor& socket) noexcept {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 5);
+}
+
+Descriptor new_socket(int family) {
+  return Descriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+  return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) != 0;
+}
+
+int port_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  }
+  return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+}
+
+StatusOr<Listener> listen_at(const addrinfo& at) {
+  Listener listener{.socket = new_socket(at.ai_family), .endpoint = {}};
+  const int number = listener.socket.number();
+  if (number < 0) return system_error(errno);
+  set_option(listener.socket, SOL_SOCKET, SO_REUSEADDR, 1);  // a job may follow another at once
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (bind(number, at.ai_addr, at.ai_addrlen) != 0 || listen(number, SOMAXCONN) != 0 ||
+      getsockname(number, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return system_error(errno);
+  }
+  listener.endpoint = {numeric(at.ai_addr, at.ai_addrlen), port_of(bound)};
+  return listener;
+}
+
+}  // namespace
+
+StatusOr<Listener> listen_on(const std::string& host, int port) {
+  const auto refuse = [&](const Status& why) {
+    return unavailable("cannot listen on " + to_string(Endpoint{host, port}) + ": " +
+                       std::string(message_of(why)));
+  };
+  if (port < 0 || port > 65535) return refuse(unavailable("a port is 0 to 65535"));
+  const StatusOr<Addresses> addresses = resolve(host, port, AI_PASSIVE);
+  if (!addresses.ok()) return refuse(addresses.status());
+  Status first;
+  for (const addrinfo* at = addresses->get(); at != nullptr; at = at->ai_next) {
+    StatusOr<Listener> listener = listen_at(*at);
+    if (listener.ok()) return listener;
+    if (first.ok()) first = listener.status();
+  }
+  return refuse(first);
+}
+
+std::string host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+std::string address_for_others() {
+  if (const StatusOr<Addresses> own = resolve(host_name(), 0, 0); own.ok()) {
+    for (const addrinfo* at = own->get(); at != nullptr; at = at->ai_next) {
+      if (!is_loopback(at->ai_addr)) return numeric(at->ai_addr, at->ai_addrlen);
+    }
+  }
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return host_name();
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    if (!is_loopback(at->ifa_addr)) return numeric(at->ifa_addr, sizeof(sockaddr_in));
+  }
+  return host_name();
+}
+
+std::optional<Descriptor> accept_from(const Descriptor& listener) {
+  Descriptor socket(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.is_open()) return std::nullopt;
+  tune(socket);
+  return socket;
+}
+
+StatusOr<Descriptor> begin_connecting(const Endpoint& endpoint) {
+  TSR_ASSIGN_OR_RETURN(const Addresses addresses,
+                       resolve(endpoint.address, endpoint.port, AI_NUMERICHOST));
+  Descriptor socket = new_socket(addresses->ai_family);
+  if (!socket.is_open()) return system_error(errno);
+  if (connect(socket.number(), addresses->ai_addr, addresses->ai_addrlen) != 0 &&
+      errno != EINPROGRESS && errno != EINTR) {
+    return system_error(errno);
+  }
+  tune(socket);
+  return socket;
+}
+
+Status outcome_of_connecting(const Descriptor& socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  return error == 0 ? absl::OkStatus() : system_error(error);
+}
+
+Flow send_some(const Descriptor& socket, std::string& bytes) {
+  std::size_t sent = 0;
+  Flow flow = Flow::kOpen;
+  while (sent < bytes.size()) {
+    const ssize_t count =
+        ::send(socket.number(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) flow = Flow::kClosed;
+      break;
+    }
+  }
+  bytes.erase(0, sent);
+  return flow;
+}
+
+Flow receive_some(const Descriptor& socket, std::string& bytes) {
+  constexpr std::size_t kMost = std::size_t{64} << 10;
+  char chunk[4096];
+  for (std::size_t received = 0; received < kMost;) {
+    const ssize_t count = ::recv(socket.number(), chunk, sizeof chunk, 0);
+    if (count == 0) return Flow::kClosed;
+    if (count > 0) {
+      bytes.append(chunk, static_cast<std::size_t>(count));
+      received += static_cast<std::size_t>(count);
+    } else if (errno != EINTR) {
+      return errno == EAGAIN || errno == EWOULDBLOCK ? Flow::kOpen : Flow::kClosed;
+    }
+  }
+  return Flow::kOpen;
+}
+
+void end_sending(const Descriptor& socket) noexcept {
+  if (socket.is_open()) shutdown(socket.number(), SHUT_WR);
+}
+
+void poll_until(std::vector<pollfd>& entries,
+                std::optional<std::chrono::steady_clock::time_point> until) {
+  int limit_ms = -1;
+  if (until) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*until - std::chrono::steady_clock::now());
+    limit_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+  }
+  if (::poll(entries.data(), entries.size(), limit_ms) < 0) {
+    for (pollfd& entry : entries) entry.revents = 0;  // a signal: look again
+  }
+}
+
+StatusOr<WakeUp> WakeUp::make() {
+  WakeUp made;
+  made.descriptor_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made.descriptor_.is_open()) return system_error(errno);
+  return made;
+}
+
+void WakeUp::wake() const noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t count = ::write(descriptor_.number(), &one, sizeof one);
+}
+
+void WakeUp::clear() const noexcept {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t size = ::read(descriptor_.number(), &count, sizeof count);
+}
+
+}  // namespace tessera
