@@ -40,13 +40,21 @@ Status cannot(std::string_view doing, const std::string& path, int code) {
   return io_error(path + ": cannot " + std::string(doing) + ": " + std::strerror(code));
 }
 
-// Gives the file that many bytes, all of them on the disk: a mapped page that cannot be written
-// back would end the process. Returns an errno.
-int make_room(int descriptor, std::size_t bytes) {
+// Lengthens the file from `begin` to `end` by zeros, for which the disk then has room: a mapped
+// page that cannot be written back would end the process. Written zeros are cheaper to take back
+// than allocated blocks: a short job's never reach the disk. Returns an errno.
+int make_room(int descriptor, std::size_t begin, std::size_t end) {
   // Beyond the limit on a file's size the kernel sends a signal.
   struct rlimit limit = {};
-  const bool fits = ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
-  return fits ? ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) : EFBIG;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < end) return EFBIG;
+  const std::vector<std::byte> zeros(std::min<std::size_t>(end - begin, 256 * 1024));
+  while (begin < end) {
+    const ssize_t written = ::pwrite(descriptor, zeros.data(), std::min(zeros.size(), end - begin),
+                                     static_cast<off_t>(begin));
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) begin += static_cast<std::size_t>(written);
+  }
+  return 0;
 }
 
 // An open file of that many bytes.
@@ -58,7 +66,7 @@ StatusOr<int> make_file(const std::string& path, std::size_t bytes) {
   const int descriptor =
       ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (descriptor < 0) return cannot("make the flight record", path, errno);
-  const int code = make_room(descriptor, bytes);
+  const int code = make_room(descriptor, 0, bytes);
   if (code == 0) return descriptor;
   ::close(descriptor);
   ::unlink(path.c_str());
@@ -221,7 +229,8 @@ void FlightRecorder::grow() noexcept {
   if (!path_.empty()) {
     const int descriptor = ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor < 0) return;
-    const int code = make_room(descriptor, bytes_of(header_->world_size, num_slots));
+    const int code = make_room(descriptor, bytes_of(header_->world_size, num_slots_),
+                               bytes_of(header_->world_size, num_slots));
     ::close(descriptor);
     if (code != 0) return;
   }
