@@ -72,6 +72,7 @@ void ThreadsWork::advance() {
 }
 
 void ThreadsWork::move_data() {
+  rank_->recorder().matched(ticket_);
   transfer(round(), place_.party);
   phase_ = Phase::kMoved;
   const bool last = round().leave();
@@ -80,6 +81,7 @@ void ThreadsWork::move_data() {
 
 void ThreadsWork::finish() {
   phase_ = Phase::kFinished;
+  rank_->recorder().finished(ticket_);
   const Array& out = post().call->out;
   if (!out.is_null()) out.storage()->bump_version();
   // Peers do not look at the call: its arrays may go, so that no storage waits on a work that holds
@@ -95,6 +97,7 @@ void ThreadsWork::finish() {
 
 void ThreadsWork::fail(Status status) {
   phase_ = Phase::kFailed;
+  rank_->recorder().failed(ticket_);
   status_ = std::move(status);
   rank_ = nullptr;
 }
@@ -209,7 +212,10 @@ void ThreadsRank::finish_all() {
 
 ThreadsCommunicator::ThreadsCommunicator(ThreadsRank& rank, std::shared_ptr<ThreadsGroup> group,
                                          int group_rank)
-    : rank_(rank), group_(std::move(group)), group_rank_(group_rank) {}
+    : rank_(rank),
+      group_(std::move(group)),
+      group_rank_(group_rank),
+      recorded_group_(rank.recorder().add_group(group_->ranks())) {}
 
 ThreadsWork::Place ThreadsCommunicator::join(const CollectiveCall& call) {
   if (call.kind != Kind::kSend && call.kind != Kind::kRecv) {
@@ -244,6 +250,7 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   ThreadsRound& round = work->round();
   ThreadsPost& post = work->post();
   post.signature = make_signature(call, info, round.sequence());
+  work->set_ticket(rank_.recorder().started(post.signature, recorded_group_));
   post.call = std::move(call);
   publish_data(post, place);
   if (round.arrive(work->party())) rank_.notify_others(round);

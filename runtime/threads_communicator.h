@@ -11,6 +11,7 @@
 
 #include "runtime/communicator.h"
 #include "runtime/event.h"
+#include "runtime/recorder.h"
 #include "runtime/threads_hub.h"
 
 namespace tessera {
@@ -36,6 +37,8 @@ class ThreadsWork final : public Work {
   void set_bytes_received(std::int64_t bytes) noexcept { bytes_received_ = bytes; }
   /// What to log when the call is over.
   void set_event(Event event) { event_ = std::move(event); }
+  /// The call's number in the flight record.
+  void set_ticket(std::uint64_t ticket) noexcept { ticket_ = ticket; }
   std::chrono::milliseconds timeout() const noexcept { return timeout_; }
   bool is_over() const noexcept { return phase_ == Phase::kFinished || phase_ == Phase::kFailed; }
 
@@ -58,13 +61,15 @@ class ThreadsWork final : public Work {
   Status status_;
   std::int64_t bytes_received_ = 0;
   std::optional<Event> event_;
+  std::uint64_t ticket_ = 0;
 };
 
 /// What all groups of one rank share. Thread-safety: its own rank's thread only.
 class ThreadsRank {
  public:
-  ThreadsRank(std::shared_ptr<ThreadsHub> hub, std::int64_t rank, EventLog& log)
-      : hub_(std::move(hub)), rank_(rank), log_(log) {}
+  ThreadsRank(std::shared_ptr<ThreadsHub> hub, std::int64_t rank, EventLog& log,
+              FlightRecorder& recorder)
+      : hub_(std::move(hub)), rank_(rank), log_(log), recorder_(recorder) {}
   ~ThreadsRank();
   ThreadsRank(const ThreadsRank&) = delete;
   ThreadsRank& operator=(const ThreadsRank&) = delete;
@@ -72,6 +77,7 @@ class ThreadsRank {
   ThreadsHub& hub() noexcept { return *hub_; }
   std::int64_t rank() const noexcept { return rank_; }
   EventLog& log() noexcept { return log_; }
+  FlightRecorder& recorder() noexcept { return recorder_; }
   double now_us() const;
 
   void add(std::shared_ptr<ThreadsWork> work) { pending_.push_back(std::move(work)); }
@@ -92,6 +98,7 @@ class ThreadsRank {
   std::shared_ptr<ThreadsHub> hub_;
   std::int64_t rank_;
   EventLog& log_;
+  FlightRecorder& recorder_;
   std::vector<std::shared_ptr<ThreadsWork>> pending_;
   ThreadsHub::View last_view_;
 };
@@ -114,6 +121,7 @@ class ThreadsCommunicator final : public Communicator {
   ThreadsRank& rank_;
   std::shared_ptr<ThreadsGroup> group_;
   int group_rank_;
+  std::uint32_t recorded_group_;
   std::uint64_t next_ = 0;
   struct Channel {
     ThreadsLane* lane = nullptr;

@@ -1,8 +1,10 @@
 #include "runtime/threads_world.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -10,24 +12,65 @@
 namespace tessera {
 namespace {
 
-void run_rank(const std::shared_ptr<ThreadsHub>& hub, std::int64_t rank, int threads,
-              const std::function<void(World&)>& body) {
+/// What the threads of one job share.
+struct Job {
+  std::shared_ptr<ThreadsHub> hub;
+  int threads_per_rank = 1;
+  RecorderOptions records;
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;  ///< by rank; null until its thread runs
+};
+
+void run_rank(Job& job, std::int64_t rank, const std::function<void(World&)>& body) {
+  std::shared_ptr<FlightRecorder>& recorder = job.recorders[static_cast<std::size_t>(rank)];
   try {
-    ThreadsWorld world(hub, rank, threads);
+    RecorderOptions records = job.records;
+    records.rank = rank;
+    recorder = value_or_throw(FlightRecorder::open(records));
+    ThreadsWorld world({job.hub, rank, job.threads_per_rank}, recorder);
     body(world);
     world.finish();
   } catch (...) {
-    hub->poison(rank, status_of(std::current_exception()));
+    const Status status = status_of(std::current_exception());
+    if (recorder != nullptr) recorder->note_failure(message_of(status));
+    job.hub->poison(rank, status);
   }
-  hub->leave(rank);
+  if (recorder != nullptr) recorder->note_end();
+  job.hub->leave(rank);
+}
+
+// A folder that was asked for must be there; else records may stay in memory.
+StatusOr<RecorderOptions> records_of(const WorldOptions& options, int num_ranks) {
+  const bool asked = !options.recorder_dir.empty();
+  const StatusOr<std::string> dir = make_recorder_dir(options.recorder_dir);
+  if (asked && !dir.ok()) return dir.status();
+  return RecorderOptions{.dir = dir.ok() ? *dir : "",
+                         .file = asked ? RecorderFile::kRequired : RecorderFile::kIfPossible,
+                         .world_size = num_ranks,
+                         .job = std::random_device()() | (std::uint64_t{1} << 32)};
+}
+
+void close_records(const Job& job, FlightRecorder::Leave leave) {
+  for (const auto& recorder : job.recorders) {
+    if (recorder != nullptr) recorder->close(leave);
+  }
+  // Left over where no rank could make its file.
+  if (leave == FlightRecorder::Leave::kRemove) ::rmdir(job.records.dir.c_str());
+}
+
+std::string folder_of(const FlightRecorder& recorder) {
+  const std::string& path = recorder.path();
+  return path.substr(0, path.empty() ? 0 : path.rfind('/'));
 }
 
 }  // namespace
 
-ThreadsWorld::ThreadsWorld(const std::shared_ptr<ThreadsHub>& hub, std::int64_t rank,
-                           int threads_per_rank)
-    : hub_(hub), rank_(hub, rank, events()), threads_per_rank_(threads_per_rank) {
-  omp_set_num_threads(threads_per_rank);
+ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder)
+    : hub_(std::move(place.hub)),
+      recorder_(std::move(recorder)),
+      rank_(hub_, place.rank, events(), *recorder_),
+      threads_per_rank_(place.threads_per_rank) {
+  recorder_dir_ = folder_of(*recorder_);
+  omp_set_num_threads(threads_per_rank_);
 }
 
 StatusOr<Communicator*> ThreadsWorld::group(std::span<const std::int64_t> ranks) {
@@ -40,8 +83,15 @@ StatusOr<Communicator*> ThreadsWorld::group(std::span<const std::int64_t> ranks)
 }
 
 std::unique_ptr<World> make_single_world(const WorldOptions& options) {
-  auto hub = std::make_shared<ThreadsHub>(1, options.timeout);
-  return std::make_unique<ThreadsWorld>(hub, 0, library_threads(options.threads_per_rank, 1));
+  auto recorder = value_or_throw(FlightRecorder::open({.dir = options.recorder_dir}));
+  const auto close = [](FlightRecorder* open) {
+    open->close(FlightRecorder::Leave::kKeep);
+    delete open;
+  };
+  return std::make_unique<ThreadsWorld>(
+      ThreadsWorld::Place{std::make_shared<ThreadsHub>(1, options.timeout), 0,
+                          library_threads(options.threads_per_rank, 1)},
+      std::shared_ptr<FlightRecorder>(recorder.release(), close));
 }
 
 Status run_ranks(int num_ranks, const WorldOptions& options,
@@ -50,21 +100,26 @@ Status run_ranks(int num_ranks, const WorldOptions& options,
     return invalid_argument("run_ranks: " + std::to_string(num_ranks) +
                             " ranks; allowed: 1 or more");
   }
-  auto hub = std::make_shared<ThreadsHub>(num_ranks, options.timeout);
-  const int library = library_threads(options.threads_per_rank, num_ranks);
+  Job job{.hub = std::make_shared<ThreadsHub>(num_ranks, options.timeout),
+          .threads_per_rank = library_threads(options.threads_per_rank, num_ranks)};
+  TSR_ASSIGN_OR_RETURN(job.records, records_of(options, num_ranks));
+  job.recorders.resize(static_cast<std::size_t>(num_ranks));
   std::vector<std::thread> threads;
   threads.reserve(static_cast<std::size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) {
     try {
-      threads.emplace_back(run_rank, std::cref(hub), rank, library, std::cref(body));
+      threads.emplace_back(run_rank, std::ref(job), rank, std::cref(body));
     } catch (const std::system_error& error) {
-      hub->poison(rank, absl::ResourceExhaustedError(
-                            to_absl(std::string("cannot start its thread: ") + error.what())));
+      job.hub->poison(rank, absl::ResourceExhaustedError(
+                                to_absl(std::string("cannot start its thread: ") + error.what())));
       break;
     }
   }
   for (std::thread& thread : threads) thread.join();
-  return hub->first_failure();
+  Status failure = job.hub->first_failure();
+  const bool keep = !failure.ok() || !options.recorder_dir.empty();
+  close_records(job, keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+  return failure;
 }
 
 }  // namespace tessera

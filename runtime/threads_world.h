@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/recorder.h"
 #include "runtime/threads_communicator.h"
 #include "runtime/world.h"
 
@@ -14,8 +15,13 @@ namespace tessera {
 
 class ThreadsWorld final : public World {
  public:
+  struct Place {
+    std::shared_ptr<ThreadsHub> hub;
+    std::int64_t rank = 0;
+    int threads_per_rank = 1;
+  };
   /// Bounds the calling thread's library threads.
-  ThreadsWorld(const std::shared_ptr<ThreadsHub>& hub, std::int64_t rank, int threads_per_rank);
+  ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder);
 
   std::int64_t rank() const noexcept override { return rank_.rank(); }
   std::int64_t size() const noexcept override { return hub_->num_ranks(); }
@@ -29,6 +35,7 @@ class ThreadsWorld final : public World {
 
  private:
   std::shared_ptr<ThreadsHub> hub_;
+  std::shared_ptr<FlightRecorder> recorder_;
   ThreadsRank rank_;
   int threads_per_rank_;
   std::map<std::vector<std::int64_t>, std::unique_ptr<ThreadsCommunicator>, RanksLess> groups_;
