@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "runtime/gather_texts.h"
 
 namespace tessera {
 namespace {
@@ -79,6 +81,30 @@ void append_parameter(std::string& out, const Parameter& parameter) {
 }
 
 }  // namespace
+
+std::vector<std::vector<EventLog::Total>> gather_totals(World& world) {
+  std::string own;
+  for (const EventLog::Total& total : world.events().totals()) {
+    own += absl::StrFormat("%d\t%d\t%d\t%d\t%s\t%s\t%s\n", static_cast<int>(total.kind),
+                           static_cast<int>(total.origin), total.count, total.bytes_received,
+                           total.name, total.axes, total.module);
+  }
+  std::vector<std::vector<EventLog::Total>> all;
+  for (const std::string& text : gather_texts(world, own)) {
+    std::vector<EventLog::Total>& totals = all.emplace_back();
+    for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      const std::vector<std::string> cells = absl::StrSplit(line, '\t');
+      totals.push_back({.kind = static_cast<Event::Kind>(std::stoi(cells.at(0))),
+                        .name = cells.at(4),
+                        .axes = cells.at(5),
+                        .module = cells.at(6),
+                        .origin = static_cast<Origin>(std::stoi(cells.at(1))),
+                        .count = std::stoll(cells.at(2)),
+                        .bytes_received = std::stoll(cells.at(3))});
+    }
+  }
+  return all;
+}
 
 std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank) {
   std::map<std::tuple<std::string, std::string, Origin>, Sum> by_collective;

@@ -11,6 +11,9 @@
 
 namespace tessera TSR_API {
 
+/// Every rank's totals, by rank. Collective: yes, over the world.
+std::vector<std::vector<EventLog::Total>> gather_totals(World& world);
+
 /// Transfers of every rank added up: a table by collective and mesh axes, then one by module
 /// (layers together), each with count, bytes and whether the program asked for it. Units: bytes
 /// received.

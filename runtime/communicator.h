@@ -33,6 +33,9 @@ class Work : public Ready {
   virtual std::int64_t bytes_received() const = 0;
 };
 
+/// Whether a call that moves bytes leaves an event.
+enum class CallLog : std::uint8_t { kYes, kNo };
+
 /// What a call says about itself. Tensor name and axes are compared between ranks where both state
 /// them; the texts are copied, so they need not outlive the call.
 struct CallInfo {
@@ -43,7 +46,8 @@ struct CallInfo {
   std::source_location site = std::source_location::current();
   std::string_view event = {};  ///< name of the event; empty: that of the kind ("all_to_all_v")
   Origin origin = Origin::kExplicit;
-  std::string_view why = {};  ///< of an implicit call: op, operand and row
+  std::string_view why = {};    ///< of an implicit call: op, operand and row
+  CallLog log = CallLog::kYes;  ///< kNo: a report about the run, no part of it
 };
 
 struct CollectiveCall {

@@ -387,7 +387,7 @@ std::int64_t sum_before(std::span<const std::int64_t> splits, int rank) {
 
 std::optional<Event> make_event(const CollectiveCall& call, const CallInfo& info,
                                 const Traffic& traffic) {
-  if (traffic.sent + traffic.received == 0) return std::nullopt;
+  if (info.log == CallLog::kNo || traffic.sent + traffic.received == 0) return std::nullopt;
   return Event{.name = std::string(info.event.empty() ? event_name(call) : info.event),
                .tensor = std::string(info.tensor),
                .axes = std::string(info.axes),

@@ -11,6 +11,7 @@
 
 #include "io/exit_code.h"
 #include "io/file.h"
+#include "placement/version.h"
 #include "tools/placement_audit/command.h"
 
 namespace tessera::audit {
@@ -112,7 +113,7 @@ CLI::App* add_names(CLI::App* command, Options& options) {
 ExitCode run(int argc, char** argv) {
   Options options;
   CLI::App app("Tells what a sharding plan does, before anything runs.", "placement-audit");
-  app.set_version_flag("--version", "placement-audit 0.1.0");
+  app.set_version_flag("--version", "placement-audit " + std::string(version()));
   app.require_subcommand(1);
   ExitCode code = ExitCode::kFine;
 
@@ -140,7 +141,7 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::CallForAllHelp&) {
     std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
   } catch (const CLI::CallForVersion&) {
-    std::fputs("placement-audit 0.1.0\n", stdout);
+    std::fputs((app.version() + "\n").c_str(), stdout);
   } catch (const CLI::ParseError& error) {
     return complain(ExitCode::kUsage, std::string(error.what()) + " (see placement-audit --help)");
   }

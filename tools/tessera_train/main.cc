@@ -1,6 +1,8 @@
 // tessera-train: trains the reference mixture of experts on embedded ranks and shows what moved.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -14,6 +16,8 @@
 #include "moe/report.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
+#include "placement/version.h"
+#include "runtime/mpi_world.h"
 #include "tools/tessera_train/options.h"
 
 namespace tessera {
@@ -64,15 +68,22 @@ void print_step(const StepReport& report, std::int64_t num_steps) {
   std::fflush(stdout);
 }
 
-/// What one rank leaves for the end of the run.
-struct RankOutcome {
-  std::vector<EventLog::Total> totals;
-  std::string parameters;
-  std::vector<double> losses;
-};
+double mean_of(std::span<const double> values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
 
-void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan,
-                RankOutcome& outcome) {
+void print_losses(std::span<const double> losses) {
+  constexpr std::size_t kWindow = 5;
+  if (losses.size() < 2 * kWindow) return;
+  const double first = mean_of(losses.first(kWindow));
+  const double last = mean_of(losses.last(kWindow));
+  std::printf("mean loss of the first %zu steps %.4f, of the last %zu %.4f: %.4f lower\n", kWindow,
+              first, kWindow, last, first - last);
+}
+
+void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   Runtime runtime(world);
   runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
@@ -87,55 +98,70 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan,
   StepLog log(speaks ? flags.log : std::string());
   if (speaks) print_header(plan, model);
   Trainer trainer(model, plan.data);
+  std::vector<double> losses;
   for (std::int64_t step = 0; step < plan.num_steps; ++step) {
     const StepReport report = trainer.step(step);
-    outcome.losses.push_back(report.loss);
+    losses.push_back(report.loss);
     if (!speaks) continue;
     print_step(report, plan.num_steps);
     log.write(report);
   }
-  outcome.totals = runtime.events().totals();
-  if (speaks) outcome.parameters = describe_parameters(model, -1);
+  const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
+  if (!speaks) return;
+  print_losses(losses);
+  std::printf("\n%s\n%s", describe_moves(totals).c_str(), describe_parameters(model, -1).c_str());
 }
 
-double mean_of(std::span<const double> values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+WorldOptions world_options(const TrainFlags& flags) {
+  return {.timeout = std::chrono::seconds(flags.timeout == 0 ? 60 : flags.timeout),
+          .threads_per_rank = static_cast<int>(flags.threads),
+          .checks = flags.checked ? CallChecks::kOn : CallChecks::kOff};
 }
 
-void print_summary(const std::vector<RankOutcome>& outcomes) {
-  const std::span<const double> losses = outcomes[0].losses;
-  constexpr std::size_t kWindow = 5;
-  if (losses.size() >= 2 * kWindow) {
-    const double first = mean_of(losses.first(kWindow));
-    const double last = mean_of(losses.last(kWindow));
-    std::printf("mean loss of the first %zu steps %.4f, of the last %zu %.4f: %.4f lower\n",
-                kWindow, first, kWindow, last, first - last);
-  }
-  std::vector<std::vector<EventLog::Total>> totals;
-  for (const RankOutcome& outcome : outcomes) totals.push_back(outcome.totals);
-  std::printf("\n%s\n%s", describe_moves(totals).c_str(), outcomes[0].parameters.c_str());
-}
-
-Status run(const TrainFlags& flags) {
+Status run_on_threads(TrainFlags& flags) {
+  flags.ranks = std::max<std::int64_t>(1, flags.ranks);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
-  std::vector<RankOutcome> outcomes(static_cast<std::size_t>(flags.ranks));
-  const WorldOptions options = {.threads_per_rank = static_cast<int>(flags.threads)};
-  const auto body = [&](World& world) {
-    train_rank(world, flags, plan, outcomes[static_cast<std::size_t>(world.rank())]);
-  };
-  TSR_RETURN_IF_ERROR(run_ranks(static_cast<int>(flags.ranks), options, body));
-  print_summary(outcomes);
-  return absl::OkStatus();
+  return run_ranks(static_cast<int>(flags.ranks), world_options(flags),
+                   [&](World& world) { train_rank(world, flags, plan); });
+}
+
+// Each process reads the files; one that cannot ends the others' run.
+Status run_on_mpi(const TrainFlags& flags) {
+  return run_mpi_rank({.world = world_options(flags)}, [&](World& world) {
+    const TrainPlan plan = value_or_throw(make_train_plan(flags));
+    train_rank(world, flags, plan);
+  });
+}
+
+void print_error(std::string_view text) {
+  std::fprintf(stderr, "tessera-train: %s\n", std::string(text).c_str());
+}
+
+/// Runs on threads, or as one of MPI's processes. Returns the exit code.
+ExitCode run(TrainFlags& flags, MpiSession* session) {
+  Status status;
+  if (session == nullptr) {
+    status = run_on_threads(flags);
+  } else {
+    status = check_launch(flags, session->size());
+    if (status.ok()) status = run_on_mpi(flags);
+  }
+  if (status.ok()) return ExitCode::kFine;
+  // What all ranks know is said once; of a lost rank each survivor tells.
+  const bool lost = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  if (session == nullptr || session->rank() == 0 || lost) print_error(message_of(status));
+  return exit_code_for(status);
 }
 
 void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
   app.add_option("--parallel", flags.parallel,
                  "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
-  app.add_option("--ranks", flags.ranks, "number of ranks; the product of the degrees");
-  app.add_option("--backend", flags.backend, "threads (mpi and nccl: not in this version)");
+  app.add_option("--ranks", flags.ranks,
+                 "number of ranks; the product of the degrees. On MPI: as many as mpirun starts");
+  app.add_option(
+      "--backend", flags.backend,
+      "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
   app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens")
       ->required();
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
@@ -145,6 +171,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--seed", flags.seed, "of random weights");
   app.add_option("--log", flags.log, "one JSON line a step");
   app.add_option("--threads", flags.threads, "library threads of each rank; 0: cores / ranks");
+  app.add_option("--timeout", flags.timeout, "seconds that a rank waits for another; 0: 60");
+  app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
   app.add_option("--save", flags.save, "not in this version");
   app.add_option("--load", flags.load, "not in this version");
 }
@@ -156,6 +184,7 @@ int main(int argc, char** argv) {
   using tessera::ExitCode;
   tessera::TrainFlags flags;
   CLI::App app("Trains a DeepSeek-V3-style mixture of experts on embedded ranks.", "tessera-train");
+  app.set_version_flag("--version", "tessera-train " + std::string(tessera::version()));
   tessera::add_flags(app, flags);
   try {
     app.parse(argc, argv);
@@ -164,14 +193,18 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tessera-train: %s\n", error.what());
     return static_cast<int>(ExitCode::kUsage);
   }
-  tessera::Status status;
+  std::unique_ptr<tessera::MpiSession> session;
   try {
-    status = tessera::run(flags);
+    if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
+    const ExitCode code = tessera::run(flags, session.get());
+    // A rank may be dead, so MPI cannot be finalised.
+    if (session != nullptr && code != ExitCode::kFine) session->abort(static_cast<int>(code));
+    return static_cast<int>(code);
+  } catch (const tessera::Error& error) {
+    tessera::print_error(error.what());
+    return static_cast<int>(tessera::exit_code_for(error.status()));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tessera-train: %s\n", error.what());
+    tessera::print_error(error.what());
     return static_cast<int>(ExitCode::kDefect);
   }
-  if (status.ok()) return static_cast<int>(ExitCode::kFine);
-  std::fprintf(stderr, "tessera-train: %s\n", std::string(tessera::message_of(status)).c_str());
-  return static_cast<int>(tessera::exit_code_for(status));
 }

@@ -9,17 +9,17 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxRanks = 256;
+constexpr std::int64_t kMaxThreads = 256;
+constexpr std::int64_t kMaxProcesses = 65'536;
 
 Status check_backend(const TrainFlags& flags) {
-  if (flags.backend == "mpi" || flags.backend == "nccl") {
+  if (flags.backend == "nccl") {
     return unimplemented(
-        "--backend " + flags.backend +
-        ": this version runs ranks as threads of one process; use --backend threads");
+        "--backend nccl: this version runs ranks on CPUs; use --backend threads or mpi");
   }
-  if (flags.backend != "threads") {
+  if (flags.backend != "threads" && flags.backend != "mpi") {
     return invalid_argument("--backend " + in_quotes(flags.backend) +
-                            " is unknown; threads is allowed");
+                            " is unknown; threads and mpi are allowed");
   }
   if (!flags.save.empty() || !flags.load.empty()) {
     return unimplemented(
@@ -32,9 +32,14 @@ Status check_backend(const TrainFlags& flags) {
 
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_backend(flags));
-  if (flags.ranks < 1 || flags.ranks > kMaxRanks) {
+  const std::int64_t ranks = flags.ranks == 0 ? 1 : flags.ranks;
+  const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
+  if (ranks < 1 || ranks > most) {
+    return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
+  }
+  if (flags.timeout < 0) {
     return invalid_argument(
-        absl::StrFormat("--ranks %d: 1 to %d are allowed", flags.ranks, kMaxRanks));
+        absl::StrFormat("--timeout %d: 0 or more seconds are allowed", flags.timeout));
   }
   if (flags.steps < 0) {
     return invalid_argument(absl::StrFormat("--steps %d: at least 1 is allowed", flags.steps));
@@ -47,11 +52,20 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(plan.config, read_model_config(flags.config));
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
-  TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, flags.ranks));
+  TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
   TSR_ASSIGN_OR_RETURN(plan.data, TokenData::read(flags.data, plan.config));
   return plan;
+}
+
+Status check_launch(TrainFlags& flags, std::int64_t num_processes) {
+  if (flags.ranks == 0) flags.ranks = num_processes;
+  if (flags.ranks == num_processes) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "--ranks %d, but mpirun has started %d processes; start as many as there are ranks (mpirun "
+      "-n %d), or leave --ranks out",
+      flags.ranks, num_processes, flags.ranks));
 }
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace tessera {
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
-  std::int64_t ranks = 1;
+  std::int64_t ranks = 0;  ///< 0: one thread, or all processes of mpirun
   std::string backend = "threads";
   std::vector<std::string> data;
   std::string dtype = "F32";
@@ -25,6 +25,8 @@ struct TrainFlags {
   std::uint64_t seed = 42;
   std::string log;
   std::string save, load;
+  std::int64_t timeout = 0;  ///< Units: seconds
+  bool checked = false;
   std::int64_t threads = 0;  ///< library threads per rank; 0: cores / ranks
 };
 
@@ -39,5 +41,8 @@ struct TrainPlan {
 /// Errors: InvalidArgument or io_error naming the flag or file; Unimplemented for what this version
 /// does not have.
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags);
+
+/// Completes and checks --ranks against the number of processes that mpirun has started.
+Status check_launch(TrainFlags& flags, std::int64_t num_processes);
 
 }  // namespace tessera
