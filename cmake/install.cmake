@@ -15,7 +15,9 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}
                               INSTALL_DESTINATION ${TESSERA_CMAKE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
+              cmake/tessera_mpi_test.cmake
         DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
+install(PROGRAMS cmake/tessera_mpirun DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
 
 # tessera_pkg_config(NAME COMPONENT): NAME.pc from cmake/NAME.pc.in. It finds its prefix from where it lies.
 function(tessera_pkg_config name component)
@@ -27,6 +29,7 @@ endfunction()
 tessera_pkg_config(tessera development)
 
 if(TARGET tessera_mpi_library)
+  set_target_properties(tessera_mpi_library PROPERTIES INSTALL_RPATH "$ORIGIN")  # libtessera lies beside it
   install(TARGETS tessera_mpi_library EXPORT tesseraMpiTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT mpi)

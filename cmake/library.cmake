@@ -63,6 +63,9 @@ endfunction()
 tessera_public_headers(TESSERA_PUBLIC_HEADERS)
 list(TRANSFORM TESSERA_PUBLIC_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/)
 
+# For projects that add this one as a folder and only plan: the pure values, nothing else to compile.
+add_library(tessera::placement ALIAS tessera_placement)
+
 tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
                 tessera_runtime tessera_dtensor tessera_parallel tessera_moe)
 target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${TESSERA_PUBLIC_HEADERS})
