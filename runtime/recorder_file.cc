@@ -19,7 +19,7 @@ using flight::Slot;
 using State = RecordedCall::State;
 
 // Far beyond any real job; keeps what a file can make the reader do in bounds.
-constexpr std::int64_t kMaxWorld = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxWorld = std::int64_t{1} << 16;
 constexpr std::uint32_t kMaxGroupWords = std::uint32_t{1} << 22;
 constexpr std::size_t kMaxFileBytes =
     flight::kPageBytes + std::size_t{kMaxGroupWords} * 4 + sizeof(Slot) * flight::kSlots;
@@ -189,6 +189,7 @@ Status Parser::parse_signature(const Slot& slot, RecordedCall& call) const {
   signature.root = slot.root;
   signature.fold = slot.fold == 1;
   signature.extra = slot.extra;
+  if (slot.sequence > std::uint64_t{kMaxTime}) return refuse("its sequence is out of range");
   const std::size_t kept = std::min<std::size_t>(slot.ndim, flight::kMaxShape);
   signature.shape = to_shape({slot.shape, kept});
   for (const std::int64_t size : signature.shape) {
