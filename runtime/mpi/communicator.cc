@@ -1,6 +1,7 @@
 #include "runtime/mpi/communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,8 @@ using Kind = CollectiveCall::Kind;
 
 // A rank that waits this long tells the control channel for what.
 constexpr std::chrono::milliseconds kLook{50};
+// So many ranks are asked where they stand; each costs a connection.
+constexpr std::int64_t kMostAsked = 512;
 // Time that a rank which timed out gives its peers to say where they stand.
 constexpr std::chrono::milliseconds kAskLimit{300};
 
@@ -185,21 +188,25 @@ void MpiRank::advance_all() {
   });
 }
 
-Status MpiRank::hopeless(const MpiWork& work) const {
-  if (parts_.control.failed()) {
-    return unavailable(std::string(message_of(parts_.control.first_failure())) +
-                       " [this rank was in " + work.describe() + "]");
-  }
-  return absl::OkStatus();
-}
-
 Status MpiRank::timed_out(const MpiWork& work) {
+  // Whoever is late may itself wait for a rank outside this group, so all are asked.
+  const ControlWait wait = work.waits_for();
+  ControlWait everyone = wait;
+  everyone.parties.resize(static_cast<std::size_t>(std::min(link().size(), kMostAsked)));
+  std::iota(everyone.parties.begin(), everyone.parties.end(), 0);
   std::vector<std::int64_t> arrived, missing, silent;
-  for (const PartyState& party : control().ask(work.waits_for(), kAskLimit)) {
-    auto& list = party.kind == PartyState::Kind::kArrived      ? arrived
-                 : party.kind == PartyState::Kind::kNotArrived ? missing
-                                                               : silent;
-    list.push_back(party.rank);
+  std::string doing;
+  for (const PartyState& state : control().ask(everyone, kAskLimit)) {
+    const bool is_party =
+        std::find(wait.parties.begin(), wait.parties.end(), state.rank) != wait.parties.end();
+    if (state.kind == PartyState::Kind::kSilent) {
+      silent.push_back(state.rank);
+    } else if (is_party && state.kind == PartyState::Kind::kArrived) {
+      arrived.push_back(state.rank);
+    } else if (is_party) {
+      missing.push_back(state.rank);
+      doing += "; rank " + std::to_string(state.rank) + ": " + state.doing;
+    }
   }
   std::string text =
       "timed out after " + std::to_string(work.timeout().count()) + " ms in " + work.describe();
@@ -208,6 +215,7 @@ Status MpiRank::timed_out(const MpiWork& work) {
   } else {
     text += ": arrived: " + list_ranks(arrived) + "; not arrived: " + list_ranks(missing);
     if (!silent.empty()) text += "; no answer (stopped or unreachable): " + list_ranks(silent);
+    text += doing;
   }
   return absl::DeadlineExceededError(to_absl(text));
 }
@@ -222,7 +230,7 @@ void MpiRank::wait_until_over(MpiWork& work) {
     advance_all();
     if (work.is_over()) return;
     const auto now = Clock::now();
-    Status failure = hopeless(work);
+    Status failure = parts_.control.failed() ? as_unavailable() : absl::OkStatus();
     if (failure.ok() && now >= deadline) failure = timed_out(work);
     if (failure.ok() && !told && now - begin >= kLook) {
       control().waits(work.waits_for());
@@ -258,6 +266,7 @@ void MpiRank::wait(MpiWork& work) {
 
 void MpiRank::add(const std::shared_ptr<MpiWork>& work) {
   if (pending_.size() >= kMaxPending) wait(*pending_.front());
+  has_started_ = true;
   work->begin();
   pending_.push_back(work);
 }

@@ -106,6 +106,8 @@ class MpiRank {
   const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
   std::set<std::string>& files() noexcept { return files_; }
   double now_us() const;
+  /// Some call was started: there is something on record.
+  bool has_started() const noexcept { return has_started_; }
 
   /// Begins the call; a lane with very many calls in flight first waits for the oldest.
   void add(const std::shared_ptr<MpiWork>& work);
@@ -118,7 +120,6 @@ class MpiRank {
 
  private:
   void advance_all();
-  Status hopeless(const MpiWork& work) const;
   Status timed_out(const MpiWork& work);
   void wait_until_over(MpiWork& work);
 
@@ -128,7 +129,8 @@ class MpiRank {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<MpiWork>> pending_;
   std::vector<std::shared_ptr<MpiWork>> given_up_;  ///< failed with messages under way
-  std::set<std::string> files_;                     ///< names of source files in peers' signatures
+  bool has_started_ = false;
+  std::set<std::string> files_;  ///< names of source files in signatures of peers
 };
 
 class MpiCommunicator final : public Communicator {

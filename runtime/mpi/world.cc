@@ -173,7 +173,7 @@ Status MpiWorld::leave() {
       parts_.link->abandon();
       parts_.recorder->note_failure(message_of(failure));
     }
-    const bool keep = keeps_record_ || !failure.ok();
+    const bool keep = keeps_record_ || (!failure.ok() && rank_.has_started());
     parts_.recorder->close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
   }
   return control.first_failure();
