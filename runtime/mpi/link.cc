@@ -29,7 +29,8 @@ MpiLink::MpiLink(MPI_Comm comm, std::int64_t max_message_elements)
   int* limit = nullptr;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  MPI_Comm_get_attr(comm, MPI_TAG_UB, &limit, &has_limit);
+  // Predefined attributes hang on MPI_COMM_WORLD; a communicator split from it may lack them.
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &limit, &has_limit);
   rank_ = rank;
   size_ = size;
   const int highest = has_limit != 0 ? *limit : 32767;
