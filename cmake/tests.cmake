@@ -1,4 +1,4 @@
-# tessera_test(LAYER DEPENDS … [TIMEOUT seconds] [RANKS] [THREADS_ONLY files]): one Catch2 program from
+# tessera_test(LAYER DEPENDS … [TIMEOUT seconds] [RANKS] [THREADS_ONLY patterns]): one Catch2 program from
 # tests/LAYER/*.cc, registered with ctest. RANKS: its cases launch ranks (tests/support/launch.h). The sources are
 # compiled once and linked with ranks as threads (test_LAYER) and as processes of each MPI that was found
 # (test_mpi_LAYER, test_mpich_LAYER), the latter without the files that are about threads themselves.
@@ -8,20 +8,22 @@ function(tessera_test name)
   if(NOT sources)
     return()
   endif()
-  list(TRANSFORM TEST_THREADS_ONLY PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+  set(threads_only "")
+  set(found "")
   if(TEST_THREADS_ONLY)
-    list(REMOVE_ITEM sources ${TEST_THREADS_ONLY})
-    tessera_test_objects(tests_${name}_threads SOURCES ${TEST_THREADS_ONLY} DEPENDS ${TEST_DEPENDS})
+    list(TRANSFORM TEST_THREADS_ONLY PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+    file(GLOB found CONFIGURE_DEPENDS ${TEST_THREADS_ONLY})
+  endif()
+  if(found)
+    list(REMOVE_ITEM sources ${found})
+    set(threads_only tests_${name}_threads)
+    tessera_test_objects(${threads_only} SOURCES ${found} DEPENDS ${TEST_DEPENDS})
   endif()
   tessera_test_objects(tests_${name} SOURCES ${sources} DEPENDS ${TEST_DEPENDS})
 
   set(launcher "")
   if(TEST_RANKS)
     set(launcher tests_launch_threads)
-  endif()
-  set(threads_only "")
-  if(TEST_THREADS_ONLY)
-    set(threads_only tests_${name}_threads)
   endif()
   tessera_test_program(test_${name} tests_${name} ${threads_only} ${launcher} tests_main_plain)
   tessera_test_timeout(timeout "${TEST_TIMEOUT}")

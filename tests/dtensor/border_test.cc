@@ -56,6 +56,7 @@ TEST_CASE("forcing P on a sharded weight is refused", "[dtensor][border][C20]") 
 
 TEST_CASE("to_local takes only the cotangents that the forward placement allows",
           "[dtensor][border]") {
+  if (!runs_here(2)) return;
   const auto error = [](const Placement& placed, const Placement& stated) {
     return error_on_ranks(kTp2, [&](Rank& rank) {
       to_local(rank.parameter(random_values({4, 6}, DType::kF32), {placed}), {stated});
@@ -106,6 +107,7 @@ TEST_CASE("from_local names the rank whose part does not fit", "[dtensor][border
 
 TEST_CASE("a region that declares P(sum) and receives R fails naming all four",
           "[dtensor][local_map][C3]") {
+  if (!runs_here(2)) return;
   const auto region = [](Rank& rank, const Placements& got) {
     const DTensor counts = rank.distribute(random_integers({8}, 5), got);
     const LocalArg args[] = {{"counts_E", counts, {P}}};
@@ -126,6 +128,7 @@ TEST_CASE("a region that declares P(sum) and receives R fails naming all four",
 
 TEST_CASE("local_map refuses repeated and missing names and a wrong number of results",
           "[dtensor][local_map]") {
+  if (!runs_here(2)) return;
   const auto error = [](std::vector<std::string> names, std::size_t returned) {
     return error_on_ranks(kTp2, [&](Rank& rank) {
       std::vector<LocalArg> args;
@@ -260,6 +263,7 @@ TEST_CASE("local collectives have gradients", "[dtensor][local_collectives]") {
 }
 
 TEST_CASE("checked mode finds replicas that differ", "[dtensor][checked]") {
+  if (!runs_here(3)) return;
   const auto error = [](CheckedMode mode) {
     return error_on_ranks({{"tp", 3}}, [mode](Rank& rank) {
       rank.runtime.checked = mode;

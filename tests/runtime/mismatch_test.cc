@@ -213,6 +213,7 @@ TEST_CASE("ranks that all wait for one another are told so within a second",
     CHECK(outcome.seconds < 1.0);
     CHECK(outcome.first.code() == absl::StatusCode::kFailedPrecondition);
     for (const Status& status : outcome.ranks) {
+      CAPTURE(status.ToString());
       CHECK(contains(status,
                      "no rank can go on: rank 0 waits in barrier #0 "
                      "(runtime/mismatch_test.cc:"));
