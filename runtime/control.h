@@ -68,6 +68,8 @@ class ControlChannel {
   static StatusOr<std::unique_ptr<ControlChannel>> open(const ControlPlace& place,
                                                         const ControlOptions& options,
                                                         const ExchangeTexts& exchange);
+  /// Leaves, where this rank has not. Rank 0 calls wait_until_all_left() first: with its end the
+  /// others hear no more from one another.
   virtual ~ControlChannel() = default;
 
   /// This rank has failed: everyone hears of it. The hub keeps the first failure it hears of; a

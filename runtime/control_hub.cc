@@ -73,7 +73,7 @@ void ControlHub::look_again(Time now) {
 bool ControlHub::all_stuck() const {
   bool any_waits = false;
   for (std::int64_t rank = 0; rank < size(); ++rank) {
-    const State state = places_[static_cast<std::size_t>(rank)].state;
+    const State state = place(rank).state;
     if (state == State::kRunning) return false;
     if (state == State::kGone) continue;
     if (!lacks_a_party(rank)) return false;
@@ -83,10 +83,9 @@ bool ControlHub::all_stuck() const {
 }
 
 bool ControlHub::lacks_a_party(std::int64_t rank) const {
-  const ControlWait& wait = places_[static_cast<std::size_t>(rank)].waiting.wait;
+  const ControlWait& wait = place(rank).waiting.wait;
   return std::any_of(wait.parties.begin(), wait.parties.end(), [&](std::int64_t party) {
-    return party != rank && has_place(party) &&
-           !has_started(places_[static_cast<std::size_t>(party)].started, wait);
+    return party != rank && has_place(party) && !has_started(place(party).started, wait);
   });
 }
 
@@ -122,7 +121,7 @@ void ControlHub::answer_probe(std::int64_t from, const control::ProbeReply& repl
 std::string ControlHub::describe_all() const {
   std::string text = "no rank can go on:";
   for (std::int64_t rank = 0; rank < size(); ++rank) {
-    const Place& at = places_[static_cast<std::size_t>(rank)];
+    const Place& at = place(rank);
     text += (rank == 0 ? " rank " : "; rank ") + std::to_string(rank);
     text += at.state == State::kGone ? " has returned" : " waits in " + at.waiting.wait.text;
   }

@@ -35,6 +35,8 @@ class ControlHub {
 
   /// A message of a rank (0 included). Kinds that no rank sends to the hub are left alone.
   Letters receive(std::int64_t from, const control::Message& message, Time now);
+  /// Has left or died: the end of its link is no news.
+  bool has_gone(std::int64_t rank) const { return place(rank).state == State::kGone; }
   /// The link to a rank has ended. `how`: "died", or what else is known, for the text of the
   /// failure.
   Letters lost(std::int64_t rank, const std::string& how, Time now);
@@ -51,6 +53,7 @@ class ControlHub {
     bool probe_answered = false;
   };
   Place& place(std::int64_t rank) { return places_[static_cast<std::size_t>(rank)]; }
+  const Place& place(std::int64_t rank) const { return places_[static_cast<std::size_t>(rank)]; }
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(places_.size()); }
   bool has_place(std::int64_t rank) const noexcept { return rank >= 0 && rank < size(); }
 

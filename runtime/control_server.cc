@@ -151,6 +151,7 @@ void ControlServer::drop_over() {
 void ControlServer::part(Connection& member) {
   members_[static_cast<std::size_t>(member.rank)] = nullptr;
   if (!hub_) return state_.lose_hub();
+  if (hub_->has_gone(member.rank)) return;
   const std::string how = member.link.reader.is_broken()
                               ? "was dropped: it sent what is no control frame"
                               : state_.describe_death(member.rank);

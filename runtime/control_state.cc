@@ -188,13 +188,18 @@ void ControlState::hear_directly(const control::Poison& poison) {
 }
 
 void ControlState::lose_hub() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (other(0).left) {
+      hub_gone_ = true;
+      return tell();
+    }
+  }
   const std::string how = describe_death(0);
   const std::lock_guard lock(mutex_);
   hub_gone_ = true;
-  if (!other(0).left) {
-    other(0).ended = true;
-    judge(unavailable("rank 0 " + how));
-  }
+  other(0).ended = true;
+  judge(unavailable("rank 0 " + how));
   tell();
 }
 

@@ -25,7 +25,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// Asks again and again until it is so; false where it is not within `limit`.
 inline bool becomes_true(const std::function<bool()>& is_so,
-                         milliseconds limit = milliseconds(2000)) {
+                         milliseconds limit = milliseconds(10'000)) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > until) return false;

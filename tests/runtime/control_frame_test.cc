@@ -1,0 +1,175 @@
+#include "runtime/control_frame.h"
+
+#include <random>
+
+namespace tessera {
+namespace {
+
+using control::decode;
+using control::encode;
+using control::Message;
+
+constexpr std::size_t kLengthBytes = 4;
+
+/// One message of every kind.
+std::vector<Message> one_of_each() {
+  ControlToken token;
+  for (std::size_t at = 0; at < token.bytes.size(); ++at) {
+    token.bytes[at] = static_cast<std::uint8_t>(250 + at);
+  }
+  const StartedCounts counts{{{1, -1, -1}, 812}, {{1, 0, 3}, 5}, {{9, 3, 0}, ~std::uint64_t{0}}};
+  const ControlWait wait{{1, 0, 3}, 5, {0, 3}, "recv #5 of moe.dispatch"};
+  return {control::Hello{token, 3, control::Purpose::kVisit},
+          control::Welcome{},
+          control::Poison{9, "rank 2: no such expert"},
+          control::Failure{14, "rank 3 died"},
+          control::GroupAsked{4, {3, 1, 2}},
+          control::GroupNumber{4, 17},
+          control::Waiting{6, wait, counts},
+          control::Running{},
+          control::Probe{8},
+          control::ProbeReply{8, 6, counts},
+          control::Leave{counts},
+          control::Gone{2, control::End::kDied, {}},
+          control::Query{{1, 0, 3}, 5},
+          control::Answer{true, "runs"}};
+}
+
+std::string frame_of(const Message& message) { return encode(message).value(); }
+std::optional<Message> decoded(const std::string& frame) {
+  return decode(std::string_view(frame).substr(kLengthBytes));
+}
+
+/// A frame whose first bytes claim `length`.
+std::string claiming(std::uint32_t length, const std::string& rest) {
+  std::string frame;
+  for (int shift = 0; shift < 32; shift += 8) frame += static_cast<char>(length >> shift & 255);
+  return frame + rest;
+}
+
+}  // namespace
+
+TEST_CASE("every kind of control message survives its bytes", "[runtime][control]") {
+  const std::vector<Message> messages = one_of_each();
+  REQUIRE(messages.size() == std::variant_size_v<Message>);
+  for (std::size_t kind = 0; kind < messages.size(); ++kind) {
+    CAPTURE(kind);
+    CHECK(messages[kind].index() == kind);
+    const std::string frame = frame_of(messages[kind]);
+    const std::optional<Message> back = decoded(frame);
+    REQUIRE(back.has_value());
+    CHECK(back->index() == kind);
+    CHECK(frame_of(*back) == frame);
+  }
+  const auto waiting = std::get<control::Waiting>(*decoded(frame_of(messages[6])));
+  CHECK(waiting.wait.text == "recv #5 of moe.dispatch");
+  CHECK(waiting.wait.parties == std::vector<std::int64_t>{0, 3});
+  CHECK(waiting.started.at({9, 3, 0}) == ~std::uint64_t{0});
+  CHECK(std::get<control::Hello>(*decoded(frame_of(messages[0]))).token.bytes[0] == 250);
+}
+
+TEST_CASE("a frame cut short or drawn out is refused", "[runtime][control]") {
+  for (const Message& message : one_of_each()) {
+    CAPTURE(message.index());
+    const std::string body = frame_of(message).substr(kLengthBytes);
+    for (std::size_t size = 0; size < body.size(); ++size) {
+      CHECK_FALSE(decode(std::string_view(body).substr(0, size)).has_value());
+    }
+    CHECK_FALSE(decode(body + '\0').has_value());
+  }
+}
+
+TEST_CASE("texts are cut, messages beyond a frame are not written", "[runtime][control]") {
+  const std::string text(control::kMaxTextBytes + 9, 'x');
+  const auto cut = std::get<control::Poison>(*decoded(frame_of(control::Poison{3, text})));
+  CHECK(cut.text == text.substr(9));
+  const std::vector<std::int64_t> many(control::kMaxFrameBytes / 8);
+  CHECK_FALSE(encode(control::GroupAsked{1, many}).has_value());
+}
+
+TEST_CASE("messages come out of a stream however it is cut", "[runtime][control]") {
+  std::string stream;
+  for (const Message& message : one_of_each()) stream += frame_of(message);
+  const std::size_t step = GENERATE(1, 3, 7, 1000);
+  FrameReader reader(control::kMaxFrameBytes);
+  std::string back;
+  for (std::size_t at = 0; at < stream.size(); at += step) {
+    reader.append(std::string_view(stream).substr(at, step));
+    while (const auto message = reader.next()) back += frame_of(*message);
+  }
+  CHECK(back == stream);
+  CHECK_FALSE(reader.is_broken());
+}
+
+TEST_CASE("a length beyond the cap breaks a stream before its bytes are there",
+          "[runtime][control]") {
+  const std::uint32_t length = GENERATE(0u, 257u, 1u << 20, 0x7fffffffu, 0xffffffffu);
+  FrameReader reader(control::kMaxHelloBytes);
+  reader.append(claiming(length, ""));
+  CHECK_FALSE(reader.next().has_value());
+  CHECK(reader.is_broken());
+  reader.append(frame_of(control::Probe{1}));
+  CHECK_FALSE(reader.next().has_value());  // for good
+}
+
+TEST_CASE("a count that promises more than its frame holds is refused", "[runtime][control]") {
+  // Kind 4 asks for a group: a request of 8 bytes, then how many ranks follow.
+  for (const char* count : {"\xff\xff\xff\xff", "\x02\x00\x00\x00", "\x00\x00\x00\x20"}) {
+    const std::string body =
+        std::string(1, '\4') + std::string(8, '\0') + std::string(count, 4) + std::string(8, '\0');
+    CHECK_FALSE(decode(body).has_value());
+  }
+}
+
+TEST_CASE("20,000 mutated streams are decoded or refused, and what is decoded is sound",
+          "[runtime][control]") {
+  std::mt19937_64 random(20'240'611);
+  const std::vector<Message> messages = one_of_each();
+  const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
+  std::size_t num_decoded = 0;
+  std::size_t num_unsound = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string stream = frame_of(messages[below(messages.size())]);
+    stream += frame_of(messages[below(messages.size())]);
+    for (std::size_t change = 0; change < 1 + below(6); ++change) {
+      const std::size_t at = below(stream.size());
+      switch (below(4)) {
+        case 0:
+          stream[at] = static_cast<char>(random());
+          break;
+        case 1:
+          stream[at] = static_cast<char>(stream[at] ^ (1 << below(8)));
+          break;
+        case 2:
+          stream.erase(at, 1 + below(4));
+          break;
+        default:
+          stream.insert(at, 1 + below(4), static_cast<char>(random()));
+      }
+      if (stream.empty()) break;
+    }
+    FrameReader reader(control::kMaxFrameBytes);
+    reader.append(stream);
+    while (const auto message = reader.next()) {
+      ++num_decoded;
+      // Whatever is accepted is exactly what its own bytes say.
+      const auto again = decoded(frame_of(*message));
+      if (!again || frame_of(*again) != frame_of(*message)) ++num_unsound;
+    }
+  }
+  CHECK(num_unsound == 0);
+  CHECK(num_decoded > 10'000);  // the mutations reach behind the first checks
+}
+
+TEST_CASE("tokens match in all bytes or not at all", "[runtime][control]") {
+  ControlToken token;
+  token.bytes.fill(0x5a);
+  CHECK(token.matches(token));
+  for (std::size_t at = 0; at < token.bytes.size(); ++at) {
+    ControlToken other = token;
+    other.bytes[at] ^= 1;
+    CHECK_FALSE(token.matches(other));
+  }
+}
+
+}  // namespace tessera
