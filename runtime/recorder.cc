@@ -319,7 +319,7 @@ void FlightRecorder::close(Leave leave) noexcept {
     return;
   }
   ::unlink(path_.c_str());
-  ::rmdir(path_.substr(0, path_.rfind('/')).c_str());
+  ::rmdir(dir().c_str());
 }
 
 StatusOr<std::string> make_recorder_dir(const std::string& asked) {

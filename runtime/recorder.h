@@ -63,6 +63,7 @@ class FlightRecorder {
   void close(Leave leave) noexcept;
 
   const std::string& path() const noexcept { return path_; }  ///< empty: in memory only
+  std::string dir() const { return path_.substr(0, path_.empty() ? 0 : path_.rfind('/')); }
 
  private:
   FlightRecorder() = default;

@@ -144,7 +144,8 @@ std::optional<Mismatch> mismatch_of(const std::vector<const RecordedCall*>& call
     const std::string field = differing_rest(*calls[static_cast<std::size_t>(*first)], *call);
     if (!field.empty()) return Mismatch{*first, i, field};
   }
-  if (!calls.empty() && splits_differ(calls)) return Mismatch{0, static_cast<int>(calls.size()) - 1, "splits"};
+  if (!calls.empty() && splits_differ(calls))
+    return Mismatch{0, static_cast<int>(calls.size()) - 1, "splits"};
   return std::nullopt;
 }
 

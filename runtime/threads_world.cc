@@ -57,11 +57,6 @@ void close_records(const Job& job, FlightRecorder::Leave leave) {
   if (leave == FlightRecorder::Leave::kRemove) ::rmdir(job.records.dir.c_str());
 }
 
-std::string folder_of(const FlightRecorder& recorder) {
-  const std::string& path = recorder.path();
-  return path.substr(0, path.empty() ? 0 : path.rfind('/'));
-}
-
 }  // namespace
 
 ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder)
@@ -69,7 +64,7 @@ ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder
       recorder_(std::move(recorder)),
       rank_(hub_, place.rank, events(), *recorder_),
       threads_per_rank_(place.threads_per_rank) {
-  recorder_dir_ = folder_of(*recorder_);
+  recorder_dir_ = recorder_->dir();
   omp_set_num_threads(threads_per_rank_);
 }
 

@@ -21,11 +21,14 @@ struct Request {
   std::string input_name;           ///< for errors: the file, or "standard input"
   std::vector<std::string> names;   ///< positional arguments: op names
   std::vector<std::string> meshes;  ///< --mesh, split at commas
+  std::string folder;               ///< positional argument: a job's flight records
 };
 
 struct Answer {
   std::string text;           ///< all of what goes to stdout, final line break included
   bool checks_passed = true;  ///< false: exit code 1, after the answer was printed
+  /// Input that had to be left out: a line each on stderr, and exit code 3 after the answer.
+  std::vector<std::string> warnings = {};
 };
 
 /// A rank's share of a tensor: who holds which indices.
@@ -36,6 +39,8 @@ StatusOr<Answer> ops(const Request& request);
 StatusOr<Answer> propagate_call(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.
 StatusOr<Answer> verify_ops(const Request& request);
+/// Who was missing where, from the flight records of any of a job's ranks.
+StatusOr<Answer> judge_records(const Request& request);
 
 /// One line of JSON.
 inline std::string json_line(const Json& json) { return json.to_string() + '\n'; }

@@ -85,6 +85,8 @@ ExitCode run_command(Options& options, Command command, bool reads_input) {
   if (const ExitCode code = write_output(options, answer->text); code != ExitCode::kFine) {
     return code;
   }
+  for (const std::string& warning : answer->warnings) complain(ExitCode::kInvalidInput, warning);
+  if (!answer->warnings.empty()) return ExitCode::kInvalidInput;
   return answer->checks_passed ? ExitCode::kFine : ExitCode::kCheckFailed;
 }
 
@@ -133,6 +135,10 @@ ExitCode run(int argc, char** argv) {
   verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
       ->delimiter(',');
   on(add_names(verify_command, options), verify_ops, false);
+  CLI::App* recorder_command =
+      add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
+  recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();
+  on(recorder_command, judge_records, false);
 
   try {
     app.parse(argc, argv);
