@@ -1,6 +1,7 @@
 # Generates the list of calls that fill the op table. Included, it offers tessera_collect_ops(TARGET FOLDER); run as
 # a script (-P) with FOLDER and OUTPUT it writes the source: one call for each `void add_…_ops(OpTable& table)`.
 if(CMAKE_SCRIPT_MODE_FILE)
+  cmake_minimum_required(VERSION 3.25)
   file(GLOB op_sources ${FOLDER}/*.cc)
   list(SORT op_sources)
   set(declarations "")

@@ -1,13 +1,6 @@
 # cmake -P: configures, builds and runs a consumer, with its own tests. SOURCE, BUILD, CONFIGURE (arguments), PROGRAM,
 # EXPECTED (what it prints), TARGETS (what to build). A | separates.
-function(run)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT result EQUAL 0)
-    list(JOIN ARGN " " command)
-    message(FATAL_ERROR "${command}: ${result}\n${output}")
-  endif()
-endfunction()
-
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 string(REPLACE "|" ";" CONFIGURE "${CONFIGURE}")
 string(REPLACE "|" ";" TARGETS "${TARGETS}")
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} --fresh ${CONFIGURE})

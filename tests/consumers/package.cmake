@@ -1,0 +1,53 @@
+# cmake -P: builds the Debian packages of SOURCE at BUILD and reads them. DPKG_DEB, HAS_MPI, VERSION.
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
+execute_process(COMMAND ${CMAKE_COMMAND} --preset package -B ${BUILD} WORKING_DIRECTORY ${SOURCE} OUTPUT_QUIET
+                COMMAND_ERROR_IS_FATAL ANY)
+run(${CMAKE_COMMAND} --build ${BUILD})
+file(GLOB old ${BUILD}/*.deb)
+if(old)
+  file(REMOVE ${old})
+endif()
+run(${CMAKE_CPACK_COMMAND} --config ${BUILD}/CPackConfig.cmake -B ${BUILD})
+
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" soname_version ${VERSION})
+# check(PACKAGE HOLDS path-pattern… NEEDS package… LACKS package…): of one .deb.
+function(check package)
+  cmake_parse_arguments(DEB "" "" "HOLDS;NEEDS;LACKS" ${ARGN})
+  file(GLOB file ${BUILD}/${package}_${VERSION}_*.deb)
+  if(NOT file)
+    message(FATAL_ERROR "${package}: no such package was made")
+  endif()
+  execute_process(COMMAND ${DPKG_DEB} --contents ${file} OUTPUT_VARIABLE content COMMAND_ERROR_IS_FATAL ANY)
+  foreach(path IN LISTS DEB_HOLDS ITEMS /usr/share/doc/${package}/copyright)
+    if(NOT content MATCHES " \\.${path}( ->[^\n]*)?\n")
+      message(FATAL_ERROR "${package} does not hold ${path}:\n${content}")
+    endif()
+  endforeach()
+  execute_process(COMMAND ${DPKG_DEB} --field ${file} Depends OUTPUT_VARIABLE depends COMMAND_ERROR_IS_FATAL ANY)
+  foreach(name IN LISTS DEB_NEEDS)
+    if(NOT ", ${depends}" MATCHES ", ${name}[ ,\n]")
+      message(FATAL_ERROR "${package} does not depend on ${name}: ${depends}")
+    endif()
+  endforeach()
+  foreach(name IN LISTS DEB_LACKS)
+    if(depends MATCHES "${name}")
+      message(FATAL_ERROR "${package} depends on ${name}: ${depends}")
+    endif()
+  endforeach()
+endfunction()
+
+set(lib /usr/lib/[a-z0-9_/-]*)
+check(libtessera${soname_version} HOLDS ${lib}libtessera.so.${soname_version} ${lib}libtessera.so.${VERSION}
+      NEEDS libdnnl2 libabsl20220623 libgomp1 libstdc\\+\\+6 LACKS mpi cuda)
+check(libtessera-dev HOLDS /usr/include/tessera/dtensor/ops.h ${lib}libtessera.so ${lib}cmake/tessera/tesseraConfig.cmake
+      ${lib}pkgconfig/tessera.pc NEEDS libtessera${soname_version} libabsl-dev LACKS mpi cuda)
+check(tessera HOLDS /usr/bin/placement-audit /usr/bin/tessera-train NEEDS libdnnl2)
+if(HAS_MPI)
+  check(libtessera-mpi-dev HOLDS ${lib}libtessera_mpi.so ${lib}cmake/tessera/tesseraMpiTargets.cmake
+        NEEDS libtessera-dev mpi-default-dev)
+endif()
+
+file(STRINGS ${BUILD}/build.ninja native REGEX "-march=native" LIMIT_COUNT 1)
+if(native)
+  message(FATAL_ERROR "something is compiled for this machine only: ${native}")
+endif()
