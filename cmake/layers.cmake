@@ -1,9 +1,13 @@
-# tessera_layer(NAME DEPENDS … [PRIVATE …] [HOT]): one static library from every source of folder NAME.
+# tessera_layer(NAME [FOLDER folder] DEPENDS … [PRIVATE …] [HOT]): one static library from every source of the folder,
+# NAME unless given, but main.cc.
 # HOT compiles the folder for speed, see tessera_hot_options.
 function(tessera_layer name)
-  cmake_parse_arguments(LAYER "HOT" "" "DEPENDS;PRIVATE" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/")  # see cmake/mpi.cmake
+  cmake_parse_arguments(LAYER "HOT" "FOLDER" "DEPENDS;PRIVATE" ${ARGN})
+  if(NOT LAYER_FOLDER)
+    set(LAYER_FOLDER ${name})
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${LAYER_FOLDER}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/|/main\\.cc$")  # for the first see cmake/mpi.cmake
   if(NOT sources)
     add_library(tessera_${name} INTERFACE)
     target_include_directories(tessera_${name} INTERFACE ${PROJECT_SOURCE_DIR})

@@ -1,12 +1,15 @@
 // tools/placement_audit/command.h: what a subcommand is: a request in, an answer out, nothing
-// printed. main() alone reads the command line and files, prints, and turns errors into exit codes.
+// printed. audit_main() alone reads the command line and files, prints, and turns errors into exit
+// codes.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "io/json.h"
 #include "placement/status.h"
+#include "strategies/op.h"
 
 namespace tessera::audit {
 
@@ -22,6 +25,8 @@ struct Request {
   std::vector<std::string> names;   ///< positional arguments: op names
   std::vector<std::string> meshes;  ///< --mesh, split at commas
   std::string folder;               ///< positional argument: a job's flight records
+  /// The program's own ops, beside the built-in ones; see AuditProgram.
+  std::function<Status(OpTable&)> add_ops = nullptr;
 };
 
 struct Answer {

@@ -1,13 +1,17 @@
-// tools/placement_audit/find_ops.h: from names on the command line to ops of a table.
+// tools/placement_audit/find_ops.h: the op table of a request, and from names on the command line
+// to its ops.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "strategies/op.h"
+#include "tools/placement_audit/command.h"
 
 namespace tessera::audit {
 
+/// The built-in ops and the program's own. Errors: those of Request::add_ops.
+StatusOr<OpTable> op_table(const Request& request);
 /// The ops named, in that order; all of the table for no names. Errors: NotFound as
 /// OpTable::find().
 StatusOr<std::vector<const Op*>> find_ops(const OpTable& table,

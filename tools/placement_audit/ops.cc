@@ -111,6 +111,13 @@ std::string op_to_text(const Op& op) {
 
 }  // namespace
 
+StatusOr<OpTable> op_table(const Request& request) {
+  OpTable table;
+  add_builtin_ops(table);
+  if (request.add_ops) TSR_RETURN_IF_ERROR(request.add_ops(table));
+  return table;
+}
+
 StatusOr<std::vector<const Op*>> find_ops(const OpTable& table,
                                           const std::vector<std::string>& names) {
   if (names.empty()) return table.ops();
@@ -123,8 +130,7 @@ StatusOr<std::vector<const Op*>> find_ops(const OpTable& table,
 }
 
 StatusOr<Answer> ops(const Request& request) {
-  OpTable table;
-  add_builtin_ops(table);
+  TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const std::vector<const Op*> chosen, find_ops(table, request.names));
   if (request.format == Format::kText) {
     std::string text;

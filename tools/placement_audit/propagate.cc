@@ -4,6 +4,7 @@
 #include "io/placement_json.h"
 #include "tools/placement_audit/call.h"
 #include "tools/placement_audit/command.h"
+#include "tools/placement_audit/find_ops.h"
 
 namespace tessera::audit {
 namespace {
@@ -76,8 +77,7 @@ std::string to_text(const Call& call, const Resolution& resolution) {
 }  // namespace
 
 StatusOr<Answer> propagate_call(const Request& request) {
-  OpTable table;
-  add_builtin_ops(table);
+  TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(request.input, request.input_name));
   const JsonView root(json, request.input_name);
   TSR_ASSIGN_OR_RETURN(const Call call, read_call(root, table));

@@ -100,8 +100,7 @@ StatusOr<Answer> verify_ops(const Request& request) {
       options.meshes.push_back(std::move(shape));
     }
   }
-  OpTable table;
-  add_builtin_ops(table);
+  TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const std::vector<const Op*> chosen, find_ops(table, request.names));
   std::vector<Verdict> verdicts;
   bool all_proven = true;

@@ -1,0 +1,190 @@
+// Data on stdout, one line on stderr for an error and then nothing on stdout; exit codes as in
+// io/exit_code.h.
+#include "tools/placement_audit/audit_main.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "io/exit_code.h"
+#include "io/file.h"
+#include "placement/version.h"
+#include "tools/placement_audit/command.h"
+
+namespace tessera::audit {
+namespace {
+
+/// Says what went wrong, in one line whatever it was.
+class Complaint {
+ public:
+  explicit Complaint(std::string program) : program_(std::move(program)) {}
+
+  ExitCode operator()(ExitCode code, std::string_view text) const {
+    std::string line(text);
+    for (char& c : line) {
+      if (c == '\n') c = ' ';
+    }
+    std::fprintf(stderr, "%s: %s\n", program_.c_str(), line.c_str());
+    return code;
+  }
+  ExitCode operator()(const Status& status) const {
+    const ExitCode code = exit_code_for(status);
+    if (code != ExitCode::kDefect) return (*this)(code, message_of(status));
+    return (*this)(code, "a defect of this program: " + std::string(message_of(status)));
+  }
+
+ private:
+  std::string program_;
+};
+
+struct Options {
+  Complaint complain;
+  Request request;
+  std::string input = "-";
+  std::string output = "-";
+  std::string format = "json";
+};
+using Command = StatusOr<Answer> (*)(const Request&);
+
+bool may_colour(const Options& options) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return options.output == "-" && (no_color == nullptr || *no_color == '\0') &&
+         ::isatty(STDOUT_FILENO) == 1;
+}
+
+Status read_input(Options& options) {
+  const bool is_stdin = options.input == "-";
+  options.request.input_name = is_stdin ? "standard input" : options.input;
+  TSR_ASSIGN_OR_RETURN(options.request.input, is_stdin ? read_standard_input(kMaxJsonBytes)
+                                                       : read_file(options.input, kMaxJsonBytes));
+  return absl::OkStatus();
+}
+
+ExitCode write_output(const Options& options, std::string_view text) {
+  if (options.output != "-") {
+    const Status status = write_file(options.output, text);
+    return status.ok() ? ExitCode::kFine : options.complain(status);
+  }
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return ExitCode::kFine;
+  }
+  // A reader that has seen enough (head) needs no message.
+  if (errno == EPIPE) return ExitCode::kInputOutput;
+  return options.complain(ExitCode::kInputOutput,
+                          std::string("standard output: cannot write: ") + std::strerror(errno));
+}
+
+ExitCode run_command(Options& options, Command command, bool reads_input) {
+  if (options.format == "html") {
+    return options.complain(ExitCode::kUsage,
+                            "--format html: not built for this command; allowed: json, text");
+  }
+  options.request.format = options.format == "text" ? Format::kText : Format::kJson;
+  options.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
+  if (reads_input) {
+    if (const Status status = read_input(options); !status.ok()) return options.complain(status);
+  }
+  const StatusOr<Answer> answer = command(options.request);
+  if (!answer.ok()) return options.complain(answer.status());
+  if (const ExitCode code = write_output(options, answer->text); code != ExitCode::kFine) {
+    return code;
+  }
+  for (const std::string& warning : answer->warnings) {
+    options.complain(ExitCode::kInvalidInput, warning);
+  }
+  if (!answer->warnings.empty()) return ExitCode::kInvalidInput;
+  return answer->checks_passed ? ExitCode::kFine : ExitCode::kCheckFailed;
+}
+
+// One subcommand with the options that all of them share.
+CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* doc) {
+  CLI::App* command = app.add_subcommand(name, doc);
+  command->add_option("--format", options.format, "json, or text for a terminal")
+      ->check(CLI::IsMember({"json", "text", "html"}))
+      ->capture_default_str();
+  command->add_option("--output", options.output, "a file; - is standard output")
+      ->capture_default_str();
+  return command;
+}
+
+CLI::App* add_input(CLI::App* command, Options& options) {
+  command->add_option("--input", options.input, "a JSON file; - is standard input")
+      ->capture_default_str();
+  return command;
+}
+
+CLI::App* add_names(CLI::App* command, Options& options) {
+  command->add_option("OP", options.request.names, "names of ops; none: all");
+  return command;
+}
+
+ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
+  Options options = {.complain = complain};
+  options.request.add_ops = program.add_ops;
+  CLI::App app("Tells what a sharding plan does, before anything runs.", program.name);
+  app.set_version_flag("--version", program.name + " " + std::string(version()));
+  app.require_subcommand(1);
+  ExitCode code = ExitCode::kFine;
+
+  const auto on = [&](CLI::App* command, Command run, bool reads_input) {
+    command->callback([&, run, reads_input] { code = run_command(options, run, reads_input); });
+  };
+  on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
+               options),
+     layout, true);
+  on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
+               options),
+     propagate_call, true);
+  CLI::App* ops_command = add_command(app, options, "ops", "The op table, or the ops named");
+  on(add_names(ops_command, options), ops, false);
+  CLI::App* verify_command =
+      add_command(app, options, "verify", "Executes every row of the ops against one rank");
+  verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
+      ->delimiter(',');
+  on(add_names(verify_command, options), verify_ops, false);
+  CLI::App* recorder_command =
+      add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
+  recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();
+  on(recorder_command, judge_records, false);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+  } catch (const CLI::CallForAllHelp&) {
+    std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
+  } catch (const CLI::CallForVersion&) {
+    std::fputs((app.version() + "\n").c_str(), stdout);
+  } catch (const CLI::ParseError& error) {
+    return complain(ExitCode::kUsage,
+                    std::string(error.what()) + " (see " + program.name + " --help)");
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace tessera::audit
+
+namespace tessera {
+
+int audit_main(int argc, char** argv, const AuditProgram& program) {
+  // A reader that closes the pipe ends the output, not the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  const audit::Complaint complain(program.name);
+  try {
+    return static_cast<int>(audit::run(argc, argv, program, complain));
+  } catch (const Error& error) {
+    return static_cast<int>(complain(error.status()));
+  } catch (const std::exception& error) {
+    return static_cast<int>(
+        complain(ExitCode::kDefect, std::string("a defect of this program: ") + error.what()));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// tools/placement_audit/audit_main.h: placement-audit as a function, for a program with ops of its
+// own: its commands then know those ops beside the built-in ones.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "placement/api.h"
+#include "placement/status.h"
+#include "strategies/op.h"
+
+namespace tessera TSR_API {
+
+struct AuditProgram {
+  std::string name;  ///< in the help and before each error
+  /// Adds the program's own ops to a table that holds the built-in ones; null where it has none. An
+  /// error that it returns is the program's (exit code 3).
+  std::function<Status(OpTable&)> add_ops = nullptr;
+};
+
+/// The whole of a main(): runs the command line of placement-audit (docs/placement-audit.md) over
+/// the built-in ops and the program's own, `my-ops verify my_op` for one. Returns the exit code of
+/// io/exit_code.h. Ignores SIGPIPE from then on.
+int audit_main(int argc, char** argv, const AuditProgram& program);
+
+}  // namespace tessera
