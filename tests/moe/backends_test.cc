@@ -1,23 +1,15 @@
-// The parity models on 4 ranks against one rank, and against ranks as threads: reductions go in
-// order of group rank on every backend, so a run's bits do not depend on the backend.
+// The parity models on several ranks against one rank, and against ranks as threads: reductions go
+// in order of group rank on every backend, so a run's bits do not depend on the backend.
 #include <cmath>
 
 #include "tests/moe/training_run.h"
 
 namespace tessera::testing {
 
-TEST_CASE("4 ranks in F64 train like one rank, and with the bits of ranks as threads",
-          "[moe][backends]") {
-  const std::string model = GENERATE("softmax", "grouped");
-  CAPTURE(model);
-  const RunOptions options = {.model = model,
-                              .parallel = {.dp_shard = 2, .tp = 2, .ep = 2},
-                              .num_ranks = 4,
-                              .dtype = DType::kF64};
-  const RunResult run = train(options);
-  const RunResult one = train({.model = model, .dtype = DType::kF64});
-  const RunResult threads = train_on_threads(options);
-  REQUIRE(run.steps.size() == 10);
+namespace {
+
+void check_against(const RunResult& run, const RunResult& one, const RunResult& threads) {
+  REQUIRE(run.steps.size() == one.steps.size());
   for (std::size_t step = 0; step < run.steps.size(); ++step) {
     CAPTURE(step);
     CHECK(std::abs(run.steps[step].loss - one.steps[step].loss) < 1e-9);
@@ -32,6 +24,29 @@ TEST_CASE("4 ranks in F64 train like one rank, and with the bits of ranks as thr
   }
   CHECK(run.final_l2 == threads.final_l2);
   CHECK(run.logits0 == threads.logits0);
+}
+
+}  // namespace
+
+TEST_CASE("ranks in F64 train like one rank, and with the bits of ranks as threads",
+          "[moe][backends]") {
+  struct Case {
+    std::string model;
+    int num_ranks;
+    std::int64_t dp_shard, num_steps;
+  };
+  const Case each =
+      GENERATE(Case{"softmax", 4, 2, 10}, Case{"grouped", 4, 2, 10}, Case{"grouped", 8, 4, 2});
+  CAPTURE(each.model, each.num_ranks);
+  const RunOptions options = {.model = each.model,
+                              .parallel = {.dp_shard = each.dp_shard, .tp = 2, .ep = 2},
+                              .num_ranks = each.num_ranks,
+                              .dtype = DType::kF64,
+                              .num_steps = each.num_steps};
+  const RunResult run = train(options);
+  const RunResult one =
+      train({.model = each.model, .dtype = DType::kF64, .num_steps = each.num_steps});
+  check_against(run, one, train_on_threads(options));
 }
 
 }  // namespace tessera::testing
