@@ -17,6 +17,8 @@ constexpr std::chrono::milliseconds kLook{50};
 constexpr std::int64_t kMostAsked = 512;
 // Time that a rank which timed out gives its peers to say where they stand.
 constexpr std::chrono::milliseconds kAskLimit{300};
+// Time to see a mismatch oneself once a peer has: its signature is on the way.
+constexpr std::chrono::milliseconds kVerdictLimit{300};
 
 /// Polls while peers of one step arrive close together, giving the core away each time; then sleeps
 /// ever longer. A sleep ends at once when a failure is heard of.
@@ -225,11 +227,20 @@ void MpiRank::wait_until_over(MpiWork& work) {
   const auto begin = Clock::now();
   const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
   Polling polling(control());
+  auto verdict_limit = Clock::time_point::max();
   bool told = false;
   for (;;) {
     advance_all();
     if (work.is_over()) return;
     const auto now = Clock::now();
+    if (work.is_comparing() && control().failed() &&
+        control().first_failure().code() == absl::StatusCode::kFailedPrecondition) {
+      verdict_limit = std::min(verdict_limit, now + kVerdictLimit);
+      if (now < verdict_limit) {
+        std::this_thread::yield();
+        continue;
+      }
+    }
     Status failure = parts_.control.failed() ? as_unavailable() : absl::OkStatus();
     if (failure.ok() && now >= deadline) failure = timed_out(work);
     if (failure.ok() && !told && now - begin >= kLook) {

@@ -58,6 +58,7 @@ class MpiWork final : public Work {
   bool is_over() const noexcept { return phase_ == Phase::kFinished || phase_ == Phase::kFailed; }
 
   bool has_failed() const noexcept { return phase_ == Phase::kFailed; }
+  bool is_comparing() const noexcept { return phase_ == Phase::kComparing; }
 
   /// Posts the first messages. Throws Error.
   void begin();
