@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "absl/strings/str_format.h"
-#include "kernels/array.h"
+#include "kernels/memory_use.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -77,7 +77,7 @@ static_assert(size_class_of(65).bytes == 128 && size_class_of(1024).bytes == 102
 static_assert(size_class_of(1025).bytes == 1280 && size_class_of(1281).bytes == 1536);
 constexpr int kNumClasses = size_class_of(kLargest).index + 1;
 
-class PoolAllocator final : public Allocator {
+class PoolAllocator final : public CountingAllocator {
  public:
   PoolAllocator() = default;
   PoolAllocator(const PoolAllocator&) = delete;
@@ -123,6 +123,11 @@ class PoolAllocator final : public Allocator {
                               size_class.bytes - sizeof(Block));
   }
 
+  MemoryUse use() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return {static_cast<std::int64_t>(used_bytes_), static_cast<std::int64_t>(peak_bytes_)};
+  }
+
  private:
   /// A free block holds the link to the next one of its class.
   struct Block {
@@ -160,7 +165,7 @@ class PoolAllocator final : public Allocator {
     cached_bytes_ = 0;
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::array<Block*, kNumClasses> free_{};
   std::size_t cached_bytes_ = 0;
   std::size_t used_bytes_ = 0;
@@ -172,6 +177,11 @@ class PoolAllocator final : public Allocator {
 std::shared_ptr<Allocator> plain_allocator() {
   static const std::shared_ptr<Allocator> allocator = std::make_shared<PlainAllocator>();
   return allocator;
+}
+
+MemoryUse memory_use_of(const Allocator& allocator) noexcept {
+  const auto* counting = dynamic_cast<const CountingAllocator*>(&allocator);
+  return counting == nullptr ? MemoryUse{} : counting->use();
 }
 
 std::shared_ptr<Allocator> make_pool_allocator() { return std::make_shared<PoolAllocator>(); }

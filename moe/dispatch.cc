@@ -22,12 +22,15 @@ std::span<const std::int64_t> values_of(const DTensor& x) {
 
 /// The one point where counts reach the host: row counts decide the shapes of what follows.
 void log_host_read(Runtime& runtime, const Site& site) {
+  const double now = runtime.world().now_us();
   runtime.events().add({.kind = Event::Kind::kHostRead,
                         .name = "moe.dispatch.counts",
                         .tensor = "counts_E",
                         .module = runtime.events().module(),
                         .file = site.file_name(),
-                        .line = static_cast<int>(site.line())});
+                        .line = static_cast<int>(site.line()),
+                        .start_us = now,
+                        .end_us = now});
 }
 
 std::int64_t group_size(const AxisGroup& group) {

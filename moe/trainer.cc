@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "io/json.h"
 #include "parallel/grad_norm.h"
+#include "runtime/trace.h"
 
 namespace tessera {
 
@@ -86,17 +87,26 @@ double Trainer::accumulate_gradients(std::int64_t step) {
     const DTensor ids = distribute(context.runtime, batch.ids_BL, context.views.dense(), whole);
     const DTensor targets =
         distribute(context.runtime, batch.targets_BL, context.views.dense(), whole);
-    const DTensor loss = model_.loss(ids, targets, c.batch * c.seq * c.accum);
+    const DTensor loss = forward(ids, targets);
     total += item(loss.detach());
+    const TraceSpan span(context.runtime.world(), "backward");
     backward(loss);
   }
   return total;
 }
 
+DTensor Trainer::forward(const DTensor& ids, const DTensor& targets) {
+  const ModelConfig& c = model_.context().config;
+  const TraceSpan span(model_.context().runtime.world(), "forward");
+  return model_.loss(ids, targets, c.batch * c.seq * c.accum);
+}
+
 StepReport Trainer::step(std::int64_t step) {
   const ModelContext& context = model_.context();
   const ModelConfig& c = context.config;
-  const double start_us = context.runtime.world().now_us();
+  World& world = context.runtime.world();
+  const TraceSpan span(world, "step " + std::to_string(step));
+  const double start_us = world.now_us();
   const std::vector<EventLog::Total> moved_before = context.runtime.events().totals();
   StepReport report{.step = step, .lr = rate_.at(step), .num_tokens = c.batch * c.seq * c.accum};
   model_.parameters().clear_grads();
@@ -111,9 +121,12 @@ StepReport Trainer::step(std::int64_t step) {
                         step, report.loss, report.grad_norm)));
   }
   report.tokens_per_expert = model_.balance_experts();
-  optimizer_.step(report.lr, clip_factor(report.grad_norm, c.max_norm));
+  {
+    const TraceSpan update(world, "optimizer");
+    optimizer_.step(report.lr, clip_factor(report.grad_norm, c.max_norm));
+  }
   report.moved = difference(context.runtime.events().totals(), moved_before);
-  report.seconds = (context.runtime.world().now_us() - start_us) * 1e-6;
+  report.seconds = (world.now_us() - start_us) * 1e-6;
   return report;
 }
 

@@ -39,6 +39,7 @@ class Trainer {
 
  private:
   double accumulate_gradients(std::int64_t step);
+  DTensor forward(const DTensor& ids, const DTensor& targets);
 
   Model& model_;
   const TokenData& data_;

@@ -1,10 +1,12 @@
 #include "runtime/event.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "absl/hash/hash.h"
+#include "kernels/memory_use.h"
 
 namespace tessera {
 namespace {
@@ -19,8 +21,16 @@ bool same_key(const EventLog::Total& total, const Event& event) {
 void EventLog::add(Event event) {
   if (event.module.empty()) event.module = module_;
   if (event.kind == Event::Kind::kCollective) bytes_received_ += event.bytes_received;
-  count(event);
-  if (keep_events_) events_.push_back(std::move(event));
+  if (event.kind != Event::Kind::kSpan) count(event);
+  if (!keep_events_) return;
+  if (is_tracing()) {
+    if (std::ssize(events_) >= max_events_) {
+      ++num_left_out_;
+      return;
+    }
+    event.trace.memory_bytes = memory_use_of(*memory_).used_bytes;
+  }
+  events_.push_back(std::move(event));
 }
 
 void EventLog::count(const Event& event) {
@@ -44,12 +54,20 @@ void EventLog::clear() {
   totals_.clear();
   index_.clear();
   bytes_received_ = 0;
+  num_left_out_ = 0;
 }
 
 void EventLog::summarize_only() {
   keep_events_ = false;
+  memory_.reset();
   events_.clear();
   events_.shrink_to_fit();
+}
+
+void EventLog::trace(std::int64_t max_events, std::shared_ptr<const Allocator> memory) {
+  keep_events_ = true;
+  max_events_ = max_events;
+  memory_ = std::move(memory);
 }
 
 std::vector<EventLog::Total> EventLog::totals() const {

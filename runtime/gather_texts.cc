@@ -4,11 +4,31 @@
 #include <numeric>
 
 namespace tessera {
+namespace {
 
-std::vector<std::string> gather_texts(World& world, const std::string& own) {
+Communicator& everyone(World& world) {
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Communicator& group = *value_or_throw(world.group(ranks));
+  return *value_or_throw(world.group(ranks));
+}
+
+// Bytes travel as BOOL, the type of one byte.
+Array bytes_of(World& world, const std::string& text) {
+  const Array bytes =
+      Array::empty({static_cast<std::int64_t>(text.size())}, DType::kBool, world.allocator());
+  if (!text.empty()) std::memcpy(bytes.bytes(), text.data(), text.size());
+  return bytes;
+}
+
+std::string_view text_of(const Array& bytes) {
+  return {reinterpret_cast<const char*>(bytes.bytes()),
+          static_cast<std::size_t>(bytes.num_bytes())};
+}
+
+}  // namespace
+
+std::vector<std::string> gather_texts(World& world, const std::string& own) {
+  Communicator& group = everyone(world);
   const CallInfo info{.tensor = "texts", .log = CallLog::kNo};
 
   const auto length = static_cast<std::int64_t>(own.size());
@@ -19,8 +39,7 @@ std::vector<std::string> gather_texts(World& world, const std::string& own) {
   const std::int64_t* counts = lengths.data<std::int64_t>();
 
   const std::vector<std::int64_t> rows(counts, counts + world.size());
-  const Array bytes = Array::empty({length}, DType::kBool, world.allocator());
-  if (length > 0) std::memcpy(bytes.bytes(), own.data(), own.size());
+  const Array bytes = bytes_of(world, own);
   const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
   const Array all = Array::empty({total}, DType::kBool, world.allocator());
   group.all_gather(bytes, all, rows, info);
@@ -32,6 +51,27 @@ std::vector<std::string> gather_texts(World& world, const std::string& own) {
     at += count;
   }
   return texts;
+}
+
+void collect_texts(World& world, const std::string& own,
+                   const std::function<void(std::string_view)>& take) {
+  Communicator& group = everyone(world);
+  const CallInfo info{.tensor = "texts", .log = CallLog::kNo};
+  const Array length = Array::empty({1}, DType::kI64, world.allocator());
+  if (world.rank() != 0) {
+    *length.data<std::int64_t>() = static_cast<std::int64_t>(own.size());
+    group.send(length, 0, info);
+    group.send(bytes_of(world, own), 0, info);
+    return;
+  }
+  take(own);
+  for (int rank = 1; rank < group.size(); ++rank) {
+    group.recv(length, rank, info);
+    const Array bytes =
+        Array::empty({*length.data<std::int64_t>()}, DType::kBool, world.allocator());
+    group.recv(bytes, rank, info);
+    take(text_of(bytes));
+  }
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "runtime/flows.h"
 #include "runtime/threads_transfer.h"
 
 namespace tessera {
@@ -242,12 +243,15 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   const Traffic traffic = traffic_of(call, place);
   auto work = std::make_shared<ThreadsWork>(rank_, join(call), timeout);
   work->set_bytes_received(traffic.received);
+  ThreadsRound& round = work->round();
   if (std::optional<Event> event = make_event(call, info, traffic)) {
     event->module = rank_.log().module();
+    if (rank_.log().is_tracing()) {
+      event->trace = trace_of(call, {place, group_->ranks(), round.sequence()});
+    }
     event->start_us = rank_.now_us();
     work->set_event(*std::move(event));
   }
-  ThreadsRound& round = work->round();
   ThreadsPost& post = work->post();
   post.signature = make_signature(call, info, round.sequence());
   work->set_ticket(rank_.recorder().started(post.signature, recorded_group_));

@@ -56,6 +56,8 @@ class World {
   /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
   /// this text.
   virtual void poison(const Status& status) = 0;
+  /// Since rank 0's World was made: comparable across ranks (on MPI over several hosts as far as
+  /// round trips tell).
   virtual double now_us() const = 0;
   EventLog& events() noexcept { return events_; }
   /// Folder of this job's flight records; empty where they are in memory only.

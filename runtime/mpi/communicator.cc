@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/flows.h"
+
 namespace tessera {
 namespace {
 
@@ -175,7 +177,7 @@ MpiRank::~MpiRank() {
 }
 
 double MpiRank::now_us() const {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
+  return std::chrono::duration<double, std::micro>(Clock::now() - parts_.start).count();
 }
 
 Status MpiRank::as_unavailable() const {
@@ -320,13 +322,14 @@ std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo
   if (!call.in.is_null()) call.in.storage()->wait_ready();
   if (!call.out.is_null()) call.out.storage()->wait_ready();
 
+  MpiLane& lane = lane_of(call);
   const Traffic traffic = traffic_of(call, place);
   std::optional<Event> event = make_event(call, info, traffic);
   if (event) {
     event->module = rank_.log().module();
+    if (rank_.log().is_tracing()) event->trace = trace_of(call, {place, group_.ranks, lane.next});
     event->start_us = rank_.now_us();
   }
-  MpiLane& lane = lane_of(call);
   Signature signature = make_signature(call, info, lane.next++);
   if (lane.started != nullptr) lane.started->store(lane.next, std::memory_order_release);
   const auto timeout = info.timeout.count() == 0 ? rank_.options().timeout : info.timeout;

@@ -93,6 +93,7 @@ class MpiRank {
     ControlChannel& control;
     FlightRecorder& recorder;
     EventLog& log;
+    std::chrono::steady_clock::time_point start;  ///< zero of now_us()
   };
   MpiRank(const Parts& parts, const WorldOptions& options, std::shared_ptr<Allocator> allocator);
   ~MpiRank();
@@ -127,7 +128,6 @@ class MpiRank {
   Parts parts_;
   WorldOptions options_;
   std::shared_ptr<Allocator> allocator_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<std::shared_ptr<MpiWork>> pending_;
   std::vector<std::shared_ptr<MpiWork>> given_up_;  ///< failed with messages under way
   bool has_started_ = false;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/mpi/clock.h"
 #include "runtime/mpi/communicator.h"
 #include "runtime/mpi/session.h"
 #include "runtime/mpi_world.h"
@@ -112,10 +113,12 @@ class MpiWorld final : public World {
     std::unique_ptr<ControlChannel> control;
     std::unique_ptr<FlightRecorder> recorder;
     int threads_per_rank = 1;
+    std::chrono::steady_clock::time_point start;
   };
   MpiWorld(Parts parts, const WorldOptions& options)
       : parts_(std::move(parts)),
-        rank_({*parts_.link, *parts_.control, *parts_.recorder, events()}, options, allocator()),
+        rank_({*parts_.link, *parts_.control, *parts_.recorder, events(), parts_.start}, options,
+              allocator()),
         keeps_record_(!options.recorder_dir.empty()) {
     omp_set_num_threads(parts_.threads_per_rank);
   }
@@ -190,6 +193,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
                                                            options.control, exchange));
   TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
   parts.threads_per_rank =
       library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
   if (parts.link->rank() == 0 && !parts.recorder->path().empty()) {
