@@ -343,7 +343,7 @@ std::string Verifier::run_and_compare(const Case& test, const Mesh& mesh,
     const StatusOr<WholeTensor> whole = join(resolution.outputs[o], locals);
     const std::string prefix = "result " + std::to_string(o) + ": ";
     if (!whole.ok()) return prefix + std::string(message_of(whole.status()));
-    const std::string problem = difference(*whole, test.expected[o]);
+    const std::string problem = difference(resolution.outputs[o], *whole, test.expected[o]);
     if (!problem.empty()) return prefix + problem;
   }
   return "";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 namespace tessera {
 namespace {
@@ -178,6 +179,17 @@ std::vector<std::size_t> positions(const Spec& spec, const Coord& coord) {
   return result;
 }
 
+/// "[1, 3]"
+std::string index_text(const Shape& shape, std::size_t position) {
+  Shape index(shape.size(), 0);
+  auto left = static_cast<std::int64_t>(position);
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index[d] = left % shape[d];
+    left /= shape[d];
+  }
+  return to_string(index);
+}
+
 double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -189,6 +201,13 @@ double tolerance_of(DType dtype) {
     default:
       return 0.0;
   }
+}
+
+std::optional<std::size_t> first_difference(const WholeTensor& got, const WholeTensor& expected) {
+  for (std::size_t i = 0; i < got.values.size(); ++i) {
+    if (!nearly_equal(got.values[i], expected.values[i], got.dtype)) return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -285,7 +304,8 @@ StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals) {
     const std::size_t s = summand_of(spec, coords[r]);
     for (std::size_t i = 0; i < at.size(); ++i) {
       if (seen[s][at[i]] && !nearly_equal(summands[s][at[i]], values[i], spec.dtype())) {
-        return internal_error("replicas differ at element " + std::to_string(at[i]) + ": " +
+        return internal_error("replicas differ at element " +
+                              index_text(spec.global_shape(), at[i]) + ": " +
                               std::to_string(summands[s][at[i]]) + ", and " +
                               std::to_string(values[i]) + " on rank " + std::to_string(r));
       }
@@ -325,12 +345,26 @@ std::string difference(const WholeTensor& got, const WholeTensor& expected) {
     return std::string(name_of(got.dtype)) + to_string(got.shape) + ", one rank has " +
            std::string(name_of(expected.dtype)) + to_string(expected.shape);
   }
-  for (std::size_t i = 0; i < got.values.size(); ++i) {
-    if (nearly_equal(got.values[i], expected.values[i], got.dtype)) continue;
-    return "element " + std::to_string(i) + " is " + std::to_string(got.values[i]) +
-           ", on one rank " + std::to_string(expected.values[i]);
+  const std::optional<std::size_t> at = first_difference(got, expected);
+  if (!at) return "";
+  return "element " + index_text(got.shape, *at) + " is " + std::to_string(got.values[*at]) +
+         ", on one rank " + std::to_string(expected.values[*at]);
+}
+
+std::string difference(const Spec& spec, const WholeTensor& got, const WholeTensor& expected) {
+  const std::string text = difference(got, expected);
+  if (text.empty() || got.shape != expected.shape || got.dtype != expected.dtype) return text;
+  const std::size_t element = *first_difference(got, expected);
+  std::string holders;
+  std::int64_t count = 0;
+  const std::vector<Coord> coords = coords_of(spec.mesh());
+  for (std::size_t rank = 0; rank < coords.size(); ++rank) {
+    const std::vector<std::size_t> held = positions(spec, coords[rank]);
+    if (std::find(held.begin(), held.end(), element) == held.end()) continue;
+    holders += (++count == 1 ? "" : ", ") + std::to_string(rank);
   }
-  return "";
+  return text + (spec.has_partial() ? "; reduced from " : "; held by ") +
+         (count == 1 ? "rank " : "ranks ") + holders;
 }
 
 }  // namespace tessera

@@ -39,8 +39,10 @@ std::vector<Array> cut(const WholeTensor& whole, const Spec& spec, VerifyRandom&
 /// the first. Errors: Internal naming a rank whose shape is wrong, or whose replica differs.
 StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals);
 
-/// "" if equal (to rounding, for floating types), else the first difference.
+/// "" if equal (to rounding, for floating types), else the first difference: where, both values.
 std::string difference(const WholeTensor& got, const WholeTensor& expected);
+/// The same with the ranks from which that element of a joined tensor came.
+std::string difference(const Spec& spec, const WholeTensor& got, const WholeTensor& expected);
 bool nearly_equal(double a, double b, DType dtype);
 
 }  // namespace tessera

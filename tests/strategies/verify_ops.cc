@@ -66,7 +66,8 @@ TEST_CASE("a wrong rule does not pass", "[strategies][verify]") {
             .rows_failed > 0);
 }
 
-TEST_CASE("a failure names mesh, row, sample and the first wrong element", "[strategies][verify]") {
+TEST_CASE("a failure names mesh, row, sample, the first wrong element and its ranks",
+          "[strategies][verify]") {
   const VerifyReport report = verify_mutant(
       "* -> * | lin A", testing::unary_kernel(kernels::Unary::kSquare), {{.shapes = {{3}}}});
   REQUIRE_FALSE(report.failures.empty());
@@ -75,7 +76,17 @@ TEST_CASE("a failure names mesh, row, sample and the first wrong element", "[str
   CHECK(failure.mesh == "2");
   CHECK(failure.row == "P(sum) -> P(sum) (lin A)");
   CHECK(failure.sample == "[3]");
-  CHECK(failure.detail.starts_with("result 0: element "));
+  CHECK(failure.detail.starts_with("result 0: element [0] is "));
+  CHECK(failure.detail.ends_with("; reduced from ranks 0, 1"));
+
+  const Kernel cumsum = [](KernelCall& call) {
+    kernels::cumsum(call.ctx, call.inputs[0], 0, call.outputs[0]);
+  };
+  const VerifyReport scan = verify_mutant("f -> f", cumsum, {{.shapes = {{4}}}});
+  REQUIRE_FALSE(scan.failures.empty());
+  CHECK(scan.failures[0].row == "S(0) -> S(0) (f)");
+  CHECK(scan.failures[0].detail.starts_with("result 0: element [2] is "));
+  CHECK(scan.failures[0].detail.ends_with("; held by rank 1"));
 }
 
 OpTable gradient_table(Gradient gradient, std::vector<int> saved) {
