@@ -196,7 +196,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
   parts.threads_per_rank =
       library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
-  if (parts.link->rank() == 0 && !parts.recorder->path().empty()) {
+  if (!parts.recorder->path().empty()) {
     const std::string path = parts.recorder->path();
     parts.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
       return last_call_in(dir, rank);

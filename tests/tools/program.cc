@@ -37,7 +37,7 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
   const ScratchFolder scratch;
   const std::string in = scratch.file("in", input);
   const std::string out = scratch / "out", err = scratch / "err";
-  std::string path = TSR_BINARY_DIR "/";
+  std::string path = program.starts_with('/') ? "" : TSR_BINARY_DIR "/";
   path += program;
   std::vector<char*> argv = {path.data()};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -32,7 +32,7 @@ class ScratchFolder {
 
 std::string read_whole_file(const std::string& path);
 
-/// Runs `program` (a name in the build's bin folder) with `arguments`, `input` as standard input,
+/// Runs `program` (a name in the build's bin folder, or an absolute path) with `arguments`, `input` as standard input,
 /// and further environment variables.
 Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
                 const std::string& input = "",

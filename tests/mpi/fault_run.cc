@@ -1,0 +1,171 @@
+// A training run in which one rank meets with a fault at its n-th call: it is killed, stopped, or
+// throws. Every other rank writes what its calls then returned, and when, to a file of its own.
+//   fault_run BACKEND RANKS KIND RANK CALL FOLDER   (threads|mpi; kill|stop|throw)
+#include "tests/mpi/fault_run.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "moe/trainer.h"
+#include "moe/weights.h"
+#include "runtime/mpi_world.h"
+
+namespace tessera {
+namespace {
+
+using testing::FaultKind;
+using testing::FaultPlan;
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void write_line(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text << "\n" << std::flush;
+}
+
+/// Counts this rank's calls in all groups; at the planned one the fault happens.
+class Fault {
+ public:
+  Fault(const FaultPlan& plan, std::int64_t rank) : plan_(plan), rank_(rank) {}
+  void before_call() {
+    if (rank_ != plan_.rank || num_calls_++ != plan_.call) return;
+    write_line(plan_.folder + "/fault", std::to_string(now_ms()));
+    switch (plan_.kind) {
+      case FaultKind::kKill:
+        raise(SIGKILL);
+        break;
+      case FaultKind::kStop:
+        raise(SIGSTOP);
+        break;
+      case FaultKind::kThrow:
+        throw Error(absl::ResourceExhaustedError("a planned fault"));
+    }
+  }
+
+ private:
+  const FaultPlan& plan_;
+  std::int64_t rank_;
+  std::int64_t num_calls_ = 0;
+};
+
+class WatchedCommunicator final : public Communicator {
+ public:
+  WatchedCommunicator(Communicator& inner, Fault& fault) : inner_(inner), fault_(fault) {}
+  int rank() const noexcept override { return inner_.rank(); }
+  int size() const noexcept override { return inner_.size(); }
+  std::int64_t world_rank(int group_rank) const override { return inner_.world_rank(group_rank); }
+  std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) override {
+    fault_.before_call();
+    return inner_.start(std::move(call), info);
+  }
+
+ private:
+  Communicator& inner_;
+  Fault& fault_;
+};
+
+/// A rank's World whose calls pass by the fault.
+class WatchedWorld final : public World {
+ public:
+  WatchedWorld(World& inner, const FaultPlan& plan) : inner_(inner), fault_(plan, inner.rank()) {}
+  std::int64_t rank() const noexcept override { return inner_.rank(); }
+  std::int64_t size() const noexcept override { return inner_.size(); }
+  int threads_per_rank() const noexcept override { return inner_.threads_per_rank(); }
+  void poison(const Status& status) override { inner_.poison(status); }
+  double now_us() const override { return inner_.now_us(); }
+  StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override {
+    TSR_ASSIGN_OR_RETURN(Communicator * group, inner_.group(ranks));
+    std::unique_ptr<WatchedCommunicator>& watched = groups_[group];
+    if (watched == nullptr) watched = std::make_unique<WatchedCommunicator>(*group, fault_);
+    return watched.get();
+  }
+
+ private:
+  World& inner_;
+  Fault fault_;
+  std::map<Communicator*, std::unique_ptr<WatchedCommunicator>> groups_;
+};
+
+void train(World& world) {
+  const std::string folder = TSR_TEST_DATA "/parity/softmax/";
+  ModelConfig config = value_or_throw(read_model_config(TSR_CONFIGS "/parity_softmax.json"));
+  const TokenData data =
+      value_or_throw(TokenData::read(std::vector{folder + "tokens.safetensors"}, config));
+  const bool eight = world.size() == 8;
+  const ParallelConfig parallel = value_or_throw(parse_parallel_config(
+      eight ? R"({"dp_shard":4,"tp":2,"ep":2})" : R"({"dp_shard":2,"tp":2,"ep":2})", "parallel"));
+  Runtime runtime(world);
+  Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config,
+              DType::kF32);
+  load_weights(value_or_throw(SafetensorsFile::open(folder + "init.safetensors")), model);
+  Trainer trainer(model, data);
+  for (int round = 0; round < 100; ++round) {
+    for (std::int64_t step = 0; step < config.steps; ++step) trainer.step(step);
+  }
+}
+
+/// What a call made after the failure returns.
+Status later_call(World& world) {
+  try {
+    const std::vector<std::int64_t> ranks = testing::ranks_below(world.size());
+    value_or_throw(world.group(ranks))->barrier();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return absl::OkStatus();
+}
+
+void run_rank(World& inner, const FaultPlan& plan) {
+  WatchedWorld world(inner, plan);
+  try {
+    train(world);
+  } catch (const Error& error) {
+    const double at_ms = now_ms();
+    const Status later = later_call(inner);
+    if (world.rank() != plan.rank) {
+      write_line(
+          plan.folder + "/rank_" + std::to_string(world.rank()),
+          std::to_string(at_ms) + "\n" + error.status().ToString() + "\n" + later.ToString());
+    }
+    throw;
+  }
+}
+
+int run(const FaultPlan& plan) {
+  const WorldOptions options = {.timeout = std::chrono::milliseconds(testing::kFaultTimeoutMs),
+                                .threads_per_rank = 1,
+                                .recorder_dir = plan.folder + "/records"};
+  const auto body = [&](World& world) { run_rank(world, plan); };
+  if (plan.backend == "threads") return run_ranks(plan.num_ranks, options, body).ok() ? 0 : 1;
+  const auto session = value_or_throw(MpiSession::start());
+  const Status status = run_mpi_rank({.world = options}, body);
+  if (!status.ok()) session->abort(1);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using tessera::testing::FaultKind;
+  if (argc != 7) return 2;
+  const std::string kind = argv[3];
+  return tessera::run({.backend = argv[1],
+                       .num_ranks = std::atoi(argv[2]),
+                       .kind = kind == "kill"   ? FaultKind::kKill
+                               : kind == "stop" ? FaultKind::kStop
+                                                : FaultKind::kThrow,
+                       .rank = std::atoi(argv[4]),
+                       .call = std::atoi(argv[5]),
+                       .folder = argv[6]});
+}

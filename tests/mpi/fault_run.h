@@ -1,0 +1,31 @@
+// tests/mpi/fault_run.h: a fault that one rank of a training run meets with, see fault_run.cc.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace tessera::testing {
+
+/// A rank of a fault run waits so long for another.
+constexpr std::int64_t kFaultTimeoutMs = 1000;
+
+enum class FaultKind : std::uint8_t { kKill, kStop, kThrow };
+
+struct FaultPlan {
+  std::string backend;  ///< threads or mpi
+  int num_ranks = 4;
+  FaultKind kind = FaultKind::kThrow;
+  std::int64_t rank = 0;
+  std::int64_t call = 0;  ///< of this rank, counted from 0 over all groups
+  std::string folder;
+};
+
+inline std::vector<std::int64_t> ranks_below(std::int64_t size) {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,189 @@
+// 50 seeded faults at random calls of a training run: how each ends for the other ranks, for the
+// job and for what the job leaves behind.
+#include <dirent.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "tests/mpi/fault_run.h"
+#include "tests/tools/program.h"
+
+namespace tessera::testing {
+namespace {
+
+const char* name_of(FaultKind kind) {
+  return kind == FaultKind::kKill ? "kill" : kind == FaultKind::kStop ? "stop" : "throw";
+}
+
+std::set<std::string> names_in(const char* folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+/// Live processes whose command line holds `text`; the dead that nobody has waited for do not
+/// count.
+int processes_with(const std::string& text) {
+  int count = 0;
+  for (const std::string& name : names_in("/proc")) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string folder = "/proc/" + name;
+    const std::string stat = read_whole_file(folder + "/stat");
+    const bool dead = stat.find(") Z") != std::string::npos;
+    if (!dead && read_whole_file(folder + "/cmdline").find(text) != std::string::npos) ++count;
+  }
+  return count;
+}
+
+/// What a rank wrote of its end.
+struct RankEnd {
+  double ms_after_fault = -1;
+  std::string pending, later;
+};
+
+struct FaultEnd {
+  Ran ran;
+  double seconds = 0;
+  std::vector<RankEnd> ranks;  ///< by rank; the victim's is empty
+  int num_orphans = 0;
+  std::vector<std::string> left_in_shared_memory;
+};
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+FaultEnd run_with(FaultPlan plan) {
+  const ScratchFolder scratch;
+  plan.folder = scratch / "job";
+  std::filesystem::create_directories(plan.folder);
+  const std::vector<std::string> program = {plan.backend,
+                                            std::to_string(plan.num_ranks),
+                                            name_of(plan.kind),
+                                            std::to_string(plan.rank),
+                                            std::to_string(plan.call),
+                                            plan.folder};
+  const std::set<std::string> shared_before = names_in("/dev/shm");
+  const auto start = std::chrono::steady_clock::now();
+  FaultEnd end;
+  if (plan.backend == "threads") {
+    end.ran = run_program("fault_run", program);
+  } else {
+    std::vector<std::string> arguments = {"--oversubscribe",
+                                          "--mca",
+                                          "mpi_yield_when_idle",
+                                          "1",
+                                          "-n",
+                                          std::to_string(plan.num_ranks),
+                                          TSR_BINARY_DIR "/fault_run"};
+    arguments.insert(arguments.end(), program.begin(), program.end());
+    end.ran =
+        run_program(TSR_MPIEXEC, arguments, "",
+                    {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+  }
+  end.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  end.num_orphans = processes_with(plan.folder);
+  const std::set<std::string> shared_after = names_in("/dev/shm");
+  std::set_difference(shared_after.begin(), shared_after.end(), shared_before.begin(),
+                      shared_before.end(), std::back_inserter(end.left_in_shared_memory));
+  const std::vector<std::string> fault = lines_of(plan.folder + "/fault");
+  const double fault_ms = fault.empty() ? 0 : std::stod(fault[0]);
+  for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
+    const std::vector<std::string> lines = lines_of(plan.folder + "/rank_" + std::to_string(rank));
+    RankEnd& each = end.ranks.emplace_back();
+    if (lines.size() >= 3 && fault_ms > 0) {
+      each = {std::stod(lines[0]) - fault_ms, lines[1], lines[2]};
+    }
+  }
+  return end;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void check_end(const FaultPlan& plan, const FaultEnd& end) {
+  CHECK(end.ran.exit_code != 0);
+  CHECK(end.num_orphans == 0);
+  CHECK(end.left_in_shared_memory.empty());
+  const std::string victim = "rank " + std::to_string(plan.rank);
+  const double limit_ms =
+      plan.kind == FaultKind::kStop ? static_cast<double>(kFaultTimeoutMs) + 1000 : 1000;
+  for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
+    if (rank == plan.rank) continue;
+    const RankEnd& each = end.ranks[static_cast<std::size_t>(rank)];
+    CAPTURE(rank, each.ms_after_fault, each.pending, each.later);
+    CHECK(each.ms_after_fault >= 0);
+    CHECK(each.ms_after_fault < limit_ms);
+    CHECK(contains(each.later, "UNAVAILABLE: "));
+    switch (plan.kind) {
+      case FaultKind::kKill:
+        CHECK(contains(each.pending, "UNAVAILABLE: " + victim + " died in "));
+        CHECK(contains(each.later, victim + " died in "));
+        break;
+      case FaultKind::kStop:
+        CHECK(contains(each.pending, "timed out after"));
+        CHECK(contains(each.pending, "no answer (stopped or unreachable): " + victim));
+        break;
+      case FaultKind::kThrow:
+        CHECK(contains(each.pending, "UNAVAILABLE: " + victim + ": a planned fault"));
+        break;
+    }
+  }
+}
+
+// The calls of one step differ in number from rank to rank and from mesh to mesh; all are in the
+// thousands for the run, a step has some three hundred.
+FaultPlan plan_of(unsigned seed, FaultKind kind, const std::string& backend) {
+  std::mt19937 random(seed);
+  FaultPlan plan;
+  plan.backend = backend;
+  plan.num_ranks = seed % 5 == 4 ? 8 : 4;
+  plan.kind = kind;
+  plan.rank = static_cast<std::int64_t>(random() % static_cast<unsigned>(plan.num_ranks));
+  plan.call = static_cast<std::int64_t>(random() % 1200);
+  return plan;
+}
+
+void run_seeds(FaultKind kind, const std::string& backend, unsigned first, unsigned count) {
+  double slowest_ms = 0;
+  for (unsigned seed = first; seed < first + count; ++seed) {
+    const FaultPlan plan = plan_of(seed, kind, backend);
+    const FaultEnd end = run_with(plan);
+    CAPTURE(seed, backend, plan.num_ranks, name_of(kind), plan.rank, plan.call, end.seconds,
+            end.ran.exit_code, end.ran.err);
+    check_end(plan, end);
+    for (const RankEnd& each : end.ranks) slowest_ms = std::max(slowest_ms, each.ms_after_fault);
+  }
+  std::cout << count << " runs on " << backend << " with a rank that " << name_of(kind)
+            << "s: the last survivor knew after at most " << slowest_ms << " ms\n";
+}
+
+}  // namespace
+
+TEST_CASE("a killed process is named to every other within a second", "[mpi][faults]") {
+  run_seeds(FaultKind::kKill, "mpi", 0, 15);
+}
+TEST_CASE("a stopped process is named to every other after the timeout", "[mpi][faults]") {
+  run_seeds(FaultKind::kStop, "mpi", 100, 12);
+}
+TEST_CASE("a process that throws ends the others' calls with its text", "[mpi][faults]") {
+  run_seeds(FaultKind::kThrow, "mpi", 200, 13);
+}
+TEST_CASE("a thread that throws ends the others' calls with its text", "[threads][faults]") {
+  run_seeds(FaultKind::kThrow, "threads", 300, 10);
+}
+
+}  // namespace tessera::testing
