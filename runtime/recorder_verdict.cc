@@ -21,17 +21,33 @@ struct LaneKey {
   auto operator<=>(const LaneKey&) const = default;
 };
 
+// Whether the rank only heard of another's failure: "rank 3: …", "rank 3 died in …".
+bool failed_with_another(const RankRecords& records) {
+  std::string_view text = records.failure;
+  if (records.end != flight::End::kFailed || !text.starts_with("rank ")) return false;
+  text.remove_prefix(5);
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::string_view rest = text.substr(digits);
+  return text.substr(0, digits) != std::to_string(records.rank) &&
+         (rest.starts_with(": ") || rest.starts_with(" died"));
+}
+
 /// One rank's calls in a lane, by sequence.
 struct Party {
   std::int64_t rank = 0;
   const RankRecords* records = nullptr;
   std::map<std::uint64_t, const RecordedCall*> calls;
 
-  /// Whether a call that is not there was never made, as against not known.
-  bool never_called(std::uint64_t sequence) const {
-    if (records == nullptr || calls.contains(sequence)) return false;
-    if (!records->wrapped) return true;
-    return !calls.empty() && sequence > calls.begin()->first;
+  enum class Absence : std::uint8_t { kNeverCalled, kJobFailedBefore, kForgotten, kNoRecord };
+  /// Why there is no call of this sequence.
+  Absence absence(std::uint64_t sequence) const {
+    if (records == nullptr) return Absence::kNoRecord;
+    const bool known = !records->wrapped || (!calls.empty() && sequence > calls.begin()->first);
+    if (!known) return Absence::kForgotten;
+    const RecordedCall* last = last_call(*records);
+    const bool stuck = last != nullptr && last->state != State::kFinished;
+    return failed_with_another(*records) && !stuck ? Absence::kJobFailedBefore
+                                                   : Absence::kNeverCalled;
   }
 };
 
@@ -191,17 +207,24 @@ std::string whereabouts(const RankRecords& records) {
   return (records.end == flight::End::kClean ? "it ended cleanly" : "its record stops") + after;
 }
 
-std::string unknown_text(const Meeting& meeting) {
-  Ranks absent, forgotten;
+// The parties that have no call in a meeting, for this reason.
+Ranks absent_of(const Meeting& meeting, Party::Absence why) {
+  Ranks ranks;
   for (std::size_t i = 0; i < meeting.parties.size(); ++i) {
     const Party& party = *meeting.parties[i];
-    if (party.records == nullptr) {
-      absent.push_back(party.rank);
-    } else if (meeting.calls[i] == nullptr && !party.never_called(meeting.sequence)) {
-      forgotten.push_back(party.rank);
+    if (meeting.calls[i] == nullptr && party.absence(meeting.sequence) == why) {
+      ranks.push_back(party.rank);
     }
   }
+  return ranks;
+}
+
+std::string unknown_text(const Meeting& meeting) {
+  const Ranks late = absent_of(meeting, Party::Absence::kJobFailedBefore);
+  const Ranks absent = absent_of(meeting, Party::Absence::kNoRecord);
+  const Ranks forgotten = absent_of(meeting, Party::Absence::kForgotten);
   std::string text;
+  if (!late.empty()) text += "; the job had failed before " + list_ranks(late) + " came to it";
   if (!absent.empty()) text += "; no record of " + list_ranks(absent) + ": cannot tell";
   if (!forgotten.empty()) {
     text += "; the record of " + list_ranks(forgotten) + " does not go back so far: cannot tell";
@@ -231,7 +254,7 @@ std::string never_text(const Meeting& meeting, const Finding& finding) {
   for (const Finding::Call& call : finding.calls) callers.push_back(call.rank);
   text += ", which " + list_ranks(callers) + " called";
   for (const Party* party : meeting.parties) {
-    if (!party->never_called(meeting.sequence)) continue;
+    if (std::ranges::count(finding.missing, party->rank) == 0) continue;
     text += finding.missing.size() > 1 ? "; rank " + std::to_string(party->rank) + ": " : "; ";
     text += whereabouts(*party->records);
   }
@@ -262,8 +285,8 @@ std::optional<Finding> judge_meeting(const Meeting& meeting) {
       finding.calls.push_back({party.rank, to_string(*call), call->state});
       open = open || call->state != State::kFinished;
     } else {
-      (party.never_called(meeting.sequence) ? finding.missing : finding.unknown)
-          .push_back(party.rank);
+      const bool never = party.absence(meeting.sequence) == Party::Absence::kNeverCalled;
+      (never ? finding.missing : finding.unknown).push_back(party.rank);
     }
   }
   if (const auto mismatch = mismatch_of(meeting.calls)) {

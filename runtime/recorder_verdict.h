@@ -36,7 +36,7 @@ struct RecordsFinding {
   std::uint64_t sequence = 0;
   std::vector<Call> calls;            ///< in order of the group
   std::vector<std::int64_t> missing;  ///< never made the call; kNotEnded: stopped without an end
-  std::vector<std::int64_t> unknown;  ///< no record, or none that goes back so far
+  std::vector<std::int64_t> unknown;  ///< no record so far back, or the job had failed before
   std::string text;
   std::int64_t time_ns = 0;  ///< first start of the call
 };
