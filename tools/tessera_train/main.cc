@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
 #include "tools/tessera_train/options.h"
+#include "tools/tessera_train/trace_file.h"
 
 namespace tessera {
 namespace {
@@ -85,7 +87,7 @@ void print_losses(std::span<const double> losses) {
 
 void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   Runtime runtime(world);
-  runtime.events().summarize_only();
+  if (!runtime.events().is_tracing()) runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
   if (flags.init.empty()) {
     model.parameters().initialize(flags.seed);
@@ -115,21 +117,38 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
 WorldOptions world_options(const TrainFlags& flags) {
   return {.timeout = std::chrono::seconds(flags.timeout == 0 ? 60 : flags.timeout),
           .threads_per_rank = static_cast<int>(flags.threads),
-          .checks = flags.checked ? CallChecks::kOn : CallChecks::kOff};
+          .checks = flags.checked ? CallChecks::kOn : CallChecks::kOff,
+          .recorder_dir = flags.recorder};
 }
 
-Status run_on_threads(TrainFlags& flags) {
+// `records` is where the flight records lie.
+Status run_on_threads(TrainFlags& flags, std::string& records) {
   flags.ranks = std::max<std::int64_t>(1, flags.ranks);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
-  return run_ranks(static_cast<int>(flags.ranks), world_options(flags),
-                   [&](World& world) { train_rank(world, flags, plan); });
+  std::optional<TraceFile> trace;
+  if (!flags.trace.empty()) {
+    TSR_ASSIGN_OR_RETURN(trace, TraceFile::create(flags.trace));
+  }
+  std::vector<std::string> parts(static_cast<std::size_t>(flags.ranks));
+  const Status status =
+      run_ranks(static_cast<int>(flags.ranks), world_options(flags), [&](World& world) {
+        if (world.rank() == 0) records = world.recorder_dir();
+        const auto train = [&] { train_rank(world, flags, plan); };
+        if (!trace) return train();
+        run_traced(world, plan.views.dense(), parts[static_cast<std::size_t>(world.rank())], train);
+      });
+  const Status written = trace ? write_trace(*trace, parts) : absl::OkStatus();
+  return status.ok() ? written : status;
 }
 
 // Each process reads the files; one that cannot ends the others' run.
-Status run_on_mpi(const TrainFlags& flags) {
+Status run_on_mpi(const TrainFlags& flags, std::string& records) {
   return run_mpi_rank({.world = world_options(flags)}, [&](World& world) {
+    records = world.recorder_dir();
     const TrainPlan plan = value_or_throw(make_train_plan(flags));
-    train_rank(world, flags, plan);
+    const auto train = [&] { train_rank(world, flags, plan); };
+    if (flags.trace.empty()) return train();
+    run_traced_process(world, plan.views.dense(), flags.trace, train);
   });
 }
 
@@ -140,16 +159,22 @@ void print_error(std::string_view text) {
 /// Runs on threads, or as one of MPI's processes. Returns the exit code.
 ExitCode run(TrainFlags& flags, MpiSession* session) {
   Status status;
+  std::string records;
   if (session == nullptr) {
-    status = run_on_threads(flags);
+    status = run_on_threads(flags, records);
   } else {
     status = check_launch(flags, session->size());
-    if (status.ok()) status = run_on_mpi(flags);
+    if (status.ok()) status = run_on_mpi(flags, records);
   }
   if (status.ok()) return ExitCode::kFine;
   // What all ranks know is said once; of a lost rank each survivor tells.
   const bool lost = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-  if (session == nullptr || session->rank() == 0 || lost) print_error(message_of(status));
+  if (session == nullptr || session->rank() == 0 || lost) {
+    print_error(message_of(status));
+    if (!records.empty() && std::filesystem::exists(records)) {
+      std::fprintf(stderr, "flight records: %s\n", records.c_str());
+    }
+  }
   return exit_code_for(status);
 }
 
@@ -170,6 +195,10 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                  "steps to run; beyond the config's, the learning-rate schedule is stretched");
   app.add_option("--seed", flags.seed, "of random weights");
   app.add_option("--log", flags.log, "one JSON line a step");
+  app.add_option("--recorder", flags.recorder,
+                 "folder for the ranks' flight records, kept; else they are kept after a failure");
+  app.add_option("--trace", flags.trace,
+                 "what moved when, as a Chrome trace (JSON) for Perfetto or chrome://tracing");
   app.add_option("--threads", flags.threads, "library threads of each rank; 0: cores / ranks");
   app.add_option("--timeout", flags.timeout, "seconds that a rank waits for another; 0: 60");
   app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");

@@ -24,6 +24,8 @@ struct TrainFlags {
   std::int64_t steps = 0;  ///< 0: the config's
   std::uint64_t seed = 42;
   std::string log;
+  std::string recorder;  ///< folder of the flight records; empty: see WorldOptions
+  std::string trace;
   std::string save, load;
   std::int64_t timeout = 0;  ///< Units: seconds
   bool checked = false;
