@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <thread>
 
 namespace tessera {
 
@@ -224,7 +225,8 @@ void poll_until(std::vector<pollfd>& entries,
     limit_ms = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
   }
   if (::poll(entries.data(), entries.size(), limit_ms) < 0) {
-    for (pollfd& entry : entries) entry.revents = 0;  // a signal: look again
+    for (pollfd& entry : entries) entry.revents = 0;  // look again
+    if (errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

@@ -252,7 +252,7 @@ TEST_CASE("a rank short of descriptors is silent, does not spin, and answers onc
     const ControlWait wait{kLane, 0, {0, 1}, ""};
     if (seat.rank == 1) {
       seat.parent.hear();
-      seat.parent.say(to_text(seat.channel.ask(wait, milliseconds(300))));
+      seat.parent.say(to_text(seat.channel.ask(wait, milliseconds(800))));
       seat.parent.hear();
       return seat.parent.say(to_text(seat.channel.ask(wait, milliseconds(2000)))), stay(seat);
     }
@@ -265,7 +265,7 @@ TEST_CASE("a rank short of descriptors is silent, does not spin, and answers onc
     seat.parent.hear();
     const double cpu_ms = 1e3 * static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    seat.parent.say(cpu_ms < 100 ? "calm" : "spun for " + std::to_string(cpu_ms) + " ms");
+    seat.parent.say(cpu_ms < 40 ? "calm" : "spun for " + std::to_string(cpu_ms) + " ms");
     stay(seat);
   });
   REQUIRE(job.line(0).hear() == "short");
