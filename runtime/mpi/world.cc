@@ -150,7 +150,9 @@ StatusOr<Communicator*> MpiWorld::group(std::span<const std::int64_t> ranks) {
   MpiGroup group;
   group.ranks.assign(ranks.begin(), ranks.end());
   group.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  TSR_ASSIGN_OR_RETURN(group.id, parts_.control->group_id(ranks));
+  const StatusOr<std::uint32_t> id = parts_.control->group_id(ranks);
+  if (!id.ok() && parts_.control->failed()) return rank_.as_unavailable();
+  TSR_ASSIGN_OR_RETURN(group.id, id);
   if (group.id >= parts_.link->max_groups()) {
     return absl::ResourceExhaustedError(
         absl::StrFormat("group %d of this job: this MPI's tags tell %d groups apart", group.id,

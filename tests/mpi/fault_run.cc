@@ -130,13 +130,11 @@ void run_rank(World& inner, const FaultPlan& plan) {
   try {
     train(world);
   } catch (const Error& error) {
+    if (world.rank() == plan.rank) throw;
     const double at_ms = now_ms();
     const Status later = later_call(inner);
-    if (world.rank() != plan.rank) {
-      write_line(
-          plan.folder + "/rank_" + std::to_string(world.rank()),
-          std::to_string(at_ms) + "\n" + error.status().ToString() + "\n" + later.ToString());
-    }
+    write_line(plan.folder + "/rank_" + std::to_string(world.rank()),
+               std::to_string(at_ms) + "\n" + error.status().ToString() + "\n" + later.ToString());
     throw;
   }
 }
