@@ -43,7 +43,8 @@ StatusOr<std::vector<std::int64_t>> ranks_in(const std::string& folder) {
     if (const auto rank = rank_in_name(entry->d_name)) ranks.push_back(*rank);
   }
   if (ranks.empty()) {
-    return not_found(folder + ": holds no flight record (" + flight::file_name_of(0) + ", …)");
+    return not_found(folder + ": holds no flight record (files such as " + flight::file_name_of(0) +
+                     ")");
   }
   std::sort(ranks.begin(), ranks.end());
   return ranks;
