@@ -62,6 +62,7 @@ class FlightRecorder {
   /// what is used. Calls after this are not recorded.
   void close(Leave leave) noexcept;
 
+  bool is_empty() const noexcept { return next_ == 0; }
   const std::string& path() const noexcept { return path_; }  ///< empty: in memory only
   std::string dir() const { return path_.substr(0, path_.empty() ? 0 : path_.rfind('/')); }
 

@@ -112,7 +112,10 @@ Status run_ranks(int num_ranks, const WorldOptions& options,
   }
   for (std::thread& thread : threads) thread.join();
   Status failure = job.hub->first_failure();
-  const bool keep = !failure.ok() || !options.recorder_dir.empty();
+  // A job that failed before its first call leaves nothing worth keeping.
+  const bool any = std::ranges::any_of(
+      job.recorders, [](const auto& each) { return each != nullptr && !each->is_empty(); });
+  const bool keep = (!failure.ok() && any) || !options.recorder_dir.empty();
   close_records(job, keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
   return failure;
 }

@@ -120,6 +120,7 @@ class MpiWorld final : public World {
         rank_({*parts_.link, *parts_.control, *parts_.recorder, events(), parts_.start}, options,
               allocator()),
         keeps_record_(!options.recorder_dir.empty()) {
+    recorder_dir_ = parts_.recorder->dir();
     omp_set_num_threads(parts_.threads_per_rank);
   }
   ~MpiWorld() override { static_cast<void>(leave()); }
