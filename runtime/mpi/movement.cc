@@ -287,14 +287,16 @@ void Movement::begin_pair() {
 }
 
 // Boxes for others are packed into one message each; boxes that come are unpacked, or folded, when
-// all are there. Own boxes are placed straight from `in`.
+// all are there. An own box is placed straight from `in`; where it is folded it is packed like the
+// others, so that all have the same pieces.
 void Movement::begin_exchange() {
   const std::int64_t element = size_of(signature_.dtype);
   const int self = place_.group.rank;
   std::int64_t received = 0, sent = 0;
   for (const Transfer& box : call_.into) {
-    box_offsets_.push_back(box.peer == self ? -1 : received);
-    if (box.peer != self) received += box.num_elements() * element;
+    const bool direct = box.peer == self && !call_.fold;
+    box_offsets_.push_back(direct ? -1 : received);
+    if (!direct) received += box.num_elements() * element;
   }
   for (const Transfer& box : call_.from) {
     if (box.peer != self) sent += box.num_elements() * element;
@@ -303,8 +305,13 @@ void Movement::begin_exchange() {
   for (std::size_t i = 0; i < call_.into.size(); ++i) {
     if (box_offsets_[i] < 0) continue;
     const Transfer& box = call_.into[i];
-    recv(static_cast<int>(box.peer), MessagePart::kData, into + box_offsets_[i],
-         box.num_elements() * element);
+    if (box.peer == self) {
+      copy_box(packing_of(box, view_of(call_.in.shape())), call_.in.bytes(), into + box_offsets_[i],
+               element);
+    } else {
+      recv(static_cast<int>(box.peer), MessagePart::kData, into + box_offsets_[i],
+           box.num_elements() * element);
+    }
   }
   packed_ = Array::empty({sent}, DType::kBool, place_.allocator);
   std::byte* pack = packed_.bytes();
