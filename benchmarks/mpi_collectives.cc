@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -150,14 +151,14 @@ void measure(World& world, const Case& each, std::int64_t repeats, Times& times)
   }
 }
 
-void run(World& world) {
+void run(World& world, const std::vector<std::int64_t>& sizes) {
   world.events().summarize_only();
   const bool speaks = world.rank() == 0;
   if (speaks) {
     std::printf("%-15s %9s %11s %11s %9s %11s %14s\n", "collective", "bytes", "raw MPI us",
                 "our MPI us", "ours/raw", "threads us", "raw/threads");
   }
-  for (const std::int64_t bytes : {1LL << 10, 64LL << 10, 1LL << 20, 64LL << 20}) {
+  for (const std::int64_t bytes : sizes) {
     const std::int64_t repeats = std::clamp<std::int64_t>((std::int64_t{1} << 27) / bytes, 3, 2000);
     for (const Case& each : cases_of(bytes, static_cast<int>(world.size()))) {
       Times times;
@@ -174,9 +175,13 @@ void run(World& world) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  std::vector<std::int64_t> sizes = {1LL << 10, 64LL << 10, 1LL << 20, 64LL << 20};
+  if (argc > 1) sizes.clear();
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::max(16LL, std::atoll(argv[i])));
   const auto session = value_or_throw(MpiSession::start());
-  const Status status = run_mpi_rank({.world = {.threads_per_rank = 1}}, run);
+  const Status status =
+      run_mpi_rank({.world = {.threads_per_rank = 1}}, [&](World& world) { run(world, sizes); });
   if (status.ok()) return 0;
   std::fprintf(stderr, "bench_mpi_collectives: %s\n", std::string(message_of(status)).c_str());
   session->abort(1);

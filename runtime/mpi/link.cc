@@ -61,8 +61,7 @@ void Messages::send(const MpiLink& link, Address to, const std::byte* data, std:
                             static_cast<int>(to.rank), to.tag, link.comm(), &request),
                   "MPI_Isend"));
     requests_.push_back(request);
-    expected_.push_back(0);
-    receives_.push_back(false);
+    expected_.push_back(kSend);
   }
 }
 
@@ -76,24 +75,21 @@ void Messages::recv(const MpiLink& link, Address from, std::byte* data, std::int
   }
 }
 
-std::size_t Messages::recv_up_to(const MpiLink& link, Address from, std::byte* data,
-                                 std::int64_t capacity) {
+void Messages::recv_up_to(const MpiLink& link, Address from, std::byte* data,
+                          std::int64_t capacity) {
   MPI_Request request = MPI_REQUEST_NULL;
   throw_if_error(check_mpi(MPI_Irecv(data, static_cast<int>(capacity), MPI_BYTE,
                                      static_cast<int>(from.rank), from.tag, link.comm(), &request),
                            "MPI_Irecv"));
   requests_.push_back(request);
   expected_.push_back(kAnySize);
-  receives_.push_back(true);
-  return requests_.size() - 1;
 }
 
-void Messages::check(std::size_t index, const MPI_Status& status) {
-  if (!receives_[index]) return;
+void Messages::check(std::size_t index, const MPI_Status& status) const {
+  if (expected_[index] < 0) return;
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
-  got_[index] = bytes;
-  if (expected_[index] == kAnySize || expected_[index] == bytes) return;
+  if (expected_[index] == bytes) return;
   throw Error(failed_precondition(absl::StrFormat(
       "rank %d sends %d bytes where this rank expects %d: the two calls differ (run with checks "
       "on to see both)",
@@ -117,18 +113,16 @@ bool Messages::done() {
   }
   throw_if_error(check_mpi(code, "MPI_Testall"));
   if (over == 0) return false;
-  got_.assign(requests_.size(), 0);
   for (std::size_t i = 0; i < requests_.size(); ++i) check(i, statuses_[i]);
   requests_.clear();
   expected_.clear();
-  receives_.clear();
   return true;
 }
 
 void Messages::abandon() noexcept {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
-    if (receives_[i]) MPI_Cancel(&requests_[i]);
+    if (expected_[i] != kSend) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);
   }
   requests_.clear();

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "placement/status.h"
 
 namespace tessera {
@@ -72,9 +72,8 @@ class Messages {
             std::int64_t element_bytes);
   void recv(const MpiLink& link, Address from, std::byte* data, std::int64_t bytes,
             std::int64_t element_bytes);
-  /// As many bytes as come, `capacity` at most; see received_bytes().
-  std::size_t recv_up_to(const MpiLink& link, Address from, std::byte* data, std::int64_t capacity);
-  std::int64_t received_bytes(std::size_t index) const { return got_[index]; }
+  /// As many bytes as come, `capacity` at most.
+  void recv_up_to(const MpiLink& link, Address from, std::byte* data, std::int64_t capacity);
 
   bool empty() const noexcept { return requests_.empty(); }
   /// True once all are over; then forgets them. Throws Error: FailedPrecondition where a message is
@@ -84,14 +83,15 @@ class Messages {
   void abandon() noexcept;
 
  private:
+  // What a request has to bring: bytes of a receive, or one of these.
   static constexpr std::int64_t kAnySize = -1;
-  void check(std::size_t index, const MPI_Status& status);
+  static constexpr std::int64_t kSend = -2;
+  static constexpr std::size_t kFew = 8;  ///< without memory of their own
+  void check(std::size_t index, const MPI_Status& status) const;
 
-  std::vector<MPI_Request> requests_;
-  std::vector<std::int64_t> expected_;  ///< bytes of a receive; kAnySize; sends: 0
-  std::vector<bool> receives_;
-  std::vector<std::int64_t> got_;
-  std::vector<MPI_Status> statuses_;
+  absl::InlinedVector<MPI_Request, kFew> requests_;
+  absl::InlinedVector<std::int64_t, kFew> expected_;
+  absl::InlinedVector<MPI_Status, kFew> statuses_;
 };
 
 }  // namespace tessera
