@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/signature.h"
 #include "runtime/world.h"
 
 namespace {
@@ -114,11 +115,32 @@ void plain_memcpy(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
+/// What comparing calls costs a rank that compares for all 4: its own signature, and the judgement.
+void signatures(benchmark::State& state) {
+  const Array array = Array::zeros({1 << 18}, DType::kF32);
+  const CallInfo info{.tensor = "layers.0.attention.wq.weight", .axes = "fsdp"};
+  CollectiveCall first;
+  first.kind = CollectiveCall::Kind::kAllReduce;
+  first.in = first.out = array;
+  std::vector<Signature> peers(kRanks, make_signature(first, info, 0));
+  std::vector<const Signature*> calls;
+  for (const Signature& peer : peers) calls.push_back(&peer);
+  const std::vector<std::int64_t> ranks = {0, 1, 2, 3};
+  for (auto _ : state) {
+    CollectiveCall call;
+    call.kind = CollectiveCall::Kind::kAllReduce;
+    call.in = call.out = array;
+    peers[0] = make_signature(call, info, 0);
+    benchmark::DoNotOptimize(compare_calls(calls, ranks));
+  }
+}
+
 void sizes(benchmark::internal::Benchmark* bench) {
   bench->Arg(1 << 10)->Arg(1 << 20)->Arg(1 << 26)->UseManualTime()->Iterations(3)->Unit(
       benchmark::kMicrosecond);
 }
 BENCHMARK(barrier)->Arg(0)->UseManualTime()->Iterations(3)->Unit(benchmark::kMicrosecond);
+BENCHMARK(signatures);
 BENCHMARK(plain_memcpy)->Apply(sizes);
 BENCHMARK(all_gather)->Apply(sizes);
 BENCHMARK(all_to_all)->Apply(sizes);
