@@ -156,33 +156,44 @@ Status make_folder(const std::string& path) {
 StatusOr<std::unique_ptr<FlightRecorder>> FlightRecorder::open(const RecorderOptions& options) {
   std::unique_ptr<FlightRecorder> recorder(new FlightRecorder);
   recorder->bytes_ = bytes_of(options.world_size, flight::kSlots);
-  StatusOr<int> file = -1;
   if (!options.dir.empty()) {
-    const std::size_t first_bytes = bytes_of(options.world_size, flight::kFirstSlots);
-    recorder->path_ = options.dir + "/" + flight::file_name_of(options.rank);
-    file = make_file(recorder->path_, first_bytes);
-    if (!file.ok() && make_folder(options.dir).ok()) file = make_file(recorder->path_, first_bytes);
+    const Status status = recorder->open_file(options);
+    if (!status.ok() && options.file == RecorderFile::kRequired) return status;
   }
-  if (!file.ok() && options.file == RecorderFile::kRequired) return file.status();
-  if (!file.ok()) recorder->path_.clear();
-  recorder->map(options, file.ok() ? *file : -1);
+  if (recorder->base_ == nullptr && recorder->map(-1) != 0) throw std::bad_alloc();
+  recorder->start_ = options.start;
+  recorder->write_header(options);
   return recorder;
 }
 
-void FlightRecorder::map(const RecorderOptions& options, int descriptor) {
+Status FlightRecorder::open_file(const RecorderOptions& options) {
+  const std::size_t first_bytes = bytes_of(options.world_size, flight::kFirstSlots);
+  const std::string path = options.dir + "/" + flight::file_name_of(options.rank);
+  StatusOr<int> file = make_file(path, first_bytes);
+  if (!file.ok() && make_folder(options.dir).ok()) file = make_file(path, first_bytes);
+  if (!file.ok()) return file.status();
+  const int code = map(*file);
+  ::close(*file);
+  if (code == 0) {
+    path_ = path;
+    return absl::OkStatus();
+  }
+  ::unlink(path.c_str());
+  return cannot("map the flight record", path, code);
+}
+
+int FlightRecorder::map(int descriptor) {
   const int how = descriptor < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
   void* mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, how, descriptor, 0);
-  if (descriptor >= 0) ::close(descriptor);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  if (mapped == MAP_FAILED) return errno;
   base_ = static_cast<std::byte*>(mapped);
-  header_ = reinterpret_cast<Header*>(base_);
-  groups_ = reinterpret_cast<std::uint32_t*>(base_ + flight::kPageBytes);
-  slots_ = reinterpret_cast<Slot*>(base_ + slots_offset(options.world_size));
-  start_ = options.start;
-  write_header(options);
+  return 0;
 }
 
 void FlightRecorder::write_header(const RecorderOptions& options) {
+  header_ = reinterpret_cast<Header*>(base_);
+  groups_ = reinterpret_cast<std::uint32_t*>(base_ + flight::kPageBytes);
+  slots_ = reinterpret_cast<Slot*>(base_ + slots_offset(options.world_size));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   header_->version = flight::kVersion;
   header_->byte_order = flight::kByteOrder;

@@ -68,7 +68,9 @@ class FlightRecorder {
 
  private:
   FlightRecorder() = default;
-  void map(const RecorderOptions& options, int descriptor);
+  /// Of the file, or of memory alone (-1). Returns an errno.
+  int map(int descriptor);
+  Status open_file(const RecorderOptions& options);
   void write_header(const RecorderOptions& options);
   /// Doubles the ring; where the disk has no room for that it stays as it is.
   void grow() noexcept;

@@ -307,6 +307,8 @@ TEST_CASE("a thousand clean worlds leave no record; a failed one leaves all of i
   for (int round = 0; round < 1000; ++round) {
     REQUIRE(run_ranks(2, {}, [](World& world) { everyone(world).barrier(); }).ok());
   }
+  // Nor does one that fails before its first call.
+  CHECK_FALSE(run_ranks(2, {}, [](World&) { throw Error(invalid_argument("no data")); }).ok());
   CHECK(folder.num_entries() == 0);
   std::string dir;
   CHECK_FALSE(run_ranks(3, {}, [&](World& world) {
