@@ -26,22 +26,23 @@ class Json {
   using Object = std::vector<JsonMember>;
   enum class Kind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
 
-  // Out of line: every user would compile the variant's copies, and GCC 12 warns of them in error.
+  // Out of line: a member is not complete here yet, every user would compile the variant's copies,
+  // and GCC 12 warns of them in error.
   Json();
   Json(const Json& other);
   Json(Json&& other) noexcept;
   Json& operator=(const Json& other);
   Json& operator=(Json&& other) noexcept;
   ~Json();
-  Json(bool value) : value_(value) {}
-  Json(int value) : value_(std::int64_t{value}) {}
-  Json(std::int64_t value) : value_(value) {}
-  Json(double value) : value_(value) {}
-  Json(const char* value) : value_(std::string(value)) {}
-  Json(std::string_view value) : value_(std::string(value)) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(Array value) : value_(std::move(value)) {}
-  Json(Object value) : value_(std::move(value)) {}
+  Json(bool value);
+  Json(int value);
+  Json(std::int64_t value);
+  Json(double value);
+  Json(const char* value);
+  Json(std::string_view value);
+  Json(std::string value);
+  Json(Array value);
+  Json(Object value);
   /// Without this a pointer would become a bool.
   template <class T>
   Json(T*) = delete;
