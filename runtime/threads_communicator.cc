@@ -140,6 +140,8 @@ void ThreadsRank::advance_all() {
 Status ThreadsRank::hopeless(ThreadsWork& work) const {
   if (hub_->failed()) return hub_->as_unavailable();
   if (const auto gone = hub_->missing_for_good(work.round())) {
+    // A rank that fails says so before it leaves: it may have done both just now.
+    if (hub_->failed()) return hub_->as_unavailable();
     return failed_precondition("rank " + std::to_string(*gone) + " returned without joining " +
                                work.describe());
   }

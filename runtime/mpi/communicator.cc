@@ -251,8 +251,11 @@ void MpiRank::wait_until_over(MpiWork& work) {
     }
     if (failure.ok() && told) {
       if (const auto gone = control().missing_for_good(work.waits_for())) {
-        failure = failed_precondition("rank " + std::to_string(*gone) +
-                                      " returned without joining " + work.describe());
+        // A rank that fails says so before it leaves: it may have done both just now.
+        failure = control().failed()
+                      ? as_unavailable()
+                      : failed_precondition("rank " + std::to_string(*gone) +
+                                            " returned without joining " + work.describe());
       }
     }
     if (failure.ok()) {
