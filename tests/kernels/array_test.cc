@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "kernels/bfloat16.h"
+#include "kernels/memory_use.h"
 #include "tests/kernels/sample_arrays.h"
 
 namespace tessera {
@@ -142,6 +143,24 @@ TEST_CASE("the pool reuses released blocks and aligns all", "[kernels][allocator
     pool->release(other, bytes);
     pool->release(first, bytes);
   }
+}
+
+TEST_CASE("the pool counts what it has handed out, now and at most", "[kernels][allocator]") {
+  const std::shared_ptr<Allocator> pool = make_pool_allocator();
+  const auto use = [&] { return memory_use_of(*pool); };
+  CHECK(use().used_bytes == 0);
+  void* large = pool->allocate(1024);
+  CHECK(use().used_bytes == 1024);
+  void* small = pool->allocate(60);  // a block of 64
+  CHECK(use().used_bytes == 1088);
+  pool->release(large, 1024);
+  CHECK(use().used_bytes == 64);
+  CHECK(use().peak_bytes == 1088);
+  pool->release(small, 60);
+  CHECK(use().used_bytes == 0);
+  CHECK_THROWS_AS(pool->allocate(std::size_t{1} << 47), Error);
+  CHECK(use().used_bytes == 0);
+  CHECK(memory_use_of(*plain_allocator()).peak_bytes == 0);  // it does not count
 }
 
 TEST_CASE("pool blocks of all sizes are as large as asked", "[kernels][allocator]") {
