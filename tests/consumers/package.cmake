@@ -1,6 +1,6 @@
 # cmake -P: builds the Debian packages of SOURCE at BUILD and reads them. DPKG_DEB, HAS_MPI, VERSION.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
-execute_process(COMMAND ${CMAKE_COMMAND} --preset package -B ${BUILD} WORKING_DIRECTORY ${SOURCE} OUTPUT_QUIET
+execute_process(COMMAND ${CMAKE_COMMAND} --preset package -B ${BUILD} -DTESSERA_BUILD_EXAMPLES=OFF WORKING_DIRECTORY ${SOURCE} OUTPUT_QUIET
                 COMMAND_ERROR_IS_FATAL ANY)
 run(${CMAKE_COMMAND} --build ${BUILD})
 file(GLOB old ${BUILD}/*.deb)
