@@ -94,7 +94,7 @@ TEST_CASE("tessera-train trains on four ranks, logs a line a step and shows what
 }
 
 TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]") {
-  expect_refusal({"--backend", "mpi"}, 3, {"--backend mpi", "threads"});
+  expect_refusal({"--backend", "nccl"}, 3, {"--backend nccl", "threads or mpi"});
   expect_refusal({"--backend", "smoke"}, 3, {"\"smoke\"", "threads"});
   expect_refusal({"--save", "somewhere"}, 3, {"--save"});
   expect_refusal({"--dtype", "F16"}, 3, {"F16", "F32"});

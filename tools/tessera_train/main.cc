@@ -123,20 +123,19 @@ WorldOptions world_options(const TrainFlags& flags) {
 
 // `records` is where the flight records lie.
 Status run_on_threads(TrainFlags& flags, std::string& records) {
-  flags.ranks = std::max<std::int64_t>(1, flags.ranks);
+  const std::int64_t ranks = flags.ranks.value_or(1);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
   std::optional<TraceFile> trace;
   if (!flags.trace.empty()) {
     TSR_ASSIGN_OR_RETURN(trace, TraceFile::create(flags.trace));
   }
-  std::vector<std::string> parts(static_cast<std::size_t>(flags.ranks));
-  const Status status =
-      run_ranks(static_cast<int>(flags.ranks), world_options(flags), [&](World& world) {
-        if (world.rank() == 0) records = world.recorder_dir();
-        const auto train = [&] { train_rank(world, flags, plan); };
-        if (!trace) return train();
-        run_traced(world, plan.views.dense(), parts[static_cast<std::size_t>(world.rank())], train);
-      });
+  std::vector<std::string> parts(static_cast<std::size_t>(ranks));
+  const Status status = run_ranks(static_cast<int>(ranks), world_options(flags), [&](World& world) {
+    if (world.rank() == 0) records = world.recorder_dir();
+    const auto train = [&] { train_rank(world, flags, plan); };
+    if (!trace) return train();
+    run_traced(world, plan.views.dense(), parts[static_cast<std::size_t>(world.rank())], train);
+  });
   const Status written = trace ? write_trace(*trace, parts) : absl::OkStatus();
   return status.ok() ? written : status;
 }

@@ -32,7 +32,7 @@ Status check_backend(const TrainFlags& flags) {
 
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_backend(flags));
-  const std::int64_t ranks = flags.ranks == 0 ? 1 : flags.ranks;
+  const std::int64_t ranks = flags.ranks.value_or(1);
   const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
   if (ranks < 1 || ranks > most) {
     return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
@@ -60,12 +60,12 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
 }
 
 Status check_launch(TrainFlags& flags, std::int64_t num_processes) {
-  if (flags.ranks == 0) flags.ranks = num_processes;
+  if (!flags.ranks) flags.ranks = num_processes;
   if (flags.ranks == num_processes) return absl::OkStatus();
   return invalid_argument(absl::StrFormat(
       "--ranks %d, but mpirun has started %d processes; start as many as there are ranks (mpirun "
       "-n %d), or leave --ranks out",
-      flags.ranks, num_processes, flags.ranks));
+      *flags.ranks, num_processes, *flags.ranks));
 }
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ namespace tessera {
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
-  std::int64_t ranks = 0;  ///< 0: one thread, or all processes of mpirun
+  std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes of mpirun
   std::string backend = "threads";
   std::vector<std::string> data;
   std::string dtype = "F32";
