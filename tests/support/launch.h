@@ -32,8 +32,8 @@ struct Launched {
   double seconds = 0;  ///< of the slowest rank
 };
 /// Runs `body` on ranks 0 … num_ranks − 1. Calls are compared before data move on both backends.
-/// Ends the test case (or this round of its generators) where runs_here(num_ranks) is false; call it
-/// outside of CHECK(…), which would count that as a failure.
+/// Ends the test case (or this round of its generators) where runs_here(num_ranks) is false; call
+/// it outside of CHECK(…), which would count that as a failure.
 using RankBody = std::function<void(World&, std::string& report)>;
 Launched launch(int num_ranks, const WorldOptions& options, const RankBody& body);
 
