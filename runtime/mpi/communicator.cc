@@ -48,8 +48,7 @@ bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::k
 
 // ---- MpiWork
 
-MpiWork::MpiWork(MpiRank& rank, const MpiGroup& group, Start start)
-    : rank_(&rank), group_(group), start_(std::move(start)) {}
+MpiWork::MpiWork(MpiRank& rank, const MpiGroup& group) : rank_(&rank), group_(group) {}
 
 void MpiWork::wait() {
   if (!is_over()) rank_->wait(*this);
@@ -128,7 +127,9 @@ void MpiWork::finish() {
   const Array& out = start_.call.out;
   if (!out.is_null()) out.storage()->bump_version();
   movement_.reset();
-  start_.call = {};
+  // The arrays may go, so that no storage waits on a work that holds it.
+  start_.call.in = {};
+  start_.call.out = {};
   rank_->recorder().finished(ticket_);
   if (start_.event) {
     start_.event->end_us = rank_->now_us();
@@ -224,13 +225,36 @@ Status MpiRank::timed_out(const MpiWork& work) {
   return absl::DeadlineExceededError(to_absl(text));
 }
 
+// Peers of one step arrive close together: the first polls read no clock, and some go between two
+// times that the core is given away, which costs more than they do.
+bool MpiRank::is_over_soon(MpiWork& work) {
+  constexpr int kRounds = 32, kPolls = 8;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int poll = 0; poll < kPolls; ++poll) {
+      advance_all();
+      if (work.is_over()) return true;
+    }
+    if (parts_.control.failed()) return false;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
 void MpiRank::wait_until_over(MpiWork& work) {
+  if (is_over_soon(work)) return;
   const bool for_ever = work.timeout() < std::chrono::milliseconds::zero();
   const auto begin = Clock::now();
   const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
   Polling polling(control());
+  struct Telling {
+    ControlChannel& control;
+    bool told = false;
+    ~Telling() {
+      if (told) control.stops_waiting();
+    }
+  } telling{control()};
+  bool& told = telling.told;
   auto verdict_limit = Clock::time_point::max();
-  bool told = false;
   for (;;) {
     advance_all();
     if (work.is_over()) return;
@@ -277,7 +301,6 @@ void MpiRank::wait(MpiWork& work) {
                                  [&](const auto& other) { return other.get() == &work; });
   const std::shared_ptr<MpiWork> keep = held == pending_.end() ? nullptr : *held;
   wait_until_over(work);
-  control().stops_waiting();
 }
 
 void MpiRank::add(const std::shared_ptr<MpiWork>& work) {
@@ -327,22 +350,22 @@ std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo
 
   MpiLane& lane = lane_of(call);
   const Traffic traffic = traffic_of(call, place);
-  std::optional<Event> event = make_event(call, info, traffic);
-  if (event) {
-    event->module = rank_.log().module();
-    if (rank_.log().is_tracing()) event->trace = trace_of(call, {place, group_.ranks, lane.next});
-    event->start_us = rank_.now_us();
+  auto work = std::make_shared<MpiWork>(rank_, group_);
+  MpiWork::Start& start = work->start();
+  start.bytes_received = traffic.received;
+  start.event = make_event(call, info, traffic);
+  if (start.event) {
+    start.event->module = rank_.log().module();
+    if (rank_.log().is_tracing()) {
+      start.event->trace = trace_of(call, {place, group_.ranks, lane.next});
+    }
+    start.event->start_us = rank_.now_us();
   }
-  Signature signature = make_signature(call, info, lane.next++);
+  start.signature = make_signature(call, info, lane.next++);
   if (lane.started != nullptr) lane.started->store(lane.next, std::memory_order_release);
-  const auto timeout = info.timeout.count() == 0 ? rank_.options().timeout : info.timeout;
-  auto work = std::make_shared<MpiWork>(rank_, group_,
-                                        MpiWork::Start{.call = std::move(call),
-                                                       .signature = std::move(signature),
-                                                       .lane = lane.key,
-                                                       .timeout = timeout,
-                                                       .bytes_received = traffic.received,
-                                                       .event = std::move(event)});
+  start.lane = lane.key;
+  start.timeout = info.timeout.count() == 0 ? rank_.options().timeout : info.timeout;
+  start.call = std::move(call);
   rank_.add(work);
   return work;
 }

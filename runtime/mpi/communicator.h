@@ -46,11 +46,13 @@ class MpiWork final : public Work {
     CollectiveCall call;
     Signature signature;
     LaneKey lane;
-    std::chrono::milliseconds timeout;
+    std::chrono::milliseconds timeout{0};
     std::int64_t bytes_received = 0;
     std::optional<Event> event;
   };
-  MpiWork(MpiRank& rank, const MpiGroup& group, Start start);
+  MpiWork(MpiRank& rank, const MpiGroup& group);
+  /// To be filled in before begin().
+  Start& start() noexcept { return start_; }
 
   void wait() override;
   std::int64_t bytes_received() const override { return start_.bytes_received; }
@@ -123,6 +125,7 @@ class MpiRank {
  private:
   void advance_all();
   Status timed_out(const MpiWork& work);
+  bool is_over_soon(MpiWork& work);
   void wait_until_over(MpiWork& work);
 
   Parts parts_;
