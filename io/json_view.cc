@@ -22,6 +22,20 @@ bool contains(std::initializer_list<std::string_view> keys, std::string_view key
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+// Other layers' messages may hold a name from the document as it is; none may steer a terminal.
+std::string without_controls(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte == 0x7F) {
+      out += absl::StrFormat("\\u%04x", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 // What was seen, short enough for one line.
 std::string seen(const Json& value) {
   switch (value.kind()) {
@@ -60,8 +74,8 @@ Status JsonView::error(std::string_view text) const {
 
 Status JsonView::annotate(const Status& status) const {
   if (status.ok()) return status;
-  const std::string text =
-      absl::StrFormat("%s: %s: %s", source_, path_.empty() ? "/" : path_, message_of(status));
+  const std::string text = absl::StrFormat("%s: %s: %s", source_, path_.empty() ? "/" : path_,
+                                           without_controls(message_of(status)));
   return Status(status.code(), to_absl(text));
 }
 

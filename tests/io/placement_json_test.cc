@@ -131,5 +131,20 @@ TEST_CASE("what does not decode is refused at its place", "[io][placement_json]"
   }
 }
 
+TEST_CASE("a name from a file cannot steer the terminal that shows the error",
+          "[io][placement_json]") {
+  const Mesh mesh = mesh_of(R"j({"shape":[2],"axes":["tp"]})j");
+  const std::vector<std::int64_t> shape = {4};
+  for (const char* text : {R"j(["\u001b[31mR\u007f"])j", R"j({"dims":[["\u001b]0;x\u0007"]]})j",
+                           R"j({"dims":[[]],"partial":{"t\np":"sum"}})j",
+                           R"j({"dims":[[]],"partial":{"tp":"\r"}})j"}) {
+    const std::string refusal = layout_round_trip(mesh, shape, text);
+    CAPTURE(text, refusal);
+    CHECK_THAT(refusal, Catch::StartsWith("in.json: /") && Catch::Contains("\\u00"));
+    CHECK(std::all_of(refusal.begin(), refusal.end(),
+                      [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != 0x7F; }));
+  }
+}
+
 }  // namespace
 }  // namespace tessera
