@@ -23,8 +23,8 @@ constexpr std::int64_t kMaxWorld = std::int64_t{1} << 16;
 constexpr std::uint32_t kMaxGroupWords = std::uint32_t{1} << 22;
 constexpr std::size_t kMaxFileBytes =
     flight::kPageBytes + std::size_t{kMaxGroupWords} * 4 + sizeof(Slot) * flight::kSlots;
-// 2000 years: sums of two times stay in range.
-constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;
+// 146 years: sums of two times stay in range.
+constexpr std::int64_t kMaxTime = (std::int64_t{1} << 62) - 1;
 
 class Parser {
  public:
@@ -132,7 +132,9 @@ Status Parser::parse_time(std::string_view field, std::int64_t since_start,
 
 Status Parser::parse_groups() {
   std::vector<std::uint32_t> words(header_.group_words);
-  std::memcpy(words.data(), bytes_.data() + flight::kPageBytes, words.size() * 4);
+  if (!words.empty()) {  // else there is nothing to copy to
+    std::memcpy(words.data(), bytes_.data() + flight::kPageBytes, words.size() * 4);
+  }
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < header_.num_groups; ++i) {
     const std::string name = "group " + std::to_string(i);

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -132,6 +133,41 @@ TEST_CASE("no record at all, and none that is whole, is an error that says so",
   CHECK(last_call_in(victim.folder.path(), 7).empty());
   CHECK_THAT(std::string(message_of(read_records("/nowhere/x").status())),
              Catch::StartsWith("/nowhere/x: cannot open: "));
+}
+
+TEST_CASE("a record without room for groups is whole", "[runtime][recorder]") {
+  flight::Header header{};
+  flight::kMagic.copy(header.magic, sizeof header.magic);
+  header.version = flight::kVersion;
+  header.byte_order = flight::kByteOrder;
+  header.header_bytes = flight::kPageBytes;
+  header.slot_bytes = sizeof(flight::Slot);
+  header.num_slots = 4;
+  header.world_size = 1;
+  std::vector<std::byte> bytes(flight::kPageBytes);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const StatusOr<RankRecords> records = parse_records(bytes, "record");
+  INFO(records.status());
+  REQUIRE(records.ok());
+  CHECK(records->groups.empty());
+  CHECK(judge({&*records, 1}).present == Ranks{0});
+}
+
+TEST_CASE("the latest times that a record may tell of are in range", "[runtime][recorder]") {
+  Victim victim;
+  flight::Header header;
+  std::memcpy(&header, victim.bytes.data(), sizeof header);
+  header.start_unix_ns = INT64_MAX / 2;
+  header.end_ns = INT64_MAX / 2;
+  std::memcpy(victim.bytes.data(), &header, sizeof header);
+  const auto records = parse_records(std::as_bytes(std::span(victim.bytes)), "record");
+  INFO(records.status());
+  REQUIRE(records.ok());
+  CHECK(records->end_ns == INT64_MAX - 1);
+  header.end_ns = INT64_MAX / 2 + 1;
+  std::memcpy(victim.bytes.data(), &header, sizeof header);
+  const auto refused = parse_records(std::as_bytes(std::span(victim.bytes)), "record");
+  CHECK_THAT(std::string(message_of(refused.status())), Catch::Contains("end time"));
 }
 
 TEST_CASE("names cannot carry escape sequences to a terminal", "[runtime][recorder]") {
