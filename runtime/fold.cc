@@ -158,9 +158,31 @@ void store_from(const typename E::Acc* acc, std::byte* dst, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = E::narrow(acc[i]);
 }
 
+// The usual few sources in one pass over registers; the order is that of the sources.
+template <class E, class Op, int kSources>
+void fold_few(const std::byte* const* srcs, std::byte* dst, std::int64_t n) {
+  using T = typename E::T;
+  using Acc = typename E::Acc;
+  const T* from[kSources];
+  for (int s = 0; s < kSources; ++s) from[s] = reinterpret_cast<const T*>(srcs[s]);
+  T* to = reinterpret_cast<T*>(dst);
+  // Every element is read before it is written, so dst may be one of the sources.
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    Acc value = E::widen(from[0][i]);
+    for (int s = 1; s < kSources; ++s) value = Op::of(value, E::widen(from[s][i]));
+    to[i] = E::narrow(value);
+  }
+}
+
 template <class E, class Op>
 void fold_blocks(const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,
                  std::int64_t n) {
+  if (how.divisor == 1) {
+    if (srcs.size() == 2) return fold_few<E, Op, 2>(srcs.data(), dst, n);
+    if (srcs.size() == 3) return fold_few<E, Op, 3>(srcs.data(), dst, n);
+    if (srcs.size() == 4) return fold_few<E, Op, 4>(srcs.data(), dst, n);
+  }
   alignas(64) typename E::Acc acc[kBlock];
   constexpr auto kSize = static_cast<std::int64_t>(sizeof(typename E::T));
   for (std::int64_t begin = 0; begin < n; begin += kBlock) {
