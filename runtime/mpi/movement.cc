@@ -1,7 +1,6 @@
 #include "runtime/mpi/movement.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "runtime/box_parts.h"
@@ -13,14 +12,25 @@ namespace {
 using Kind = CollectiveCall::Kind;
 
 // Up to here a broadcast goes down a tree; beyond, its slices are spread, then gathered.
-constexpr std::int64_t kTreeBytes = 64 * 1024;
+constexpr std::int64_t kTreeBytes = 2 * 1024 * 1024;
+// So few ranks all hang from the root.
+constexpr int kFlatRanks = 4;
 
 void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes > 0 && dst != src) std::memcpy(dst, src, static_cast<std::size_t>(bytes));
 }
 
-// In a tree rooted at 0: the bit of `rank` at which its parent hangs; 0 for the root.
-int parent_bit(int rank) { return rank & -rank; }
+// In a tree rooted at 0: the parent of `rank`.
+int parent_of(int rank, int size) { return size <= kFlatRanks ? 0 : rank & (rank - 1); }
+
+// Its children, those with the largest trees of their own first.
+std::vector<int> children_of(int rank, int size) {
+  std::vector<int> children;
+  for (int child = size - 1; child > rank; --child) {
+    if (parent_of(child, size) == rank) children.push_back(child);
+  }
+  return children;
+}
 
 }  // namespace
 
@@ -129,13 +139,9 @@ bool Movement::next_step() {
       // What came from the parent goes on to the children.
       const int size = place_.group.size;
       const int self = (place_.group.rank - call_.root + size) % size;
-      const int top = self == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size)))
-                                : parent_bit(self);
-      for (int bit = top / 2; bit > 0; bit /= 2) {
-        if (self + bit < size) {
-          send((self + bit + call_.root) % size, MessagePart::kData, call_.out.bytes(),
-               call_.out.num_bytes());
-        }
+      for (const int child : children_of(self, size)) {
+        send((child + call_.root) % size, MessagePart::kData, call_.out.bytes(),
+             call_.out.num_bytes());
       }
       return false;
     }
@@ -255,7 +261,7 @@ void Movement::begin_broadcast() {
   const int self = (place_.group.rank - call_.root + size) % size;
   if (call_.out.num_bytes() <= kTreeBytes) {
     if (self != 0) {
-      recv((self - parent_bit(self) + call_.root) % size, MessagePart::kData, call_.out.bytes(),
+      recv((parent_of(self, size) + call_.root) % size, MessagePart::kData, call_.out.bytes(),
            call_.out.num_bytes());
     }
     return;
