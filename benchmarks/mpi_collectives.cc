@@ -19,7 +19,7 @@ namespace {
 using namespace tessera;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 7;
+constexpr int kRounds = 9;
 
 /// Arrays of one collective and the calls of each contender on them.
 struct Case {

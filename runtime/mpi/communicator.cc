@@ -228,7 +228,7 @@ Status MpiRank::timed_out(const MpiWork& work) {
 // Peers of one step arrive close together: the first polls read no clock, and some go between two
 // times that the core is given away, which costs more than they do.
 bool MpiRank::is_over_soon(MpiWork& work) {
-  constexpr int kRounds = 32, kPolls = 8;
+  constexpr int kRounds = 32, kPolls = 16;
   for (int round = 0; round < kRounds; ++round) {
     for (int poll = 0; poll < kPolls; ++poll) {
       advance_all();
