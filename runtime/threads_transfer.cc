@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/stream_row.h"
 #include "runtime/box_parts.h"
 #include "runtime/fold.h"
 
@@ -16,6 +17,11 @@ using Kind = CollectiveCall::Kind;
 constexpr std::int64_t kStagedBytes = 16 * 1024;
 // A slice is folded and handed out in pieces that stay in the cache.
 constexpr std::int64_t kPieceBytes = 16 * 1024;
+
+// Into a target of `whole_bytes`: past the caches where it is larger than they are.
+void copy_rows(std::byte* dst, const std::byte* src, std::int64_t bytes, std::int64_t whole_bytes) {
+  if (bytes > 0 && dst != src) kernels::RowWriter(whole_bytes, bytes).copy(src, dst);
+}
 
 void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes > 0 && dst != src) std::memcpy(dst, src, static_cast<std::size_t>(bytes));
@@ -48,21 +54,26 @@ void all_reduce(ThreadsRound& round, int party) {
     std::byte* own = call.out.bytes() + at;
     fold(dtype, how, sources_of(round, at), own, size);
     for (int i = 0; i < round.size(); ++i) {
-      if (i != party) copy_bytes(round.post(i).target + at, own, size * size_of(dtype));
+      if (i != party) {
+        copy_rows(round.post(i).target + at, own, size * size_of(dtype), call.in.num_bytes());
+      }
     }
   }
+  kernels::RowWriter::finish();
 }
 
 void all_gather(ThreadsRound& round, int party) {
   ThreadsPost& own = round.post(party);
   const std::int64_t row = row_bytes(own.call->out);
+  const std::int64_t whole = own.call->out.num_bytes();
   std::byte* at = own.call->out.bytes();
   for (int i = 0; i < round.size(); ++i) {
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
     // The own rows come from the array itself: where they lie in place already, nothing is to copy.
-    copy_bytes(at, i == party ? own.call->in.bytes() : round.post(i).source, bytes);
+    copy_rows(at, i == party ? own.call->in.bytes() : round.post(i).source, bytes, whole);
     at += bytes;
   }
+  kernels::RowWriter::finish();
 }
 
 void reduce_scatter(ThreadsRound& round, int party) {
@@ -76,13 +87,15 @@ void reduce_scatter(ThreadsRound& round, int party) {
 void all_to_all(ThreadsRound& round, int party) {
   ThreadsPost& own = round.post(party);
   const std::int64_t row = row_bytes(own.call->out);
+  const std::int64_t whole = own.call->out.num_bytes();
   std::byte* at = own.call->out.bytes();
   for (int i = 0; i < round.size(); ++i) {
     ThreadsPost& peer = round.post(i);
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
-    copy_bytes(at, peer.source + sum_before(peer.signature.send_splits, party) * row, bytes);
+    copy_rows(at, peer.source + sum_before(peer.signature.send_splits, party) * row, bytes, whole);
     at += bytes;
   }
+  kernels::RowWriter::finish();
 }
 
 void exchange(ThreadsRound& round, int party) {
@@ -146,11 +159,14 @@ void transfer(ThreadsRound& round, int party) {
       return all_to_all(round, party);
     case Kind::kBroadcast:
       if (call.root != party) {
-        copy_bytes(call.out.bytes(), round.post(call.root).source, call.out.num_bytes());
+        copy_rows(call.out.bytes(), round.post(call.root).source, call.out.num_bytes(),
+                  call.out.num_bytes());
+        kernels::RowWriter::finish();
       }
       return;
     case Kind::kRecv:
-      copy_bytes(call.out.bytes(), round.post(0).source, call.out.num_bytes());
+      copy_rows(call.out.bytes(), round.post(0).source, call.out.num_bytes(), call.out.num_bytes());
+      kernels::RowWriter::finish();
       return;
     case Kind::kExchange:
       return exchange(round, party);
