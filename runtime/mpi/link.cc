@@ -97,30 +97,25 @@ void Messages::check(std::size_t index, const MPI_Status& status) const {
 }
 
 bool Messages::done() {
-  if (requests_.empty()) return true;
-  int over = 0;
-  statuses_.resize(requests_.size());
-  const int code =
-      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &over, statuses_.data());
-  if (code == MPI_ERR_IN_STATUS) {
-    for (const MPI_Status& status : statuses_) {
-      if (status.MPI_ERROR == MPI_SUCCESS || status.MPI_ERROR == MPI_ERR_PENDING) continue;
-      const Status refused = check_mpi(status.MPI_ERROR, "a message");
-      throw Error(failed_precondition("from rank " + std::to_string(status.MPI_SOURCE) + ": " +
-                                      std::string(message_of(refused)) +
+  for (; next_ < requests_.size(); ++next_) {
+    int over = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&requests_[next_], &over, &status);
+    if (code != MPI_SUCCESS) {
+      throw Error(failed_precondition(std::string(message_of(check_mpi(code, "MPI_Test"))) +
                                       " (run with checks on to see both calls)"));
     }
+    if (over == 0) return false;
+    check(next_, status);
   }
-  if (code != MPI_SUCCESS) throw Error(check_mpi(code, "MPI_Testall"));
-  if (over == 0) return false;
-  for (std::size_t i = 0; i < requests_.size(); ++i) check(i, statuses_[i]);
   requests_.clear();
   expected_.clear();
+  next_ = 0;
   return true;
 }
 
 void Messages::abandon() noexcept {
-  for (std::size_t i = 0; i < requests_.size(); ++i) {
+  for (std::size_t i = next_; i < requests_.size(); ++i) {
     if (requests_[i] == MPI_REQUEST_NULL) continue;
     if (expected_[i] != kSend) MPI_Cancel(&requests_[i]);
     MPI_Request_free(&requests_[i]);

@@ -91,7 +91,7 @@ class Messages {
 
   absl::InlinedVector<MPI_Request, kFew> requests_;
   absl::InlinedVector<std::int64_t, kFew> expected_;
-  absl::InlinedVector<MPI_Status, kFew> statuses_;
+  std::size_t next_ = 0;  ///< those before it are over
 };
 
 }  // namespace tessera

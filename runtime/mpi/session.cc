@@ -29,6 +29,8 @@ class Session final : public MpiSession {
   explicit Session(Owner owner) : owner_(owner) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    // MPICH asks MPI_COMM_WORLD's handler about a request that is over, whatever its communicator.
+    if (owner == Owner::kSession) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
   ~Session() override {
     if (owner_ == Owner::kSession && !is_finalized()) MPI_Finalize();
