@@ -106,7 +106,12 @@ TEST_CASE("two worlds of one job live side by side", "[mpi][world]") {
   if (made) CHECK(on_all(sum_of_ranks(**a) == sum_of_ranks(**b)));
 }
 
-TEST_CASE("a hundred worlds after one another leave nothing behind", "[mpi][world]") {
+TEST_CASE("many worlds after one another leave nothing behind", "[mpi][world]") {
+#ifdef MPICH
+  constexpr int kWorlds = 20;  // its own collectives spin where ranks outnumber cores
+#else
+  constexpr int kWorlds = 100;
+#endif
   const OwnComm comm;
   const auto open_files = [] {
     int count = 0;
@@ -115,7 +120,7 @@ TEST_CASE("a hundred worlds after one another leave nothing behind", "[mpi][worl
   };
   int before = 0;
   bool fine = true;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < kWorlds; ++i) {
     if (i == 3) before = open_files();
     fine = fine && run_mpi_rank(comm.options(), [](World& world) { sum_of_ranks(world); }).ok();
   }
