@@ -53,6 +53,18 @@ void fold_in_accumulators(const std::vector<BoxPart>& parts, const CollectiveCal
   store(dtype, how, accumulators.data(), call.out.bytes(), count);
 }
 
+// The box with one side's elements one after another.
+Transfer with_packed(Transfer box, std::int64_t Run::*side) {
+  for (std::vector<Run>& runs : box.dims) {
+    std::int64_t at = 0;
+    for (Run& run : runs) {
+      run.*side = at;
+      at += run.size;
+    }
+  }
+  return box;
+}
+
 }  // namespace
 
 void place_parts(const std::vector<BoxPart>& parts, const CollectiveCall& call) {
@@ -74,17 +86,7 @@ void place_parts(const std::vector<BoxPart>& parts, const CollectiveCall& call) 
   }
 }
 
-Transfer packed_box(const Transfer& box) {
-  Transfer packed = box;
-  for (std::vector<Run>& runs : packed.dims) {
-    std::int64_t at = 0;
-    for (Run& run : runs) {
-      run.src = at;
-      at += run.size;
-    }
-  }
-  return packed;
-}
+Transfer packed_box(const Transfer& box) { return with_packed(box, &Run::src); }
 
 Shape box_shape(const Transfer& box) {
   Shape shape;
@@ -97,16 +99,8 @@ Shape box_shape(const Transfer& box) {
 }
 
 Box packing_of(const Transfer& box, ShapeView from) {
-  Transfer packing = box;
-  for (std::vector<Run>& runs : packing.dims) {
-    std::int64_t at = 0;
-    for (Run& run : runs) {
-      run.dst = at;
-      at += run.size;
-    }
-  }
   const Shape to = box_shape(box);
-  return Box(packing, from, view_of(to));
+  return Box(with_packed(box, &Run::dst), from, view_of(to));
 }
 
 }  // namespace tessera

@@ -164,6 +164,26 @@ void Movement::begin_barrier_round() {
   messages_.recv(*place_.link, at(from, MessagePart::kData), nullptr, 0, 1);
 }
 
+// As many bytes from every other rank, one after another in the scratch buffer.
+void Movement::recv_summands(std::int64_t bytes) {
+  std::byte* into = scratch(others() * bytes);
+  for (int i = 0; i < place_.group.size; ++i) {
+    if (i == place_.group.rank) continue;
+    recv(i, MessagePart::kData, into, bytes);
+    into += bytes;
+  }
+}
+
+// The rows of `in` that send_splits give to each other rank.
+void Movement::send_rows(std::int64_t row_bytes) {
+  for (int step = 1; step < place_.group.size; ++step) {
+    const int to = (place_.group.rank + step) % place_.group.size;
+    send(to, MessagePart::kData,
+         call_.in.bytes() + sum_before(signature_.send_splits, to) * row_bytes,
+         signature_.send_splits[static_cast<std::size_t>(to)] * row_bytes);
+  }
+}
+
 void Movement::begin_all_reduce() {
   const std::int64_t count = call_.in.num_elements();
   const std::int64_t element = size_of(signature_.dtype);
@@ -171,12 +191,7 @@ void Movement::begin_all_reduce() {
   const bool whole = call_.in.num_bytes() <= kFoldAllBytes;
   const Slice own = whole ? Slice{0, count} : slice_of(count, place_.group);
   const std::int64_t own_bytes = (own.end - own.begin) * element;
-  std::byte* into = scratch(others() * own_bytes);
-  for (int i = 0; i < place_.group.size; ++i) {
-    if (i == place_.group.rank) continue;
-    recv(i, MessagePart::kData, into, own_bytes);
-    into += own_bytes;
-  }
+  recv_summands(own_bytes);
   for (int step = 1; step < place_.group.size; ++step) {
     const int to = (place_.group.rank + step) % place_.group.size;
     const Slice slice = whole ? own : slice_of(count, {to, place_.group.size});
@@ -224,17 +239,8 @@ void Movement::begin_reduce_scatter() {
   if (place_.group.size == 1) return;
   const std::int64_t row = row_bytes(call_.in);
   const std::int64_t own_bytes = call_.out.num_bytes();
-  std::byte* into = scratch(others() * own_bytes);
-  for (int i = 0; i < place_.group.size; ++i) {
-    if (i == place_.group.rank) continue;
-    recv(i, MessagePart::kData, into, own_bytes);
-    into += own_bytes;
-  }
-  for (int step = 1; step < place_.group.size; ++step) {
-    const int to = (place_.group.rank + step) % place_.group.size;
-    send(to, MessagePart::kData, call_.in.bytes() + sum_before(signature_.send_splits, to) * row,
-         signature_.send_splits[static_cast<std::size_t>(to)] * row);
-  }
+  recv_summands(own_bytes);
+  send_rows(row);
 }
 
 void Movement::begin_all_to_all() {
@@ -249,11 +255,7 @@ void Movement::begin_all_to_all() {
     }
     out += bytes;
   }
-  for (int step = 1; step < place_.group.size; ++step) {
-    const int to = (place_.group.rank + step) % place_.group.size;
-    send(to, MessagePart::kData, call_.in.bytes() + sum_before(signature_.send_splits, to) * row,
-         signature_.send_splits[static_cast<std::size_t>(to)] * row);
-  }
+  send_rows(row);
 }
 
 void Movement::begin_broadcast() {

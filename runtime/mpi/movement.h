@@ -41,6 +41,8 @@ class Movement {
   void send(int to, MessagePart part, const std::byte* data, std::int64_t bytes);
   void recv(int from, MessagePart part, std::byte* data, std::int64_t bytes);
   std::byte* scratch(std::int64_t bytes);
+  void recv_summands(std::int64_t bytes);
+  void send_rows(std::int64_t row_bytes);
   /// Received slices and the own one, by group rank.
   std::vector<const std::byte*> sources(const std::byte* own, std::int64_t bytes) const;
   void fold_into(const std::byte* own, std::byte* out, std::int64_t elements);
