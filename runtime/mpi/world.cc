@@ -17,8 +17,8 @@
 namespace tessera {
 namespace {
 
-// After a failure, so long for the others to hear of it and say so.
-constexpr std::chrono::milliseconds kFarewell{500};
+// After a failure, so long for the others, who may be computing, to come to a call and hear of it.
+constexpr std::chrono::milliseconds kFarewell{2'000};
 
 /// A duplicate of the caller's communicator whose errors are returned.
 StatusOr<MPI_Comm> duplicate(const std::optional<int>& handle) {
