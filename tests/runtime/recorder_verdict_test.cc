@@ -119,7 +119,7 @@ TEST_CASE("the records of unequal splits name sender and receiver", "[runtime][r
 TEST_CASE("the records of a rank that stayed away tell where it was", "[runtime][recorder]") {
   const Folder folder;
   const bool throws = GENERATE(false, true);
-  unsigned lines[2] = {};
+  std::atomic<unsigned> lines[2] = {};
   std::atomic<int> started{0};
   const Status status = run_recorded(4, folder, [&](World& world) {
     lines[0] = __LINE__ + 1;
@@ -137,7 +137,7 @@ TEST_CASE("the records of a rank that stayed away tell where it was", "[runtime]
   REQUIRE_FALSE(status.ok());
   const std::string place = "(runtime/recorder_verdict_test.cc:";
   const std::string call = "broadcast #1 of F32 [8] from group rank 0, tensor w " + place +
-                           std::to_string(lines[1]) + ")";
+                           std::to_string(lines[1].load()) + ")";
   const RecordsVerdict verdict = judge(read_ranks(folder.path(), {0, 1, 2, 3}));
   REQUIRE(verdict.findings.size() == 1);
   CHECK(verdict.findings[0].kind == Kind::kNeverCalled);
@@ -146,7 +146,7 @@ TEST_CASE("the records of a rank that stayed away tell where it was", "[runtime]
   CHECK(verdict.findings[0].text ==
         "rank 2 never called " + call + ", of group [0, 1, 2, 3], which ranks 0, 1, 3 called; it " +
             (throws ? "failed: no such expert: 9"
-                    : "ended cleanly after barrier #0 " + place + std::to_string(lines[0]) +
+                    : "ended cleanly after barrier #0 " + place + std::to_string(lines[0].load()) +
                           ") of group [0, 1, 2, 3]"));
   const RecordsVerdict weaker = judge(read_ranks(folder.path(), {0, 3}));
   REQUIRE(weaker.findings.size() == 1);
