@@ -50,20 +50,14 @@ Ran train(Ranks ranks, const ScratchFolder& folder, const std::string& path,
       "--init",   parity("init.safetensors"), "--steps",    std::to_string(kSteps),
       "--ranks",  std::to_string(kRanks),     "--parallel", R"({"dp_shard":2,"tp":2,"ep":2})",
       "--log",    folder / "steps.jsonl",     "--trace",    path};
-  std::string program = "tessera-train";
 #ifdef TSR_MPIEXEC
   if (ranks == Ranks::kProcesses) {
     arguments.insert(arguments.end(), {"--backend", "mpi"});
-    arguments.insert(arguments.begin(), {"--oversubscribe", "-n", std::to_string(kRanks),
-                                         TSR_BINARY_DIR "/" + program});
-    program = TSR_MPIEXEC;
+    return run_on_mpi(kRanks, "tessera-train", arguments);
   }
 #endif
   static_cast<void>(ranks);
-  return run_program(program, arguments, "",
-                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                      {"OMPI_MCA_mpi_yield_when_idle", "1"}});
+  return run_program("tessera-train", arguments);
 }
 
 std::string text_at(const Json& record, std::string_view key) {

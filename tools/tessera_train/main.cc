@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -177,6 +179,15 @@ ExitCode run(TrainFlags& flags, MpiSession* session) {
   return exit_code_for(status);
 }
 
+// A rank may be dead, so MPI cannot be finalised. The first to abort silences the others, so each
+// waits until all have said what they had to; rank 0, which speaks for all, ends the job.
+[[noreturn]] void abort_job(MpiSession& session, ExitCode code) {
+  std::fflush(nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(session.rank() == 0 ? 300 : 1500));
+  session.abort(static_cast<int>(code));
+  std::_Exit(static_cast<int>(code));
+}
+
 void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
   app.add_option("--parallel", flags.parallel,
@@ -225,8 +236,7 @@ int main(int argc, char** argv) {
   try {
     if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
     const ExitCode code = tessera::run(flags, session.get());
-    // A rank may be dead, so MPI cannot be finalised.
-    if (session != nullptr && code != ExitCode::kFine) session->abort(static_cast<int>(code));
+    if (session != nullptr && code != ExitCode::kFine) tessera::abort_job(*session, code);
     return static_cast<int>(code);
   } catch (const tessera::Error& error) {
     tessera::print_error(error.what());

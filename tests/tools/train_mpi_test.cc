@@ -1,0 +1,76 @@
+// tessera-train on processes of mpirun: the losses of threads, and launches that do not fit.
+#include "tests/tools/program.h"
+
+#ifdef TSR_MPIEXEC
+
+namespace tessera::testing {
+namespace {
+
+std::string parity(const std::string& file) { return TSR_TEST_DATA "/parity/softmax/" + file; }
+
+/// Two steps of a parity model; `more` comes last.
+std::vector<std::string> arguments_with(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "--config", TSR_TEST_DATA "/../../configs/parity_softmax.json",
+      "--data",   parity("tokens.safetensors"),
+      "--init",   parity("init.safetensors"),
+      "--steps",  "2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Lines of a log without what depends on the clock.
+std::string losses_of(const std::string& path) {
+  std::string losses;
+  const std::string text = read_whole_file(path);
+  for (std::size_t at = text.find("\"loss\""); at != std::string::npos;
+       at = text.find("\"loss\"", at + 1)) {
+    losses += text.substr(at, text.find("\"lr\"", at) - at) + "\n";
+  }
+  return losses;
+}
+
+void expect_refusal(int processes, const std::vector<std::string>& more,
+                    const std::vector<std::string>& parts, int exit_code = 3) {
+  const Ran ran = run_on_mpi(processes, "tessera-train", arguments_with(more));
+  CAPTURE(more, ran.err);
+  CHECK(ran.exit_code == exit_code);
+  CHECK(ran.out.empty());
+  for (const std::string& part : parts) CHECK_THAT(ran.err, Catch::Contains(part));
+  // One process speaks for all.
+  const std::size_t first = ran.err.find("tessera-train: ");
+  REQUIRE(first != std::string::npos);
+  CHECK(ran.err.find("tessera-train: ", first + 1) == std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("processes train with the losses of threads, bit for bit", "[tools][train][mpi]") {
+  const ScratchFolder folder;
+  const std::string mesh = R"({"dp_shard":2,"tp":2,"ep":2})";
+  const std::string threads = folder / "threads.jsonl", processes = folder / "processes.jsonl";
+  const Ran on_threads = run_program(
+      "tessera-train", arguments_with({"--parallel", mesh, "--ranks", "4", "--log", threads}));
+  REQUIRE(on_threads.exit_code == 0);
+  const Ran on_mpi = run_on_mpi(
+      4, "tessera-train",
+      arguments_with({"--parallel", mesh, "--backend", "mpi", "--checked", "--log", processes}));
+  CAPTURE(on_mpi.err);
+  REQUIRE(on_mpi.exit_code == 0);
+  CHECK(losses_of(processes) == losses_of(threads));
+  CHECK(!losses_of(threads).empty());
+}
+
+TEST_CASE("a launch that does not fit the mesh or the flags is refused by one voice",
+          "[tools][train][mpi]") {
+  const std::string mesh = R"({"dp_shard":2,"tp":2})";
+  expect_refusal(3, {"--backend", "mpi", "--ranks", "4", "--parallel", mesh},
+                 {"--ranks 4, but mpirun has started 3 processes", "mpirun -n 4"});
+  expect_refusal(3, {"--backend", "mpi", "--parallel", mesh}, {"is 4 ranks, but there are 3"});
+  expect_refusal(2, {"--backend", "mpi", "--parallel", R"({"tp":2})", "--log", "/nowhere/x.jsonl"},
+                 {"/nowhere/x.jsonl"}, 4);
+}
+
+}  // namespace tessera::testing
+
+#endif
