@@ -39,7 +39,9 @@ class Fault {
   Fault(const FaultPlan& plan, std::int64_t rank) : plan_(plan), rank_(rank) {}
   void before_call() {
     if (rank_ != plan_.rank || num_calls_++ != plan_.call) return;
-    write_line(plan_.folder + "/fault", std::to_string(now_ms()));
+    const char* job = std::getenv("PMIX_NAMESPACE");
+    write_line(plan_.folder + "/fault",
+               std::to_string(now_ms()) + "\n" + (job == nullptr ? "" : job));
     switch (plan_.kind) {
       case FaultKind::kKill:
         raise(SIGKILL);

@@ -44,6 +44,21 @@ int processes_with(const std::string& text) {
   return count;
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// What a job of this number has in shared memory; OpenMPI writes it in hexadecimal.
+std::vector<std::string> shared_memory_of(const std::string& job) {
+  std::ostringstream hex;
+  hex << std::hex << std::stoull(job);
+  std::vector<std::string> found;
+  for (const std::string& name : names_in("/dev/shm")) {
+    if (contains(name, hex.str())) found.push_back(name);
+  }
+  return found;
+}
+
 /// What a rank wrote of its end.
 struct RankEnd {
   double ms_after_fault = -1;
@@ -75,7 +90,6 @@ FaultEnd run_with(FaultPlan plan) {
                                             std::to_string(plan.rank),
                                             std::to_string(plan.call),
                                             plan.folder};
-  const std::set<std::string> shared_before = names_in("/dev/shm");
   const auto start = std::chrono::steady_clock::now();
   FaultEnd end;
   if (plan.backend == "threads") {
@@ -95,11 +109,9 @@ FaultEnd run_with(FaultPlan plan) {
   }
   end.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   end.num_orphans = processes_with(plan.folder);
-  const std::set<std::string> shared_after = names_in("/dev/shm");
-  std::set_difference(shared_after.begin(), shared_after.end(), shared_before.begin(),
-                      shared_before.end(), std::back_inserter(end.left_in_shared_memory));
   const std::vector<std::string> fault = lines_of(plan.folder + "/fault");
   const double fault_ms = fault.empty() ? 0 : std::stod(fault[0]);
+  if (plan.backend == "mpi") end.left_in_shared_memory = shared_memory_of(fault.at(1));
   for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
     const std::vector<std::string> lines = lines_of(plan.folder + "/rank_" + std::to_string(rank));
     RankEnd& each = end.ranks.emplace_back();
@@ -108,10 +120,6 @@ FaultEnd run_with(FaultPlan plan) {
     }
   }
   return end;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 void check_end(const FaultPlan& plan, const FaultEnd& end) {
