@@ -107,7 +107,7 @@ class ControlChannel {
   /// This rank starts no more calls. Others that wait for one hear of it. Its later death is no
   /// failure.
   virtual void leave() = 0;
-  /// Waits until every rank has left, failed or died, at most `limit`; true if so.
+  /// Waits until every rank has left or died, at most `limit`; true if so.
   virtual bool wait_until_all_left(std::chrono::milliseconds limit) = 0;
   /// Sleeps until something is heard, at most `limit`.
   virtual void sleep(std::chrono::microseconds limit) = 0;

@@ -162,7 +162,8 @@ void ControlState::judge(const Status& verdict) {
 }
 
 void ControlState::note_end(const control::Gone& gone) {
-  if (!has_place(gone.rank)) return;
+  // A rank that has failed may still be telling its caller so: it ends when it leaves.
+  if (!has_place(gone.rank) || gone.end == control::End::kFailed) return;
   other(gone.rank).ended = true;
   if (gone.end == control::End::kLeft) other(gone.rank).left = gone.started;
   tell();

@@ -69,7 +69,7 @@ class ControlState {
 
  private:
   struct Other {
-    bool ended = false;                 ///< has left, failed or died
+    bool ended = false;                 ///< has left or died
     std::optional<StartedCounts> left;  ///< its last counts, where it has left
   };
   Other& other(std::int64_t rank) { return others_[static_cast<std::size_t>(rank)]; }

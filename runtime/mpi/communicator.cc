@@ -289,7 +289,7 @@ void MpiRank::wait_until_over(MpiWork& work) {
     // Data that are there win.
     advance_all();
     if (work.is_over()) return;
-    control().poison(failure);
+    if (!control().failed()) control().poison(failure);
     work.fail(std::move(failure));
     return;
   }
