@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/mpi/fault_run.h"
 #include "tests/tools/program.h"
@@ -108,7 +109,12 @@ FaultEnd run_with(FaultPlan plan) {
                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
   }
   end.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  end.num_orphans = processes_with(plan.folder);
+  // The launcher does not wait for those that it has killed to be gone.
+  for (int look = 0; look < 20; ++look) {
+    end.num_orphans = processes_with(plan.folder);
+    if (end.num_orphans == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   const std::vector<std::string> fault = lines_of(plan.folder + "/fault");
   const double fault_ms = fault.empty() ? 0 : std::stod(fault[0]);
   if (plan.backend == "mpi") end.left_in_shared_memory = shared_memory_of(fault.at(1));
