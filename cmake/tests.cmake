@@ -76,10 +76,10 @@ function(tessera_test_program name)
   tessera_compile_options(${name})
 endfunction()
 
-# tessera_conformance(LAYER PROGRAM RANKS… [TIMEOUT seconds] [CASES test-spec]): the cases of test_PROGRAM_LAYER that
-# need so many ranks, once per number of processes.
+# tessera_conformance(PROGRAM LAYER RANKS… [TIMEOUT seconds]): the cases of test_PROGRAM_LAYER that need so many ranks,
+# once per number of processes.
 function(tessera_conformance program layer)
-  cmake_parse_arguments(RUN "" "TIMEOUT;CASES" "RANKS" ${ARGN})
+  cmake_parse_arguments(RUN "" "TIMEOUT" "RANKS" ${ARGN})
   if(NOT TARGET test_${program}_${layer})
     return()
   endif()
@@ -90,6 +90,6 @@ function(tessera_conformance program layer)
   tessera_test_timeout(timeout "${RUN_TIMEOUT}")
   foreach(ranks IN LISTS RUN_RANKS)
     tessera_add_mpi_test(NAME ${program}.${layer}.${ranks} TARGET test_${program}_${layer} RANKS ${ranks}
-                         TIMEOUT ${timeout} MPIEXEC ${mpiexec} ARGS ${RUN_CASES})
+                         TIMEOUT ${timeout} MPIEXEC ${mpiexec})
   endforeach()
 endfunction()

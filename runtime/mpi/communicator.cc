@@ -57,6 +57,10 @@ void MpiWork::wait() {
 
 void MpiWork::begin() {
   ticket_ = rank_->recorder().started(start_.signature, group_.record);
+  guarded([&] { post(); });
+}
+
+void MpiWork::post() {
   const Signature& own = start_.signature;
   if (rank_->options().checks == CallChecks::kOff || group_.ranks.size() == 1) {
     begin_moving();
@@ -113,9 +117,13 @@ void MpiWork::step() {
 }
 
 void MpiWork::advance() {
-  if (is_over()) return;
+  if (!is_over()) guarded([&] { step(); });
+}
+
+template <class F>
+void MpiWork::guarded(F&& part) {
   try {
-    step();
+    part();
   } catch (const Error& error) {
     rank_->control().poison(error.status());
     fail(error.status());
@@ -163,6 +171,25 @@ ControlWait MpiWork::waits_for() const {
 }
 
 // ---- MpiRank
+
+/// Tells the control channel, once, what this rank waits for, until the wait is over.
+class MpiRank::Telling {
+ public:
+  explicit Telling(ControlChannel& control) : control_(control) {}
+  Telling(const Telling&) = delete;
+  Telling& operator=(const Telling&) = delete;
+  ~Telling() {
+    if (told_) control_.stops_waiting();
+  }
+  bool has_told() const noexcept { return told_; }
+  void tell(const MpiWork& work) {
+    if (!std::exchange(told_, true)) control_.waits(work.waits_for());
+  }
+
+ private:
+  ControlChannel& control_;
+  bool told_ = false;
+};
 
 MpiRank::MpiRank(const Parts& parts, const WorldOptions& options,
                  std::shared_ptr<Allocator> allocator)
@@ -240,20 +267,25 @@ bool MpiRank::is_over_soon(MpiWork& work) {
   return false;
 }
 
+// What the control channel knows against waiting on; OK where it knows nothing.
+Status MpiRank::hopeless(const MpiWork& work, const Telling& telling) {
+  if (control().failed()) return as_unavailable();
+  if (!telling.has_told()) return absl::OkStatus();
+  const auto gone = control().missing_for_good(work.waits_for());
+  if (!gone) return absl::OkStatus();
+  // A rank that fails says so before it leaves: it may have done both just now.
+  if (control().failed()) return as_unavailable();
+  return failed_precondition("rank " + std::to_string(*gone) + " returned without joining " +
+                             work.describe());
+}
+
 void MpiRank::wait_until_over(MpiWork& work) {
   if (is_over_soon(work)) return;
   const bool for_ever = work.timeout() < std::chrono::milliseconds::zero();
   const auto begin = Clock::now();
   const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
   Polling polling(control());
-  struct Telling {
-    ControlChannel& control;
-    bool told = false;
-    ~Telling() {
-      if (told) control.stops_waiting();
-    }
-  } telling{control()};
-  bool& told = telling.told;
+  Telling telling(control());
   auto verdict_limit = Clock::time_point::max();
   for (;;) {
     advance_all();
@@ -267,22 +299,10 @@ void MpiRank::wait_until_over(MpiWork& work) {
         continue;
       }
     }
-    Status failure = parts_.control.failed() ? as_unavailable() : absl::OkStatus();
+    Status failure = hopeless(work, telling);
     if (failure.ok() && now >= deadline) failure = timed_out(work);
-    if (failure.ok() && !told && now - begin >= kLook) {
-      control().waits(work.waits_for());
-      told = true;
-    }
-    if (failure.ok() && told) {
-      if (const auto gone = control().missing_for_good(work.waits_for())) {
-        // A rank that fails says so before it leaves: it may have done both just now.
-        failure = control().failed()
-                      ? as_unavailable()
-                      : failed_precondition("rank " + std::to_string(*gone) +
-                                            " returned without joining " + work.describe());
-      }
-    }
     if (failure.ok()) {
+      if (now - begin >= kLook) telling.tell(work);
       polling.rest(now);
       continue;
     }
@@ -306,8 +326,8 @@ void MpiRank::wait(MpiWork& work) {
 void MpiRank::add(const std::shared_ptr<MpiWork>& work) {
   if (pending_.size() >= kMaxPending) wait(*pending_.front());
   has_started_ = true;
-  work->begin();
   pending_.push_back(work);
+  work->begin();
 }
 
 void MpiRank::finish_all() {

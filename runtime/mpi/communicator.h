@@ -62,7 +62,7 @@ class MpiWork final : public Work {
   bool has_failed() const noexcept { return phase_ == Phase::kFailed; }
   bool is_comparing() const noexcept { return phase_ == Phase::kComparing; }
 
-  /// Posts the first messages. Throws Error.
+  /// Posts the first messages. A failure poisons the job.
   void begin();
   /// Goes on as far as it can without waiting. A failure poisons the job.
   void advance();
@@ -73,6 +73,9 @@ class MpiWork final : public Work {
 
  private:
   enum class Phase : std::uint8_t { kComparing, kMoving, kFinished, kFailed };
+  template <class F>
+  void guarded(F&& part);
+  void post();
   void step();
   void begin_moving();
   void finish();
@@ -124,6 +127,8 @@ class MpiRank {
 
  private:
   void advance_all();
+  class Telling;
+  Status hopeless(const MpiWork& work, const Telling& telling);
   Status timed_out(const MpiWork& work);
   bool is_over_soon(MpiWork& work);
   void wait_until_over(MpiWork& work);
