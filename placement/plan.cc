@@ -13,6 +13,8 @@ using Kind = PlanStep::Kind;
 /// Below this a Partial tensor is reduced straight into replicas: fewer messages weigh more than
 /// bytes.
 constexpr std::int64_t kSmallBytes = 16 * 1024;
+/// Packed messages are cut into chunks of this size at least.
+constexpr std::int64_t kLeastChunkBytes = 1024;
 
 bool is_linear(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
 bool commute(ReduceOp a, ReduceOp b) { return a == b || (is_linear(a) && is_linear(b)); }
@@ -219,7 +221,7 @@ class Planner {
   void push(Kind kind, std::vector<int> axes, Layout to) {
     StatusOr<Spec> next = Spec::make(mesh_, dst_.global_shape(), dst_.dtype(), std::move(to));
     TSR_CHECK(next.ok(), std::string(message_of(next.status())));
-    plan_.steps.push_back({kind, std::move(axes), at_, *next});
+    plan_.steps.push_back({.kind = kind, .axes = std::move(axes), .src = at_, .dst = *next});
     at_ = *std::move(next);
   }
 
@@ -240,7 +242,32 @@ std::string_view name_of(PlanStep::Kind kind) noexcept {
   return kNames[static_cast<int>(kind)];
 }
 
-StatusOr<Plan> plan(const Spec& src, const Spec& dst) {
+std::int64_t least_pack_bytes(std::int64_t num_ranks) noexcept {
+  return 2 * kLeastChunkBytes * std::max<std::int64_t>(1, num_ranks - 1);
+}
+
+std::vector<std::int64_t> group_of(const PlanStep& step, std::int64_t rank) {
+  const Mesh& mesh = step.dst.mesh();
+  std::vector<std::int64_t> ranks;
+  if (step.src.mesh() == mesh) {
+    const std::optional<Coord> at = mesh.coord_of(rank);
+    if (!at) return ranks;
+    Coord coord = *at;
+    for (const int axis : step.axes) coord[static_cast<std::size_t>(axis)] = 0;
+    for (std::size_t i = step.axes.size();;) {
+      ranks.push_back(mesh.rank_of(coord));
+      for (i = step.axes.size(); i-- > 0;) {
+        const auto axis = static_cast<std::size_t>(step.axes[i]);
+        if (++coord[axis] < mesh.size(step.axes[i])) break;
+        coord[axis] = 0;
+      }
+      if (i == static_cast<std::size_t>(-1)) return ranks;
+    }
+  }
+  return ranks;
+}
+
+StatusOr<Plan> plan(const Spec& src, const Spec& dst, const PlanOptions& options) {
   std::string_view differing;
   if (src.global_shape() != dst.global_shape()) differing = "shapes";
   if (src.dtype() != dst.dtype()) differing = "dtypes";
@@ -251,7 +278,9 @@ StatusOr<Plan> plan(const Spec& src, const Spec& dst) {
         "to %s]",
         std::string(differing), src.to_string(), dst.to_string()));
   }
-  return Planner(src, dst).run();
+  StatusOr<Plan> made = Planner(src, dst).run();
+  if (made.ok()) made->pack_bytes = options.pack_bytes;
+  return made;
 }
 
 }  // namespace tessera
