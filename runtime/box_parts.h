@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/backend_api.h"
@@ -11,14 +14,41 @@
 
 namespace tessera TSR_BACKEND_API {
 
-/// A box and the array that it is cut from.
-struct BoxPart {
+/// A box that lands, and its place among the ranks folded.
+struct LandingBox {
   Box box;
-  const std::byte* source;
+  std::int64_t contributor = 0;
 };
 
-/// Lays `parts` (in order of contributor) into the exchange's `out`.
-void place_parts(const std::vector<BoxPart>& parts, const CollectiveCall& call);
+/// The boxes that land in one array, prepared once for many calls. Thread-safety: const functions
+/// may be called by several threads.
+class Landing {
+ public:
+  /// `boxes`: ascending by contributor. Where a fold is given each contributor's boxes cover the
+  /// same elements of the target, once; else no two boxes overlap.
+  Landing(std::vector<LandingBox> boxes, std::optional<Fold> fold);
+
+  /// sources[i]: the array that box i is cut from. `out` is contiguous.
+  void land(std::span<const std::byte* const> sources, const Array& out) const;
+
+ private:
+  /// Boxes with the same pieces, by index, in order: one fold per piece.
+  struct Stack {
+    std::vector<std::size_t> boxes;
+  };
+  using Sources = std::span<const std::byte* const>;
+  void fold_stack(const Stack& stack, Sources sources, const Array& out) const;
+  void fold_in_accumulators(Sources sources, const Array& out) const;
+
+  std::vector<LandingBox> boxes_;
+  std::optional<Fold> fold_;
+  std::vector<Stack> stacks_;  ///< empty where contributors cut the target differently
+};
+
+/// What `boxes.into` does to an array of shape `out`, read straight from the peers' arrays.
+Landing landing_of(const ExchangeBoxes& boxes, ShapeView out);
+/// nullopt where boxes only land.
+std::optional<Fold> fold_of(const ExchangeBoxes& boxes);
 
 /// The same box, cut from an array that holds nothing else, in the same order.
 Transfer packed_box(const Transfer& box);

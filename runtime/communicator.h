@@ -50,6 +50,27 @@ struct CallInfo {
   CallLog log = CallLog::kYes;  ///< kNo: a report about the run, no part of it
 };
 
+class Landing;
+
+/// The boxes of one tensor in an exchange, as one rank sees them; peers are group ranks. Made once
+/// and shared by all calls that move alike.
+struct ExchangeBoxes {
+  std::vector<Transfer> into;   ///< read, own included, ascending by contributor
+  std::vector<Transfer> from;   ///< sent, own included; those for one peer in its order of `into`
+  std::vector<Shape> cut_from;  ///< shape of the array that each box of `into` is cut from
+  bool fold = false;            ///< boxes are summands to be folded by `reduce`, in order
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int64_t divisor = 1;  ///< what kAvg divides by
+  /// The boxes prepared for a backend that reads its peers' arrays; null: it prepares them itself.
+  std::shared_ptr<const Landing> landing = {};
+};
+/// One tensor of an exchange. Every rank of the group has the parts in the same order.
+struct ExchangePart {
+  Array in;   ///< null where this rank gives nothing
+  Array out;  ///< null where it takes nothing. May be `in`: then no box lands where another is cut
+  std::shared_ptr<const ExchangeBoxes> boxes;
+};
+
 struct CollectiveCall {
   enum class Kind : std::uint8_t {
     kBarrier,
@@ -70,12 +91,10 @@ struct CollectiveCall {
   std::vector<std::int64_t>
       send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
   std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
-  std::vector<Transfer> into;  ///< kExchange: boxes read (peer = group rank), own included
-  std::vector<Transfer> from;  ///< kExchange: boxes sent
-  bool fold = false;           ///< kExchange: boxes are summands to be folded by `reduce`, in order
-  std::int64_t divisor = 0;    ///< what kAvg divides by; 0: the group's size
-  bool ragged = false;         ///< prepare() notes that splits were given
-  std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
+  std::vector<ExchangePart> parts;        ///< kExchange: one for each tensor; in, out unused
+  std::int64_t divisor = 0;               ///< what kAvg divides by; 0: the group's size
+  bool ragged = false;                    ///< prepare() notes that splits were given
+  std::uint64_t signature_extra = 0;      ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
 

@@ -84,19 +84,21 @@ class Execution {
 
   void run_collective(const PlanStep& step, const Array& from, const Array& to) {
     Communicator* group = value_or_throw(world_.group_along(step.src.mesh(), step.axes));
+    ExchangeBoxes boxes{.into = transfers_into(step, world_.rank()),
+                        .from = transfers_from(step, world_.rank())};
+    for (const Transfer& box : boxes.into) {
+      boxes.cut_from.push_back(step.array_read().local_shape(*step.src.mesh().coord_of(box.peer)));
+    }
+    number_by_group(boxes.into, *group);
+    number_by_group(boxes.from, *group);
+    if (const std::optional<Fold> fold = fold_of(step)) {
+      boxes.fold = true;
+      boxes.reduce = fold->divisor == 1 ? fold->op : ReduceOp::kAvg;
+      boxes.divisor = fold->divisor;
+    }
     CollectiveCall call;
     call.kind = CollectiveCall::Kind::kExchange;
-    call.in = from;
-    call.out = to;
-    call.into = transfers_into(step, world_.rank());
-    call.from = transfers_from(step, world_.rank());
-    number_by_group(call.into, *group);
-    number_by_group(call.from, *group);
-    if (const std::optional<Fold> fold = fold_of(step)) {
-      call.fold = true;
-      call.reduce = fold->divisor == 1 ? fold->op : ReduceOp::kAvg;
-      call.divisor = fold->divisor;
-    }
+    call.parts.push_back({from, to, std::make_shared<const ExchangeBoxes>(std::move(boxes))});
     call.signature_extra = hash_of(step);
     const std::string axes = labels_of(step.src.mesh(), step.axes);
     const auto work = group->start(std::move(call), {.tensor = info_.tensor,

@@ -118,8 +118,10 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
       received.add(call.root, call.out.num_bytes());
       break;
     case Kind::kExchange:
-      add_boxes(sent, call.from, size_of(call.in.dtype()));
-      add_boxes(received, call.into, size_of(call.in.dtype()));
+      for (const ExchangePart& part : call.parts) {
+        add_boxes(sent, part.boxes->from, size_of(dtype_of(part)));
+        add_boxes(received, part.boxes->into, size_of(dtype_of(part)));
+      }
       break;
   }
   return {sent.flows(), received.flows()};

@@ -56,14 +56,15 @@ Status check_array(const CollectiveCall& call, const Array& array, std::string_v
   return absl::OkStatus();
 }
 
+Status check_dtypes(const CollectiveCall& call, const Array& in, const Array& out) {
+  if (in.dtype() == out.dtype()) return absl::OkStatus();
+  return refuse(call, "in " + text_of(in) + " and out " + text_of(out) + " must have one dtype");
+}
+
 Status check_both(const CollectiveCall& call) {
   TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
   TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
-  if (call.in.dtype() != call.out.dtype()) {
-    return refuse(
-        call, "in " + text_of(call.in) + " and out " + text_of(call.out) + " must have one dtype");
-  }
-  return absl::OkStatus();
+  return check_dtypes(call, call.in, call.out);
 }
 
 // Both arrays have rows (dim 0), of one row shape.
@@ -157,17 +158,46 @@ Status check_peer(const CollectiveCall& call, std::string_view role, const Group
                                       std::string(role), call.root, place.size));
 }
 
-Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
-  TSR_RETURN_IF_ERROR(check_both(call));
-  if (!disjoint(call.in, call.out)) return refuse(call, "in and out overlap");
-  for (const auto* boxes : {&call.into, &call.from}) {
-    for (const Transfer& box : *boxes) {
-      if (box.peer >= 0 && box.peer < place.size) continue;
-      return refuse(call, absl::StrFormat("a box names peer %d, outside the group's ranks [0, %d)",
-                                          box.peer, place.size));
+Status check_boxes(const CollectiveCall& call, std::span<const Transfer> boxes, const Array& array,
+                   const GroupPlace& place) {
+  if (array.is_null() && !boxes.empty()) {
+    return refuse(call, "a part has boxes but no array for them");
+  }
+  for (const Transfer& box : boxes) {
+    if (box.peer >= 0 && box.peer < place.size) continue;
+    return refuse(call, absl::StrFormat("a box names peer %d, outside the group's ranks [0, %d)",
+                                        box.peer, place.size));
+  }
+  return absl::OkStatus();
+}
+
+Status check_part(const CollectiveCall& call, const ExchangePart& part, const GroupPlace& place) {
+  if (part.boxes == nullptr || (part.in.is_null() && part.out.is_null())) {
+    return refuse(call, "a part has no boxes or no array");
+  }
+  const ExchangeBoxes& boxes = *part.boxes;
+  if (!part.in.is_null()) TSR_RETURN_IF_ERROR(check_array(call, part.in, "in"));
+  if (!part.out.is_null()) TSR_RETURN_IF_ERROR(check_array(call, part.out, "out"));
+  if (!part.in.is_null() && !part.out.is_null()) {
+    TSR_RETURN_IF_ERROR(check_dtypes(call, part.in, part.out));
+    if (part.in.bytes() != part.out.bytes() && !disjoint(part.in, part.out)) {
+      return refuse(call, "in and out overlap; allowed: the same array, or no element in common");
     }
   }
-  return call.fold ? check_fold(call.in.dtype(), call.reduce) : absl::OkStatus();
+  TSR_RETURN_IF_ERROR(check_boxes(call, boxes.into, part.out, place));
+  TSR_RETURN_IF_ERROR(check_boxes(call, boxes.from, part.in, place));
+  if (boxes.cut_from.size() != boxes.into.size()) {
+    return refuse(call, absl::StrFormat("%d boxes come with %d shapes of the arrays they are cut "
+                                        "from",
+                                        boxes.into.size(), boxes.cut_from.size()));
+  }
+  return boxes.fold ? check_fold(dtype_of(part), boxes.reduce) : absl::OkStatus();
+}
+
+Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
+  if (call.parts.empty()) return refuse(call, "no parts; allowed: one or more");
+  for (const ExchangePart& part : call.parts) TSR_RETURN_IF_ERROR(check_part(call, part, place));
+  return absl::OkStatus();
 }
 
 bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
@@ -189,16 +219,53 @@ const char* differing_field(const Signature& a, const Signature& b) {
   return nullptr;
 }
 
-std::int64_t bytes_to_others(std::span<const Transfer> boxes, const CollectiveCall& call,
+std::int64_t bytes_to_others(std::span<const Transfer> boxes, DType dtype,
                              const GroupPlace& place) {
   std::int64_t elements = 0;
   for (const Transfer& box : boxes) {
     if (box.peer != place.rank) elements += box.num_elements();
   }
-  return elements * size_of(call.in.dtype());
+  return elements * size_of(dtype);
+}
+
+// What the parts after the first have to agree in.
+std::uint64_t hash_of(std::span<const ExchangePart> parts) {
+  std::uint64_t hash = 0;
+  for (const ExchangePart& part : parts) {
+    const auto reduce =
+        static_cast<std::uint64_t>(part.boxes->fold ? part.boxes->reduce : ReduceOp{});
+    const auto dtype = static_cast<std::uint64_t>(dtype_of(part));
+    hash = hash * 0x9e3779b97f4a7c15U + 1 +
+           (reduce << 8 | dtype << 1 | std::uint64_t{part.boxes->fold});
+  }
+  return hash;
 }
 
 }  // namespace
+
+DType dtype_of(const ExchangePart& part) noexcept {
+  return part.in.is_null() ? part.out.dtype() : part.in.dtype();
+}
+
+void wait_ready(const CollectiveCall& call) {
+  const auto wait = [](const Array& array) {
+    if (!array.is_null()) array.storage()->wait_ready();
+  };
+  wait(call.in);
+  wait(call.out);
+  for (const ExchangePart& part : call.parts) {
+    wait(part.in);
+    wait(part.out);
+  }
+}
+
+void mark_written(const CollectiveCall& call) {
+  const auto mark = [](const Array& array) {
+    if (!array.is_null()) array.storage()->bump_version();
+  };
+  mark(call.out);
+  for (const ExchangePart& part : call.parts) mark(part.out);
+}
 
 std::string_view name_of(CollectiveCall::Kind kind) noexcept {
   constexpr std::string_view kNames[] = {"barrier",        "all_reduce", "all_gather",
@@ -244,17 +311,26 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
   signature.tensor = info.tensor;
   signature.axes = info.axes;
   if (call.kind == Kind::kBarrier) return signature;
+  signature.root = call.root;
+  signature.extra = call.signature_extra;
+  if (call.kind == Kind::kExchange) {
+    const ExchangePart& first = call.parts.front();
+    const Array& array = first.in.is_null() ? first.out : first.in;
+    signature.dtype = array.dtype();
+    signature.shape = array.shape();
+    signature.fold = first.boxes->fold;
+    signature.reduce = first.boxes->fold ? first.boxes->reduce : ReduceOp::kSum;
+    signature.extra += hash_of(std::span(call.parts).subspan(1));
+    return signature;
+  }
   const Array& array =
       call.kind == Kind::kRecv || call.kind == Kind::kBroadcast ? call.out : call.in;
   signature.dtype = array.dtype();
   signature.shape = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll ? row_shape(array)
                                                                                   : array.shape();
-  const bool reduces =
-      call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter || call.fold;
+  const bool reduces = call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter;
   signature.reduce = reduces ? call.reduce : ReduceOp::kSum;
   signature.fold = reduces;
-  signature.root = call.root;
-  signature.extra = call.signature_extra;
   signature.send_splits = std::move(call.send_splits);
   signature.recv_splits = std::move(call.recv_splits);
   return signature;
@@ -371,8 +447,14 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
       return {call.root == place.rank ? 0 : call.in.num_bytes(), 0};
     case Kind::kRecv:
       return {0, call.root == place.rank ? 0 : call.out.num_bytes()};
-    case Kind::kExchange:
-      return {bytes_to_others(call.from, call, place), bytes_to_others(call.into, call, place)};
+    case Kind::kExchange: {
+      Traffic traffic;
+      for (const ExchangePart& part : call.parts) {
+        traffic.sent += bytes_to_others(part.boxes->from, dtype_of(part), place);
+        traffic.received += bytes_to_others(part.boxes->into, dtype_of(part), place);
+      }
+      return traffic;
+    }
   }
   return {};
 }

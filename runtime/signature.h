@@ -25,6 +25,13 @@ struct GroupPlace {
 /// InvalidArgument.
 Status prepare(CollectiveCall& call, const GroupPlace& place);
 
+/// Requires a prepared call's part.
+DType dtype_of(const ExchangePart& part) noexcept;
+/// Blocks until whoever writes the call's arrays is done.
+void wait_ready(const CollectiveCall& call);
+/// The call has written its arrays.
+void mark_written(const CollectiveCall& call);
+
 /// Where a call stands in the source. The file's name outlives every signature.
 struct Site {
   Site() = default;
@@ -39,7 +46,8 @@ struct Signature {
   CollectiveCall::Kind kind = CollectiveCall::Kind::kBarrier;
   std::uint64_t sequence = 0;
   DType dtype = DType::kF32;
-  Shape shape;  ///< of `in`; rows apart where ranks may differ in them; of `out` for kRecv
+  Shape shape;  ///< of `in`; rows apart where ranks may differ in them; of `out` for kRecv; of an
+                ///< exchange's first part, not compared
   ReduceOp reduce = ReduceOp::kSum;
   int root = 0;
   bool fold = false;

@@ -83,8 +83,7 @@ void ThreadsWork::move_data() {
 void ThreadsWork::finish() {
   phase_ = Phase::kFinished;
   rank_->recorder().finished(ticket_);
-  const Array& out = post().call->out;
-  if (!out.is_null()) out.storage()->bump_version();
+  mark_written(*post().call);
   // Peers do not look at the call: its arrays may go, so that no storage waits on a work that holds
   // it.
   post().call.reset();
@@ -238,8 +237,7 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   if (hub.failed()) throw Error(hub.as_unavailable());
   const GroupPlace place{group_rank_, size()};
   throw_if_error(prepare(call, place));
-  if (!call.in.is_null()) call.in.storage()->wait_ready();
-  if (!call.out.is_null()) call.out.storage()->wait_ready();
+  wait_ready(call);
 
   const auto timeout = info.timeout.count() == 0 ? hub.timeout() : info.timeout;
   const Traffic traffic = traffic_of(call, place);

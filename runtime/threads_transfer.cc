@@ -100,14 +100,20 @@ void all_to_all(ThreadsRound& round, int party) {
 
 void exchange(ThreadsRound& round, int party) {
   const CollectiveCall& call = *round.post(party).call;
-  std::vector<BoxPart> parts;
-  parts.reserve(call.into.size());
-  for (const Transfer& transfer : call.into) {
-    const ThreadsPost& peer = round.post(static_cast<int>(transfer.peer));
-    parts.push_back(
-        {Box(transfer, view_of(peer.signature.shape), view_of(call.out.shape())), peer.source});
+  std::vector<const std::byte*> sources;
+  for (std::size_t i = 0; i < call.parts.size(); ++i) {
+    const ExchangePart& part = call.parts[i];
+    if (part.boxes->into.empty()) continue;
+    sources.clear();
+    for (const Transfer& box : part.boxes->into) {
+      sources.push_back(round.post(static_cast<int>(box.peer)).parts[i]);
+    }
+    if (part.boxes->landing != nullptr) {
+      part.boxes->landing->land(sources, part.out);
+    } else {
+      landing_of(*part.boxes, view_of(part.out.shape())).land(sources, part.out);
+    }
   }
-  place_parts(parts, call);
 }
 
 // What others may read, or null.
@@ -123,10 +129,39 @@ const Array* readable(const CollectiveCall& call, const GroupPlace& place) {
   }
 }
 
+bool gives_others(const CollectiveCall& call, int self) {
+  return std::ranges::any_of(call.parts, [&](const ExchangePart& part) {
+    return std::ranges::any_of(part.boxes->from,
+                               [&](const Transfer& box) { return box.peer != self; });
+  });
+}
+
+void publish_parts(ThreadsPost& post, const GroupPlace& place) {
+  const CollectiveCall& call = *post.call;
+  std::int64_t bytes = 0;
+  for (const ExchangePart& part : call.parts) {
+    post.parts.push_back(part.in.is_null() ? nullptr : part.in.bytes());
+    if (!part.in.is_null()) bytes += part.in.num_bytes();
+  }
+  if (!gives_others(call, place.rank)) return;
+  post.read_by_others = bytes > kStagedBytes;
+  if (post.read_by_others) return;
+  post.staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+  std::byte* at = post.staged.get();
+  for (std::size_t i = 0; i < call.parts.size(); ++i) {
+    const Array& in = call.parts[i].in;
+    if (in.is_null()) continue;
+    copy_bytes(at, in.bytes(), in.num_bytes());
+    post.parts[i] = at;
+    at += in.num_bytes();
+  }
+}
+
 }  // namespace
 
 void publish_data(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
+  if (call.kind == Kind::kExchange) return publish_parts(post, place);
   const Array* source = readable(call, place);
   if (source == nullptr || source->num_bytes() == 0) return;
   post.source = source->bytes();

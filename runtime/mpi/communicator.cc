@@ -132,12 +132,12 @@ void MpiWork::guarded(F&& part) {
 
 void MpiWork::finish() {
   phase_ = Phase::kFinished;
-  const Array& out = start_.call.out;
-  if (!out.is_null()) out.storage()->bump_version();
+  mark_written(start_.call);
   movement_.reset();
   // The arrays may go, so that no storage waits on a work that holds it.
   start_.call.in = {};
   start_.call.out = {};
+  start_.call.parts.clear();
   rank_->recorder().finished(ticket_);
   if (start_.event) {
     start_.event->end_us = rank_->now_us();
@@ -365,8 +365,7 @@ std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo
   if (rank_.control().failed()) throw Error(rank_.as_unavailable());
   const GroupPlace place{group_.rank, size()};
   throw_if_error(prepare(call, place));
-  if (!call.in.is_null()) call.in.storage()->wait_ready();
-  if (!call.out.is_null()) call.out.storage()->wait_ready();
+  wait_ready(call);
 
   MpiLane& lane = lane_of(call);
   const Traffic traffic = traffic_of(call, place);

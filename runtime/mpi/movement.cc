@@ -298,50 +298,70 @@ void Movement::begin_pair() {
 // all are there. An own box is placed straight from `in`; where it is folded it is packed like the
 // others, so that all have the same pieces.
 void Movement::begin_exchange() {
-  const std::int64_t element = size_of(signature_.dtype);
   const int self = place_.group.rank;
   std::int64_t received = 0, sent = 0;
-  for (const Transfer& box : call_.into) {
-    const bool direct = box.peer == self && !call_.fold;
-    box_offsets_.push_back(direct ? -1 : received);
-    if (!direct) received += box.num_elements() * element;
-  }
-  for (const Transfer& box : call_.from) {
-    if (box.peer != self) sent += box.num_elements() * element;
-  }
-  std::byte* into = scratch(received);
-  for (std::size_t i = 0; i < call_.into.size(); ++i) {
-    if (box_offsets_[i] < 0) continue;
-    const Transfer& box = call_.into[i];
-    if (box.peer == self) {
-      copy_box(packing_of(box, view_of(call_.in.shape())), call_.in.bytes(), into + box_offsets_[i],
-               element);
-    } else {
-      recv(static_cast<int>(box.peer), MessagePart::kData, into + box_offsets_[i],
-           box.num_elements() * element);
+  for (const ExchangePart& part : call_.parts) {
+    const std::int64_t element = size_of(dtype_of(part));
+    for (const Transfer& box : part.boxes->into) {
+      const bool direct = box.peer == self && !part.boxes->fold;
+      box_offsets_.push_back(direct ? -1 : received);
+      if (!direct) received += box.num_elements() * element;
+    }
+    for (const Transfer& box : part.boxes->from) {
+      if (box.peer != self) sent += box.num_elements() * element;
     }
   }
+  scratch(received);
   packed_ = Array::empty({sent}, DType::kBool, place_.allocator);
+  auto offset = box_offsets_.begin();
+  for (const ExchangePart& part : call_.parts) {
+    for (const Transfer& box : part.boxes->into) recv_box(part, box, *offset++);
+  }
   std::byte* pack = packed_.bytes();
-  for (const Transfer& box : call_.from) {
-    if (box.peer == self) continue;
-    copy_box(packing_of(box, view_of(call_.in.shape())), call_.in.bytes(), pack, element);
-    send(static_cast<int>(box.peer), MessagePart::kData, pack, box.num_elements() * element);
-    pack += box.num_elements() * element;
+  for (const ExchangePart& part : call_.parts) {
+    for (const Transfer& box : part.boxes->from) {
+      if (box.peer != self) pack = send_box(part, box, pack);
+    }
   }
 }
 
-void Movement::place_boxes() {
-  std::vector<BoxPart> parts;
-  parts.reserve(call_.into.size());
-  for (std::size_t i = 0; i < call_.into.size(); ++i) {
-    const Transfer& box = call_.into[i];
-    const bool own = box_offsets_[i] < 0;
-    const Shape from = own ? call_.in.shape() : box_shape(box);
-    parts.push_back({Box(own ? box : packed_box(box), view_of(from), view_of(call_.out.shape())),
-                     own ? call_.in.bytes() : scratch_.bytes() + box_offsets_[i]});
+void Movement::recv_box(const ExchangePart& part, const Transfer& box, std::int64_t offset) {
+  if (offset < 0) return;
+  const std::int64_t element = size_of(dtype_of(part));
+  std::byte* into = scratch_.bytes() + offset;
+  if (box.peer == place_.group.rank) {
+    copy_box(packing_of(box, view_of(part.in.shape())), part.in.bytes(), into, element);
+  } else {
+    const std::int64_t bytes = box.num_elements() * element;
+    messages_.recv(*place_.link, at(static_cast<int>(box.peer), MessagePart::kData), into, bytes,
+                   element);
   }
-  place_parts(parts, call_);
+}
+
+std::byte* Movement::send_box(const ExchangePart& part, const Transfer& box, std::byte* pack) {
+  const std::int64_t element = size_of(dtype_of(part));
+  const std::int64_t bytes = box.num_elements() * element;
+  copy_box(packing_of(box, view_of(part.in.shape())), part.in.bytes(), pack, element);
+  messages_.send(*place_.link, at(static_cast<int>(box.peer), MessagePart::kData), pack, bytes,
+                 element);
+  return pack + bytes;
+}
+
+void Movement::place_boxes() {
+  auto offset = box_offsets_.begin();
+  for (const ExchangePart& part : call_.parts) {
+    std::vector<LandingBox> boxes;
+    std::vector<const std::byte*> sources;
+    for (const Transfer& box : part.boxes->into) {
+      const bool own = *offset < 0;
+      const Shape from = own ? part.in.shape() : box_shape(box);
+      boxes.push_back({Box(own ? box : packed_box(box), view_of(from), view_of(part.out.shape())),
+                       box.contributor});
+      sources.push_back(own ? part.in.bytes() : scratch_.bytes() + *offset);
+      ++offset;
+    }
+    if (!boxes.empty()) Landing(std::move(boxes), fold_of(*part.boxes)).land(sources, part.out);
+  }
 }
 
 }  // namespace tessera

@@ -55,6 +55,8 @@ class Movement {
   void begin_broadcast();
   void begin_pair();
   void begin_exchange();
+  void recv_box(const ExchangePart& part, const Transfer& box, std::int64_t offset);
+  std::byte* send_box(const ExchangePart& part, const Transfer& box, std::byte* pack);
   void gather_slices();
   void place_boxes();
 
@@ -65,7 +67,7 @@ class Movement {
   int step_ = 0;
   Array scratch_;                          ///< bytes received that are yet to be folded or placed
   Array packed_;                           ///< boxes sent
-  std::vector<std::int64_t> box_offsets_;  ///< of call_.into, in scratch_; -1 for own boxes
+  std::vector<std::int64_t> box_offsets_;  ///< of the boxes read, in scratch_; -1: own
 };
 
 }  // namespace tessera

@@ -354,21 +354,20 @@ TEST_CASE("an exchange whose contributors cut the target differently folds in or
   if (op == ReduceOp::kAvg && dtype == DType::kI64) return;
   const auto wrong = complaints_of(2, [&](World& world, Notes& notes) {
     const double own = world.rank() == 0 ? 8 : 2;
-    CollectiveCall call;
-    call.kind = CollectiveCall::Kind::kExchange;
-    call.in = Array::from_values({4}, dtype, Values{own, own + 2, -own, own});
-    call.out = Array::empty({4}, dtype);
-    call.fold = true;
-    call.reduce = op;
-    call.into = {{0, 0, {{{0, 0, 4}}}}, {1, 1, {{{0, 0, 1}}}}, {1, 1, {{{1, 1, 3}}}}};
+    ExchangeBoxes boxes{.fold = true, .reduce = op, .divisor = 2};
+    boxes.into = {{0, 0, {{{0, 0, 4}}}}, {1, 1, {{{0, 0, 1}}}}, {1, 1, {{{1, 1, 3}}}}};
+    boxes.cut_from = {{4}, {4}, {4}};
     for (const std::int64_t to : {0, 1}) {
-      for (Transfer box : call.into) {
+      for (Transfer box : boxes.into) {
         if (box.peer != world.rank()) continue;
         box.peer = to;
-        call.from.push_back(box);
+        boxes.from.push_back(box);
       }
     }
-    const Array out = call.out;
+    const Array in = Array::from_values({4}, dtype, Values{own, own + 2, -own, own});
+    const Array out = Array::empty({4}, dtype);
+    CollectiveCall call{.kind = CollectiveCall::Kind::kExchange};
+    call.parts = {{in, out, std::make_shared<const ExchangeBoxes>(boxes)}};
     everyone(world).start(call, {})->wait();
     const Values expected = op == ReduceOp::kSum   ? Values{10, 14, -10, 10}
                             : op == ReduceOp::kAvg ? Values{5, 7, -5, 5}

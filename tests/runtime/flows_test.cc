@@ -54,16 +54,17 @@ CollectiveCall call_of(Kind kind, const GroupPlace& place) {
       call.out = rows_of(7);
       break;
     case Kind::kExchange: {
-      call.in = call.out = rows_of(8);
-      call.out = rows_of(8);
+      ExchangeBoxes boxes;
       const auto box = [](int peer, std::int64_t rows) {
         return Transfer{.peer = peer, .dims = {{{.size = rows}}, {{.size = 3}}}};
       };
       for (int i = 0; i < place.size; ++i) {
-        call.from.push_back(box(i, rows_between(place.rank, i)));
-        call.from.push_back(box(i, 1));  // two boxes for one peer
-        call.into.push_back(box(i, rows_between(i, place.rank) + 1));
+        boxes.from.push_back(box(i, rows_between(place.rank, i)));
+        boxes.from.push_back(box(i, 1));  // two boxes for one peer
+        boxes.into.push_back(box(i, rows_between(i, place.rank) + 1));
+        boxes.cut_from.push_back({8, 3});
       }
+      call.parts = {{rows_of(8), rows_of(8), std::make_shared<const ExchangeBoxes>(boxes)}};
       break;
     }
     default:

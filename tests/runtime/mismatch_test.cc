@@ -46,14 +46,11 @@ void reduce(Communicator& group, const Shape& shape, DType dtype, ReduceOp op) {
 }
 
 void exchange(Communicator& group, std::uint64_t plan, ReduceOp op) {
-  CollectiveCall call;
-  call.kind = CollectiveCall::Kind::kExchange;
-  call.in = ones({2});
-  call.out = ones({2});
-  call.fold = true;
-  call.reduce = op;
+  ExchangeBoxes boxes{
+      .into = {{group.rank(), 0, {{{0, 0, 2}}}}}, .cut_from = {{2}}, .fold = true, .reduce = op};
+  CollectiveCall call{.kind = CollectiveCall::Kind::kExchange};
+  call.parts = {{ones({2}), ones({2}), std::make_shared<const ExchangeBoxes>(std::move(boxes))}};
   call.signature_extra = plan;
-  call.into = {{group.rank(), 0, {{{0, 0, 2}}}}};
   group.start(std::move(call), {})->wait();
 }
 
