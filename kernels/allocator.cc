@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "kernels/memory_use.h"
@@ -77,9 +78,21 @@ static_assert(size_class_of(65).bytes == 128 && size_class_of(1024).bytes == 102
 static_assert(size_class_of(1025).bytes == 1280 && size_class_of(1281).bytes == 1536);
 constexpr int kNumClasses = size_class_of(kLargest).index + 1;
 
+constexpr std::size_t bytes_of_class(int index) noexcept {
+  if (index == 0) return kAlignment;
+  const auto quarters = static_cast<std::size_t>((index - 1) % 4 + 5);
+  const std::size_t rounded = quarters << ((index - 1) / 4 + 4);
+  return round_up(rounded, rounded >= kHugePage ? kHugePage : kAlignment);
+}
+static_assert(bytes_of_class(size_class_of(65).index) == 128);
+static_assert(bytes_of_class(size_class_of(1281).index) == 1536);
+static_assert(bytes_of_class(size_class_of(kHugePage).index) == kHugePage);
+static_assert(bytes_of_class(size_class_of(5 * kHugePage).index) ==
+              size_class_of(5 * kHugePage).bytes);
+
 class PoolAllocator final : public CountingAllocator {
  public:
-  PoolAllocator() = default;
+  explicit PoolAllocator(std::shared_ptr<Allocator> source) : source_(std::move(source)) {}
   PoolAllocator(const PoolAllocator&) = delete;
   PoolAllocator& operator=(const PoolAllocator&) = delete;
   ~PoolAllocator() override { drop_all(); }
@@ -111,7 +124,7 @@ class PoolAllocator final : public CountingAllocator {
     // What is kept stays near what was in use at some time; beyond that this block goes back, and
     // the others stay for the next round: a training step asks for the same sizes again.
     if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_ / 4 * 5, kAlwaysKeptBytes)) {
-      std::free(data);
+      source_->release(data, size_class.bytes);
       return;
     }
     auto* block = static_cast<Block*>(data);
@@ -135,11 +148,20 @@ class PoolAllocator final : public CountingAllocator {
   };
   static constexpr std::size_t kAlwaysKeptBytes = std::size_t{64} << 20;
 
+  /// Null where the source has nothing left.
+  void* from_source(std::size_t bytes) noexcept {
+    try {
+      return source_->allocate(bytes);
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+
   void* allocate_fresh(std::size_t bytes, SizeClass size_class) {
-    void* data = system_allocate(size_class.bytes);
+    void* data = from_source(size_class.bytes);
     if (data == nullptr) {
       drop_all();
-      data = system_allocate(size_class.bytes);
+      data = from_source(size_class.bytes);
     }
     if (data == nullptr) {
       const std::lock_guard lock(mutex_);
@@ -155,16 +177,20 @@ class PoolAllocator final : public CountingAllocator {
   }
 
   void drop_cached() noexcept {
-    for (Block*& head : free_) {
+    for (int index = 0; index < kNumClasses; ++index) {
+      const std::size_t bytes = bytes_of_class(index);
+      Block*& head = free_[static_cast<std::size_t>(index)];
       while (head != nullptr) {
         Block* block = head;
         head = block->next;
-        std::free(block);
+        ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+        source_->release(block, bytes);
       }
     }
     cached_bytes_ = 0;
   }
 
+  std::shared_ptr<Allocator> source_;
   mutable std::mutex mutex_;
   std::array<Block*, kNumClasses> free_{};
   std::size_t cached_bytes_ = 0;
@@ -184,6 +210,10 @@ MemoryUse memory_use_of(const Allocator& allocator) noexcept {
   return counting == nullptr ? MemoryUse{} : counting->use();
 }
 
-std::shared_ptr<Allocator> make_pool_allocator() { return std::make_shared<PoolAllocator>(); }
+std::shared_ptr<CountingAllocator> make_pool_over(std::shared_ptr<Allocator> source) {
+  return std::make_shared<PoolAllocator>(std::move(source));
+}
+
+std::shared_ptr<Allocator> make_pool_allocator() { return make_pool_over(plain_allocator()); }
 
 }  // namespace tessera

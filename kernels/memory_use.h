@@ -24,4 +24,7 @@ class CountingAllocator : public Allocator {
 /// Zeros for an allocator that does not count; the one of make_pool_allocator() does.
 MemoryUse memory_use_of(const Allocator& allocator) noexcept;
 
+/// Like make_pool_allocator(), on blocks of `source`: memory that other processes read, for one.
+std::shared_ptr<CountingAllocator> make_pool_over(std::shared_ptr<Allocator> source);
+
 }  // namespace tessera
