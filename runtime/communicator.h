@@ -92,9 +92,12 @@ struct CollectiveCall {
       send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
   std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
   std::vector<ExchangePart> parts;        ///< kExchange: one for each tensor; in, out unused
-  std::int64_t divisor = 0;               ///< what kAvg divides by; 0: the group's size
-  bool ragged = false;                    ///< prepare() notes that splits were given
-  std::uint64_t signature_extra = 0;      ///< further fields that must agree (a plan's hash)
+  /// kExchange: most bytes of this rank's buffers for packed messages, those received included; the
+  /// same on all ranks. At least least_pack_bytes(size()).
+  std::int64_t pack_bytes = std::int64_t{64} << 20;
+  std::int64_t divisor = 0;           ///< what kAvg divides by; 0: the group's size
+  bool ragged = false;                ///< prepare() notes that splits were given
+  std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
 
