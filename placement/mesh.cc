@@ -115,6 +115,19 @@ std::int64_t Mesh::rank_of(const Coord& coord) const {
   return rank;
 }
 
+std::vector<std::int64_t> Mesh::ranks() const {
+  std::vector<std::int64_t> ranks{first_rank_};
+  for (const MeshAxis& axis : axes_) {
+    std::vector<std::int64_t> longer;
+    longer.reserve(ranks.size() * static_cast<std::size_t>(axis.size));
+    for (const std::int64_t rank : ranks) {
+      for (std::int64_t c = 0; c < axis.size; ++c) longer.push_back(rank + c * axis.stride);
+    }
+    ranks = std::move(longer);
+  }
+  return ranks;
+}
+
 std::optional<Coord> Mesh::coord_of(std::int64_t rank) const {
   std::int64_t rest = rank - first_rank_;
   if (rest < 0) return std::nullopt;

@@ -51,6 +51,8 @@ class Mesh {
   std::string axis_label(int axis) const;
 
   std::int64_t rank_of(const Coord& coord) const;
+  /// All ranks, row-major.
+  std::vector<std::int64_t> ranks() const;
   /// nullopt for a rank outside the mesh.
   std::optional<Coord> coord_of(std::int64_t rank) const;
   /// Ranks that share every coord of `rank` but the one on `axis`, by that coord.

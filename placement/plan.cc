@@ -1,100 +1,112 @@
 #include "placement/plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
-#include "placement/layout_pattern.h"
+#include "placement/plan_chain.h"
+#include "placement/plan_cost.h"
+#include "placement/plan_roles.h"
+#include "placement/plan_step.h"
 
 namespace tessera {
 namespace {
 
 using Kind = PlanStep::Kind;
+using Steps = std::vector<PlanStep>;
 
-/// Below this a Partial tensor is reduced straight into replicas: fewer messages weigh more than
-/// bytes.
-constexpr std::int64_t kSmallBytes = 16 * 1024;
 /// Packed messages are cut into chunks of this size at least.
 constexpr std::int64_t kLeastChunkBytes = 1024;
+/// From this size of a rank's part on, bytes count for more than latency ever could: a plan moves
+/// at most this many times the bound.
+constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
+constexpr double kMostOverBound = 1.5;
+/// A rank should send at most this many times what it holds or receives.
+constexpr std::int64_t kMostSends = 2;
 
-bool is_linear(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
-bool commute(ReduceOp a, ReduceOp b) { return a == b || (is_linear(a) && is_linear(b)); }
-
-bool has_axis(const Levels& levels, int axis) {
-  return std::any_of(levels.begin(), levels.end(), [&](const Level& level) {
-    return level.kind == Level::Kind::kAxis && level.axis == axis;
-  });
+std::int64_t largest_elements(const Spec& spec) {
+  return num_elements(spec.local_shape(Coord(static_cast<std::size_t>(spec.mesh().ndim()), 0)));
+}
+bool replicates(const Layout& layout, int axis) {
+  return layout.dim_of_axis(axis) < 0 && !layout.partial[static_cast<std::size_t>(axis)];
 }
 
-std::size_t common_prefix(const Levels& a, const Levels& b) {
-  const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<std::size_t>(in_a - a.begin());
-}
+/// What a chain of steps costs, cheapest first.
+struct Price {
+  double us = 0;  ///< 0 without a topology
+  std::int64_t bytes = 0, messages = 0, most_bytes = 0;
+  std::size_t steps = 0;
+  auto key() const { return std::tie(us, bytes, messages, steps, most_bytes); }
+};
 
-/// True if every coord under `inner` holds only what it holds under `outer`.
-bool holds_within(const Mesh& mesh, std::int64_t size, const Levels& inner, const Levels& outer) {
-  if (size == 0 || common_prefix(inner, outer) == outer.size()) return true;
-  for (const Level& level : outer) {
-    if (level.kind == Level::Kind::kAxis && !has_axis(inner, level.axis)) return false;
+Price price_of(const Steps& steps, const Topology* topology) {
+  Price price{.steps = steps.size()};
+  for (const PlanStep& step : steps) {
+    const StepCost cost = cost_of(step, topology);
+    price.us += cost.estimated_us;
+    price.bytes += cost.bytes_received.total;
+    price.messages += cost.messages.max;
+    price.most_bytes += cost.bytes_received.max;
   }
-  for (std::int64_t index = 0; index < size;) {
-    const pattern::Stretch in = pattern::stretch_at(mesh, size, inner, index);
-    const pattern::Stretch out = pattern::stretch_at(mesh, size, outer, index);
-    for (const Level& level : outer) {
-      if (level.kind != Level::Kind::kAxis) continue;
-      const auto axis = static_cast<std::size_t>(level.axis);
-      if (in.coord[axis] != out.coord[axis]) return false;
-    }
-    index = std::min(in.stop, out.stop);
-  }
-  return true;
+  return price;
 }
 
 class Planner {
  public:
-  Planner(const Spec& src, const Spec& dst)
-      : mesh_(src.mesh()), dst_(dst), at_(src), num_axes_(static_cast<std::size_t>(mesh_.ndim())) {
-    plan_.src = src;
-    plan_.dst = dst;
-  }
+  Planner(const Spec& src, const Spec& dst, const Topology* topology)
+      : src_(src), dst_(dst), at_(src), topology_(topology) {}
 
-  StatusOr<Plan> run() {
-    TSR_RETURN_IF_ERROR(choose_axes());
-    while (!reduced_.empty()) reduce_next();
-    Layout whole = dst_.layout();
-    for (const int axis : filled_) whole.partial[static_cast<std::size_t>(axis)].reset();
-    exchange_to(std::move(whole));
-    fill();
-    return std::move(plan_);
+  Steps run() {
+    choose_axes();
+    std::vector<Steps> ways;
+    for (const Between between : {Between::kShared, Between::kWhole}) {
+      Steps way = run(between);
+      ways.push_back(std::move(way));
+      if (!mixes_kinds()) break;
+    }
+    return cheapest(std::move(ways));
   }
 
  private:
-  const std::optional<ReduceOp>& src_op(int axis) const {
-    return plan_.src.layout().partial[static_cast<std::size_t>(axis)];
+  /// What ranks hold between two reductions of kinds that do not commute.
+  enum class Between : std::uint8_t { kShared, kWhole };
+
+  bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
+
+  Steps run(Between between) {
+    at_ = src_;
+    std::vector<int> left = reduced_;
+    std::vector<int> group = next_group(left);
+    Steps steps;
+    while (!left.empty()) {
+      steps.push_back(reduction_between(group, between));
+      at_ = steps.back().dst;
+      group = next_group(left);
+    }
+    if (one_mesh() && group.empty() && same_elements(at_, dst_)) return steps;
+    if (!one_mesh() && moves_nothing()) return steps;
+    Steps last = cheapest(group.empty() ? moves() : reductions(group));
+    std::move(last.begin(), last.end(), std::back_inserter(steps));
+    return steps;
   }
-  const std::optional<ReduceOp>& dst_op(int axis) const {
-    return dst_.layout().partial[static_cast<std::size_t>(axis)];
+
+  const std::optional<ReduceOp>& src_op(int axis) const {
+    return src_.layout().partial[static_cast<std::size_t>(axis)];
   }
 
   /// Which axes are reduced and which are filled. A Partial axis that stays must still be reduced,
   /// and filled again, where an axis to its left of another kind is reduced: no plan reorders the
   /// two.
-  Status choose_axes() {
+  void choose_axes() {
     std::optional<ReduceOp>
         leftmost;  // kinds reduced so far, left to right; mixed ones count as one
     bool mixed = false;
-    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    for (int axis = 0; axis < src_.mesh().ndim(); ++axis) {
       const auto& from = src_op(axis);
-      const auto& to = dst_op(axis);
-      if (from && to && *from != *to) {
-        return unimplemented(
-            absl::StrFormat("redistribute: axis %s would go from P(%s) to P(%s), which no "
-                            "collective does; go through "
-                            "R or S [from %s, to %s]",
-                            mesh_.axis_label(axis), std::string(name_of(*from)),
-                            std::string(name_of(*to)), plan_.src.to_string(), dst_.to_string()));
-      }
+      const auto to = one_mesh() ? dst_.layout().partial[static_cast<std::size_t>(axis)]
+                                 : std::optional<ReduceOp>();
       const bool blocked = from && leftmost && (mixed || !commute(*from, *leftmost));
-      if (from && (!to || blocked)) {
+      if (from && (from != to || blocked)) {
         mixed = mixed || blocked;
         leftmost = from;
         reduced_.push_back(axis);
@@ -103,136 +115,223 @@ class Planner {
         filled_.push_back(axis);
       }
     }
-    return absl::OkStatus();
   }
 
-  void reduce_next() {
+  bool mixes_kinds() const {
+    std::vector<int> left = reduced_;
+    next_group(left);
+    return !left.empty();
+  }
+
+  /// Takes the next axes to reduce off `left`, from the last one on, as far as their kinds commute.
+  std::vector<int> next_group(std::vector<int>& left) const {
     std::vector<int> group;
-    while (!reduced_.empty() && std::all_of(group.begin(), group.end(), [&](int axis) {
-      return commute(*src_op(axis), *src_op(reduced_.back()));
+    while (!left.empty() && std::all_of(group.begin(), group.end(), [&](int axis) {
+      return commute(*src_op(axis), *src_op(left.back()));
     })) {
-      group.insert(group.begin(), reduced_.back());
-      reduced_.pop_back();
+      group.insert(group.begin(), left.back());
+      left.pop_back();
     }
-    Layout next = at_.layout();
-    for (const int axis : group) next.partial[static_cast<std::size_t>(axis)].reset();
-    if (reduced_.empty()) next.dims = dst_.layout().dims;
-    // Keep the source's cuts and cut along the axes that fold, so that ranks share the work; a
-    // later step gathers.
-    if (!is_small(next)) {
-      if (reduced_.empty()) keep_source_cuts(next);
-      for (const int axis : group) share_along(axis, next);
+    return group;
+  }
+
+  /// Reduces a group before others; the cuts stay, and ranks may share the work.
+  PlanStep reduction_between(const std::vector<int>& group, Between between) const {
+    const Spec whole = with_layout(at_, without_partial(at_.layout(), group));
+    if (between == Between::kWhole) return direct_step(at_, whole);
+    return direct_step(at_, with_layout(at_, shared_part(at_, whole, Sharing::kReduced)));
+  }
+
+  /// Ways from a source that is whole.
+  std::vector<Steps> moves() const {
+    std::vector<Steps> ways{{direct_step(at_, dst_)}};
+    if (one_mesh() ? !filled_.empty() : dst_.has_partial()) return ways;
+    if (ways[0][0].kind == Kind::kLocal) return ways;
+    const bool fits = spread_senders(ways[0][0]);
+    if (fits && topology_ == nullptr) return ways;
+    const Spec part = with_layout(dst_, shared_part(at_, dst_, Sharing::kAll));
+    Steps relay = relay_steps(at_, part, dst_);
+    const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
+    if (differs && !fits) return {std::move(relay)};
+    if (differs) ways.push_back(std::move(relay));
+    add_chain(ways);
+    return ways;
+  }
+
+  /// Ways that reduce the last group.
+  std::vector<Steps> reductions(const std::vector<int>& group) const {
+    std::vector<Steps> ways;
+    const Spec whole =
+        one_mesh() ? with_layout(dst_, without_partial(dst_.layout(), filled_)) : dst_;
+    const bool refills = std::any_of(group.begin(), group.end(), [&](int axis) {
+      return std::find(filled_.begin(), filled_.end(), axis) != filled_.end();
+    });
+    if (!refills || !one_mesh()) {
+      ways.push_back({direct_step(at_, dst_)});
+    } else {
+      ways.push_back({direct_step(at_, whole), direct_step(whole, dst_)});
     }
-    const bool scatters = std::any_of(group.begin(), group.end(),
-                                      [&](int axis) { return next.dim_of_axis(axis) >= 0; });
-    std::vector<int> axes = moved_axes(at_.layout(), next);
-    axes.insert(axes.end(), group.begin(), group.end());
-    std::sort(axes.begin(), axes.end());
-    axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-    push(scatters ? Kind::kReduceScatter : Kind::kAllReduce, std::move(axes), std::move(next));
-  }
-
-  std::int64_t largest_local_bytes(const Layout& layout) const {
-    const Shape shape =
-        tessera::local_shape(mesh_, view_of(dst_.global_shape()), layout, Coord(num_axes_, 0));
-    return num_elements(shape) * size_of(dst_.dtype());
-  }
-  bool is_small(const Layout& layout) const { return largest_local_bytes(layout) < kSmallBytes; }
-
-  /// Cuts along axes of the source that the target leaves alone stay, after those of the target.
-  void keep_source_cuts(Layout& next) const {
-    for (std::size_t d = 0; d < next.dims.size(); ++d) {
-      const Levels& from = at_.layout().dims[d];
-      Levels tail(from.begin() + static_cast<std::ptrdiff_t>(common_prefix(from, next.dims[d])),
-                  from.end());
-      const bool extends = tail.size() + next.dims[d].size() == from.size();
-      std::erase_if(tail, [&](const Level& level) {
-        return level.kind == Level::Kind::kAxis ? next.dim_of_axis(level.axis) >= 0 : !extends;
-      });
-      next.dims[d].insert(next.dims[d].end(), tail.begin(), tail.end());
-    }
-    next = canonical(mesh_, view_of(dst_.global_shape()), std::move(next));
-  }
-
-  /// Cuts the dim with most local elements along `axis`, unless the axis cuts a dim already.
-  void share_along(int axis, Layout& next) const {
-    if (next.dims.empty() || next.dim_of_axis(axis) >= 0) return;
-    const Shape shape =
-        tessera::local_shape(mesh_, view_of(dst_.global_shape()), next, Coord(num_axes_, 0));
-    const auto dim = std::max_element(shape.begin(), shape.end()) - shape.begin();
-    next.dims[static_cast<std::size_t>(dim)].push_back(Level::of_axis(axis));
-    next = canonical(mesh_, view_of(dst_.global_shape()), std::move(next));
-  }
-
-  /// Axes whose coords may differ between a holder under `from` and a reader under `to`.
-  std::vector<int> moved_axes(const Layout& from, const Layout& to) const {
-    std::vector<int> axes;
-    for (std::size_t d = 0; d < from.dims.size(); ++d) {
-      const std::int64_t size = dst_.global_shape()[d];
-      if (holds_within(mesh_, size, to.dims[d], from.dims[d])) continue;
-      const std::size_t first = common_prefix(from.dims[d], to.dims[d]);
-      for (std::size_t i = first; i < from.dims[d].size(); ++i) {
-        if (from.dims[d][i].kind == Level::Kind::kAxis) axes.push_back(from.dims[d][i].axis);
+    if (!one_mesh() && dst_.has_partial()) return ways;
+    for (const Sharing sharing : {Sharing::kReduced, Sharing::kAll}) {
+      const Spec part = with_layout(whole, shared_part(at_, whole, sharing));
+      if (part.layout() == whole.layout()) continue;
+      if (filled_.empty()) {
+        ways.push_back(relay_steps(at_, part, whole));
+      } else {
+        ways.push_back({direct_step(at_, part), direct_step(part, dst_)});
       }
     }
-    std::sort(axes.begin(), axes.end());
-    return axes;
+    if (filled_.empty()) add_chain(ways);
+    return ways;
   }
 
-  void exchange_to(Layout to) {
-    const Layout& from = at_.layout();
-    bool same_sets = true;
-    bool gathers = true;
-    for (std::size_t d = 0; d < to.dims.size(); ++d) {
-      const std::int64_t size = dst_.global_shape()[d];
-      same_sets = same_sets && same_index_sets(mesh_, size, from.dims[d], to.dims[d]);
-      gathers = gathers && common_prefix(from.dims[d], to.dims[d]) == to.dims[d].size();
+  void add_chain(std::vector<Steps>& ways) const {
+    if (topology_ == nullptr || !one_mesh()) return;
+    const Price best = price_of(*std::min_element(ways.begin(), ways.end(),
+                                                  [&](const Steps& a, const Steps& b) {
+                                                    return price_of(a, topology_).key() <
+                                                           price_of(b, topology_).key();
+                                                  }),
+                                topology_);
+    // A chain has two messages at least.
+    if (best.messages <= 2 || ways[0][0].axes.size() < 2) return;
+    const ChainLimits limits{.budget_us = best.us, .budget_bytes = most_bytes()};
+    if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
+      ways.push_back(*std::move(chain));
     }
-    if (same_sets) return;
-    std::vector<int> axes =
-        num_elements(dst_.global_shape()) == 0 ? std::vector<int>{} : moved_axes(from, to);
-    const Kind kind = axes.empty()                                   ? Kind::kLocal
-                      : gathers                                      ? Kind::kAllGather
-                      : axes.size() == 1 && turns(axes[0], from, to) ? Kind::kAllToAll
-                                                                     : Kind::kExchange;
-    push(kind, std::move(axes), std::move(to));
   }
 
-  /// True if all that changes is that `axis` leaves the end of one dim's levels for the end of
-  /// another's.
-  bool turns(int axis, const Layout& from, const Layout& to) const {
-    const int left = from.dim_of_axis(axis);
-    const int entered = to.dim_of_axis(axis);
-    if (left == entered || entered < 0) return false;
-    Layout turned = from;
-    std::erase_if(turned.dims[static_cast<std::size_t>(left)], [&](const Level& level) {
-      return level.kind == Level::Kind::kAxis && level.axis == axis;
+  /// Bytes in all beyond which a plan is not taken for its latency.
+  std::int64_t most_bytes() const {
+    const std::int64_t part = std::max(largest_elements(src_), largest_elements(dst_));
+    if (part * size_of(dst_.dtype()) < kLargeBytes) return INT64_MAX;
+    return static_cast<std::int64_t>(kMostOverBound *
+                                     static_cast<double>(lower_bound(at_, dst_).total));
+  }
+
+  Steps cheapest(std::vector<Steps> ways) const {
+    if (ways.size() == 1) return std::move(ways[0]);
+    const std::int64_t most = topology_ != nullptr ? most_bytes() : INT64_MAX;
+    std::size_t best = 0;
+    std::optional<Price> least;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      const Price price = price_of(ways[i], topology_);
+      const bool heavy = price.bytes > most;
+      const bool best_is_heavy = least && least->bytes > most;
+      const bool wins = !least || (heavy == best_is_heavy ? price.key() < least->key() : !heavy);
+      if (!wins) continue;
+      best = i;
+      least = price;
+    }
+    return std::move(ways[best]);
+  }
+
+  /// Chooses replicas so that no rank sends much more than it holds or receives; false where only a
+  /// relay does.
+  bool spread_senders(PlanStep& step) const {
+    const Layout& from = at_.layout();
+    const Layout& to = dst_.layout();
+    std::int64_t replicas = 1, copies = 1, copies_of_aligned = 1;
+    for (int axis = 0; axis < at_.mesh().ndim(); ++axis) {
+      if (replicates(from, axis)) replicas *= at_.mesh().size(axis);
+    }
+    for (int axis = 0; axis < dst_.mesh().ndim(); ++axis) {
+      if (!replicates(to, axis)) continue;
+      copies *= dst_.mesh().size(axis);
+      if (one_mesh() && !replicates(from, axis)) copies_of_aligned *= dst_.mesh().size(axis);
+    }
+    if (one_mesh() && copies_of_aligned <= kMostSends) return true;
+    const std::int64_t in_turn = copies / replicas + (copies % replicas != 0 ? 1 : 0);
+    if (!one_mesh() && in_turn <= kMostSends) return true;
+    const std::int64_t held = largest_elements(at_);
+    const std::int64_t bound = lower_bound(at_, dst_).max / size_of(dst_.dtype());
+    const std::int64_t most = kMostSends * std::max(held, bound);
+    if (one_mesh() && held * copies_of_aligned <= most) return true;
+    if (held * in_turn > most) return false;
+    step.routing = Routing::kSpread;
+    for (int axis = 0; one_mesh() && axis < dst_.mesh().ndim(); ++axis) {
+      const bool listed = std::find(step.axes.begin(), step.axes.end(), axis) != step.axes.end();
+      if (!listed && replicates(from, axis)) step.axes.push_back(axis);
+    }
+    std::sort(step.axes.begin(), step.axes.end());
+    return true;
+  }
+
+  /// Between meshes: true if every rank of the target holds exactly its part, in equal order.
+  bool moves_nothing() const {
+    if (at_.has_partial() || dst_.has_partial()) return false;
+    if (lower_bound(at_, dst_).total != 0) return false;
+    const std::vector<std::int64_t> ranks = dst_.mesh().ranks();
+    return std::all_of(ranks.begin(), ranks.end(), [&](std::int64_t rank) {
+      const auto own = at_.mesh().coord_of(rank);
+      return own && at_.local_shape(*own) == dst_.local_shape(*dst_.mesh().coord_of(rank));
     });
-    turned.dims[static_cast<std::size_t>(entered)].push_back(Level::of_axis(axis));
-    turned = canonical(mesh_, view_of(dst_.global_shape()), std::move(turned));
-    return turned.dims == to.dims &&
-           from.dims[static_cast<std::size_t>(left)].back() == Level::of_axis(axis);
   }
 
-  void fill() {
-    if (!filled_.empty()) push(Kind::kLocal, {}, dst_.layout());
-  }
-
-  void push(Kind kind, std::vector<int> axes, Layout to) {
-    StatusOr<Spec> next = Spec::make(mesh_, dst_.global_shape(), dst_.dtype(), std::move(to));
-    TSR_CHECK(next.ok(), std::string(message_of(next.status())));
-    plan_.steps.push_back({.kind = kind, .axes = std::move(axes), .src = at_, .dst = *next});
-    at_ = *std::move(next);
-  }
-
-  const Mesh& mesh_;
+  const Spec& src_;
   const Spec& dst_;
   Spec at_;  ///< where the steps so far lead
-  std::size_t num_axes_;
+  const Topology* topology_;
   std::vector<int> reduced_;  ///< axes still to reduce, ascending
   std::vector<int> filled_;   ///< axes to fill at the end, ascending
-  Plan plan_;
 };
+
+/// The same tensor on the mesh without its axes of size 1.
+Spec without_unit_axes(const Spec& spec) {
+  std::vector<int> place(static_cast<std::size_t>(spec.mesh().ndim()), -1);
+  Layout layout{spec.layout().dims, {}};
+  int kept = 0;
+  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    if (spec.mesh().size(axis) == 1) continue;
+    place[static_cast<std::size_t>(axis)] = kept++;
+    layout.partial.push_back(spec.layout().partial[static_cast<std::size_t>(axis)]);
+  }
+  for (Levels& levels : layout.dims) {
+    for (Level& level : levels) {
+      if (level.kind == Level::Kind::kAxis)
+        level.axis = place[static_cast<std::size_t>(level.axis)];
+    }
+  }
+  StatusOr<Spec> made = Spec::make(spec.mesh().without_unit_axes(), spec.global_shape(),
+                                   spec.dtype(), std::move(layout));
+  TSR_CHECK(made.ok(), std::string(message_of(made.status())));
+  return *std::move(made);
+}
+
+/// Names apart: the same ranks at the same coords.
+bool same_places(const Mesh& a, const Mesh& b) {
+  return a.first_rank() == b.first_rank() &&
+         std::equal(a.axes().begin(), a.axes().end(), b.axes().begin(), b.axes().end(),
+                    [](const MeshAxis& x, const MeshAxis& y) {
+                      return x.size == y.size && x.stride == y.stride;
+                    });
+}
+
+Status check(const Spec& src, const Spec& dst, const PlanOptions& options) {
+  std::string_view differing;
+  if (src.global_shape() != dst.global_shape()) differing = "shapes";
+  if (src.dtype() != dst.dtype()) differing = "dtypes";
+  if (!differing.empty()) {
+    return invalid_argument(absl::StrFormat(
+        "redistribute: %s differ; a redistribution changes placements only [from %s, "
+        "to %s]",
+        std::string(differing), src.to_string(), dst.to_string()));
+  }
+  if (options.topology != nullptr) TSR_RETURN_IF_ERROR(validate(*options.topology));
+  const std::int64_t ranks =
+      src.mesh() == dst.mesh()
+          ? dst.mesh().num_ranks()
+          : std::min(src.mesh().num_ranks() + dst.mesh().num_ranks(),
+                     std::max(src.mesh().first_rank() + src.mesh().num_ranks(),
+                              dst.mesh().first_rank() + dst.mesh().num_ranks()));
+  if (options.pack_bytes < least_pack_bytes(ranks)) {
+    return invalid_argument(absl::StrFormat(
+        "redistribute: the cap of %d bytes for packed messages is too small; among %d ranks %d "
+        "bytes are the least that would do [from %s, to %s]",
+        options.pack_bytes, ranks, least_pack_bytes(ranks), src.to_string(), dst.to_string()));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -248,38 +347,53 @@ std::int64_t least_pack_bytes(std::int64_t num_ranks) noexcept {
 
 std::vector<std::int64_t> group_of(const PlanStep& step, std::int64_t rank) {
   const Mesh& mesh = step.dst.mesh();
-  std::vector<std::int64_t> ranks;
-  if (step.src.mesh() == mesh) {
-    const std::optional<Coord> at = mesh.coord_of(rank);
-    if (!at) return ranks;
-    Coord coord = *at;
-    for (const int axis : step.axes) coord[static_cast<std::size_t>(axis)] = 0;
-    for (std::size_t i = step.axes.size();;) {
-      ranks.push_back(mesh.rank_of(coord));
-      for (i = step.axes.size(); i-- > 0;) {
-        const auto axis = static_cast<std::size_t>(step.axes[i]);
-        if (++coord[axis] < mesh.size(step.axes[i])) break;
-        coord[axis] = 0;
+  if (step.src.mesh() != mesh) {
+    std::vector<std::int64_t> ranks = mesh.ranks();
+    const std::vector<std::int64_t> sources = step.src.mesh().ranks();
+    ranks.insert(ranks.end(), sources.begin(), sources.end());
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    if (!std::binary_search(ranks.begin(), ranks.end(), rank)) ranks.clear();
+    return ranks;
+  }
+  const std::optional<Coord> coord = mesh.coord_of(rank);
+  if (!coord) return {};
+  std::int64_t first = rank;
+  for (const int axis : step.axes) {
+    first -= (*coord)[static_cast<std::size_t>(axis)] * mesh.axis(axis).stride;
+  }
+  std::vector<std::int64_t> ranks{first};
+  for (const int axis : step.axes) {
+    std::vector<std::int64_t> longer;
+    for (const std::int64_t at : ranks) {
+      for (std::int64_t c = 0; c < mesh.size(axis); ++c) {
+        longer.push_back(at + c * mesh.axis(axis).stride);
       }
-      if (i == static_cast<std::size_t>(-1)) return ranks;
     }
+    ranks = std::move(longer);
   }
   return ranks;
 }
 
 StatusOr<Plan> plan(const Spec& src, const Spec& dst, const PlanOptions& options) {
-  std::string_view differing;
-  if (src.global_shape() != dst.global_shape()) differing = "shapes";
-  if (src.dtype() != dst.dtype()) differing = "dtypes";
-  if (src.mesh() != dst.mesh()) differing = "meshes";
-  if (!differing.empty()) {
-    return invalid_argument(absl::StrFormat(
-        "redistribute: %s differ; a redistribution changes placements only [from %s, "
-        "to %s]",
-        std::string(differing), src.to_string(), dst.to_string()));
+  TSR_RETURN_IF_ERROR(check(src, dst, options));
+  Plan made{.src = src, .dst = dst, .steps = {}, .pack_bytes = options.pack_bytes};
+  if (src.mesh() == dst.mesh()) {
+    if (src.layout() != dst.layout()) made.steps = Planner(src, dst, options.topology).run();
+    return made;
   }
-  StatusOr<Plan> made = Planner(src, dst).run();
-  if (made.ok()) made->pack_bytes = options.pack_bytes;
+  const Spec from = without_unit_axes(src), to = without_unit_axes(dst);
+  if (same_places(from.mesh(), to.mesh())) {
+    // Both take the target's names.
+    StatusOr<Spec> renamed =
+        Spec::make(to.mesh(), from.global_shape(), from.dtype(), from.layout());
+    TSR_CHECK(renamed.ok(), std::string(message_of(renamed.status())));
+    if (renamed->layout() != to.layout()) {
+      made.steps = Planner(*renamed, to, options.topology).run();
+    }
+  } else {
+    made.steps = Planner(src, dst, options.topology).run();
+  }
   return made;
 }
 

@@ -21,7 +21,8 @@ struct Volume {
 struct StepCost {
   Volume bytes_received;  ///< bytes from other ranks
   Volume messages;        ///< messages received: peers that send something
-  double estimated_us = 0;  ///< α · messages + β · bytes of the busiest rank; 0 without a topology
+  double estimated_us =
+      0;  ///< step_us + α · messages + β · bytes of the busiest rank; 0 without a topology
 };
 /// Cost: independent of the number of ranks where dims of the two layouts share few axes.
 StepCost cost_of(const PlanStep& step, const Topology* topology = nullptr);
@@ -33,9 +34,8 @@ Volume lower_bound(const Spec& src, const Spec& dst);
 
 struct PlanCost {
   std::vector<StepCost> steps;
-  Volume bytes_received;  ///< over all steps: exact maximum over ranks
-  Volume bytes_sent;      ///< likewise
-  Volume messages;
+  Volume bytes_received;  ///< over all steps
+  Volume messages;        ///< likewise
   Volume lower_bound;
   /// Most bytes that any rank holds at one time: arrays read and written by a step, the source (its
   /// owner keeps it), pack buffers. At most source + target + the larger of the two + the cap.
@@ -44,7 +44,8 @@ struct PlanCost {
   /// bytes_received.total / lower_bound.total; 1 where both are 0.
   double ratio() const noexcept;
 };
-/// Cost: O(ranks · steps).
+/// Maxima are those of one rank over all steps; after an all-reduce, the sum of the steps' maxima.
+/// Cost: that of its steps; between meshes O(ranks · peers).
 PlanCost cost_of(const Plan& plan, const Topology* topology = nullptr);
 
 /// One rank's share of a plan.

@@ -1,40 +1,13 @@
 #include <algorithm>
 
 #include "placement/layout_pattern.h"
-#include "placement/plan.h"
+#include "placement/plan_hosted.h"
+#include "placement/plan_roles.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kFree = -1;
-
-/// How the coord of a rank that is read from follows from the reader's, for one axis.
-enum class AxisRole : std::uint8_t {
-  kSame,   ///< equal: the axis replicates the source, or it stays Partial
-  kOwner,  ///< that of the piece: the axis cuts the source
-  kFold    ///< every one: the axis is reduced
-};
-
-/// The axes of one step, seen from the source.
-struct Roles {
-  std::vector<AxisRole> of_axis;
-  std::vector<bool> fills;  ///< coords other than 0 read nothing
-};
-
-Roles roles_of(const PlanStep& step) {
-  const Layout& src = step.src.layout();
-  const Layout& dst = step.dst.layout();
-  Roles roles;
-  for (int axis = 0; axis < step.src.mesh().ndim(); ++axis) {
-    const auto& from = src.partial[static_cast<std::size_t>(axis)];
-    const auto& to = dst.partial[static_cast<std::size_t>(axis)];
-    roles.of_axis.push_back(from && !to                  ? AxisRole::kFold
-                            : src.dim_of_axis(axis) >= 0 ? AxisRole::kOwner
-                                                         : AxisRole::kSame);
-    roles.fills.push_back(!from && to && *to != ReduceOp::kAvg);
-  }
-  return roles;
-}
 
 /// One way in which coords on the axes of a dim hold a part of it.
 struct DimPart {
@@ -100,23 +73,26 @@ class CoordSearch {
 
 /// One side of a step: a coord on it is known, those on the other are sought.
 struct Side {
-  const Layout& known;
-  const Layout& sought;
+  const Spec& known;
+  const Spec& sought;
   const Coord& coord;   ///< under `known`
   const Coord& pinned;  ///< under `sought`; kFree where any coord will do
 };
 
-std::vector<DimPart> parts_of_dim(const Mesh& mesh, std::int64_t size, std::size_t dim,
-                                  const Side& side) {
-  const Levels& known = side.known.dims[dim];
-  const Levels& sought = side.sought.dims[dim];
+std::vector<DimPart> parts_of_dim(std::size_t dim, const Side& side) {
+  const Mesh& mesh = side.known.mesh();
+  const Levels& known = side.known.layout().dims[dim];
+  const Levels& sought = side.sought.layout().dims[dim];
+  const std::int64_t size = side.known.global_shape()[dim];
   const pattern::Pattern held(mesh, known, side.coord);
   const std::int64_t count = held.held(size);
   if (count == 0) return {};
   const Interval window{held.to_global(size, 0), held.to_global(size, count - 1) + 1};
   std::vector<DimPart> parts;
-  for (Coord& coord : CoordSearch(mesh, sought, side.pinned).within(size, window)) {
-    std::vector<Run> runs = intersect(mesh, sought, coord, mesh, known, side.coord, size);
+  CoordSearch search(side.sought.mesh(), sought, side.pinned);
+  for (Coord& coord : search.within(size, window)) {
+    std::vector<Run> runs =
+        intersect(side.sought.mesh(), sought, coord, mesh, known, side.coord, size);
     if (!runs.empty()) parts.push_back({std::move(coord), std::move(runs)});
   }
   return parts;
@@ -125,19 +101,18 @@ std::vector<DimPart> parts_of_dim(const Mesh& mesh, std::int64_t size, std::size
 /// All products of parts of dims and of coords on axes that no dim has.
 class BoxProduct {
  public:
-  BoxProduct(const PlanStep& step, const Side& side) : mesh_(step.src.mesh()) {
-    for (std::size_t d = 0; d < side.sought.dims.size(); ++d) {
-      parts_.push_back(parts_of_dim(mesh_, step.src.global_shape()[d], d, side));
+  explicit BoxProduct(const Side& side) : mesh_(side.sought.mesh()), coord_(side.pinned) {
+    const Layout& sought = side.sought.layout();
+    for (std::size_t d = 0; d < sought.dims.size(); ++d) {
+      parts_.push_back(parts_of_dim(d, side));
       axes_of_dim_.emplace_back();
-      for (const Level& level : side.sought.dims[d]) {
+      for (const Level& level : sought.dims[d]) {
         if (level.kind == Level::Kind::kAxis) axes_of_dim_.back().push_back(level.axis);
       }
     }
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      if (side.sought.dim_of_axis(axis) >= 0) continue;
-      loose_.push_back(axis);
+      if (sought.dim_of_axis(axis) < 0) loose_.push_back(axis);
     }
-    coord_ = side.pinned;
   }
 
   /// `emit(coord, runs of each dim)`, coords on loose axes outermost, ascending.
@@ -188,44 +163,178 @@ class BoxProduct {
   std::vector<std::vector<int>> axes_of_dim_;
   std::vector<int> loose_;
   Coord coord_;
-  std::vector<std::vector<Run>> box_;
+  BoxRuns box_;
 };
 
-/// Place of a source coord among those folded: row-major over the axes that fold.
-std::int64_t contributor_of(const Mesh& mesh, const Roles& roles, const Coord& coord) {
-  std::int64_t place = 0;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    const auto a = static_cast<std::size_t>(axis);
-    if (roles.of_axis[a] == AxisRole::kFold) place = place * mesh.size(axis) + coord[a];
+/// Who reads from whom in one step. Both sides ask choose(), so that they agree.
+class Router {
+ public:
+  explicit Router(const PlanStep& step)
+      : src_(step.src), dst_(step.dst), roles_(roles_of(step)), routing_(step.routing) {
+    if (src_.mesh() != dst_.mesh()) routing_ = Routing::kSpread;
+    for (int axis = 0; axis < dst_.mesh().ndim(); ++axis) {
+      const auto a = static_cast<std::size_t>(axis);
+      const bool replicated = dst_.layout().dim_of_axis(axis) < 0 && !dst_.layout().partial[a];
+      (replicated ? copies_ : others_).push_back(axis);
+    }
   }
-  return place;
+
+  const Roles& roles() const noexcept { return roles_; }
+  bool is_spread() const noexcept { return routing_ == Routing::kSpread; }
+  bool reads(const Coord& reader) const {
+    for (std::size_t a = 0; a < reader.size(); ++a) {
+      if (roles_.fills[a] && reader[a] != 0) return false;
+    }
+    return true;
+  }
+
+  /// Coords of senders: kFree where any will do. Axes of kReplica are left to choose().
+  Coord senders_of(const Coord& reader) const {
+    Coord coord(roles_.of_axis.size(), 0);
+    for (std::size_t a = 0; a < coord.size(); ++a) {
+      const AxisRole role = roles_.of_axis[a];
+      if (role == AxisRole::kOwner || role == AxisRole::kFold) coord[a] = kFree;
+      if (role == AxisRole::kSame) coord[a] = reader[a];
+    }
+    return coord;
+  }
+  /// Coords of readers; those that choose() another sender are among them.
+  Coord readers_of(const Coord& sender) const {
+    const bool one_mesh = src_.mesh() == dst_.mesh();
+    Coord coord(static_cast<std::size_t>(dst_.mesh().ndim()), kFree);
+    for (std::size_t a = 0; a < coord.size(); ++a) {
+      if (roles_.fills[a]) coord[a] = 0;
+      if (!one_mesh) continue;
+      const AxisRole role = roles_.of_axis[a];
+      const bool aligned = role == AxisRole::kReplica && !is_spread();
+      if (role != AxisRole::kSame && !aligned) continue;
+      if (roles_.fills[a] && sender[a] != 0) return {};  // its replica at coord 0 serves itself
+      coord[a] = sender[a];
+    }
+    return coord;
+  }
+
+  /// Sets the coords of the replica that `reader` reads a piece from; `sender` names the piece.
+  void choose(const Coord& reader, Coord& sender) const {
+    const std::optional<Coord> own = src_.mesh().coord_of(dst_.mesh().rank_of(reader));
+    const bool holds =
+        own && of_role(AxisRole::kOwner, [&](std::size_t a) { return (*own)[a] == sender[a]; });
+    if (holds || !is_spread()) {
+      of_role(AxisRole::kReplica, [&](std::size_t a) {
+        sender[a] = holds ? (*own)[a] : reader[a];
+        return true;
+      });
+      return;
+    }
+    // Copies of one part of the target count fastest, so that they take the replicas in turn.
+    std::int64_t turn = 0;
+    for (const auto* axes : {&others_, &copies_}) {
+      for (const int axis : *axes) {
+        turn = turn * dst_.mesh().size(axis) + reader[static_cast<std::size_t>(axis)];
+      }
+    }
+    for (std::size_t a = sender.size(); a-- > 0;) {
+      if (roles_.of_axis[a] != AxisRole::kReplica) continue;
+      const std::int64_t size = src_.mesh().size(static_cast<int>(a));
+      sender[a] = turn % size;
+      turn /= size;
+    }
+  }
+
+  /// Place of a sender among those folded: row-major over the axes that fold.
+  std::int64_t contributor_of(const Coord& sender) const {
+    std::int64_t place = 0;
+    of_role(AxisRole::kFold, [&](std::size_t a) {
+      place = place * src_.mesh().size(static_cast<int>(a)) + sender[a];
+      return true;
+    });
+    return place;
+  }
+
+ private:
+  /// True if `test` holds for all source axes of a role.
+  template <class Test>
+  bool of_role(AxisRole role, const Test& test) const {
+    for (std::size_t a = 0; a < roles_.of_axis.size(); ++a) {
+      if (roles_.of_axis[a] == role && !test(a)) return false;
+    }
+    return true;
+  }
+
+  const Spec& src_;
+  const Spec& dst_;
+  Roles roles_;
+  Routing routing_;
+  std::vector<int> copies_, others_;  ///< axes of the target that replicate it, and the rest
+};
+
+/// Appends what goes between two ranks; `peer` is the one of them that is not asking.
+class Collector {
+ public:
+  explicit Collector(const PlanStep& step) : step_(step) {}
+
+  /// `box`: of the two specs, where no larger array is in play.
+  void add(std::int64_t peer, std::int64_t contributor, const PlanPair& pair, BoxRuns box) {
+    if (!step_.host) {
+      transfers_.push_back({peer, contributor, std::move(box)});
+      return;
+    }
+    for (BoxRuns& runs : hosted_boxes(step_, pair)) {
+      transfers_.push_back({peer, contributor, std::move(runs)});
+    }
+  }
+  std::vector<Transfer> take() { return std::move(transfers_); }
+
+ private:
+  const PlanStep& step_;
+  std::vector<Transfer> transfers_;
+};
+
+/// Its own elements that a rank needs in a larger array, where none of them is in its part.
+void add_kept_apart(const PlanStep& step, const Coord& reader, std::vector<Transfer>& transfers) {
+  if (!step.kept || step.in_place) return;
+  const std::int64_t rank = step.dst.mesh().rank_of(reader);
+  const std::optional<Coord> own = step.src.mesh().coord_of(rank);
+  const bool there = std::any_of(transfers.begin(), transfers.end(),
+                                 [&](const Transfer& transfer) { return transfer.peer == rank; });
+  if (!own || there) return;
+  for (BoxRuns& runs : hosted_boxes(step, {reader, *own})) {
+    transfers.push_back({rank, 0, std::move(runs)});
+  }
 }
 
 }  // namespace
 
 std::optional<Fold> fold_of(const PlanStep& step) {
   std::optional<Fold> fold;
+  const Roles roles = roles_of(step);
   for (int axis = 0; axis < step.src.mesh().ndim(); ++axis) {
-    const auto& from = step.src.layout().partial[static_cast<std::size_t>(axis)];
-    if (!from || step.dst.layout().partial[static_cast<std::size_t>(axis)]) continue;
+    const auto a = static_cast<std::size_t>(axis);
+    if (roles.of_axis[a] != AxisRole::kFold) continue;
+    const ReduceOp op = *step.src.layout().partial[a];
     if (!fold) fold.emplace();
-    fold->op = *from == ReduceOp::kAvg ? ReduceOp::kSum : *from;
-    if (*from == ReduceOp::kAvg) fold->divisor *= step.src.mesh().size(axis);
+    fold->op = op == ReduceOp::kAvg ? ReduceOp::kSum : op;
+    if (op == ReduceOp::kAvg) fold->divisor *= step.src.mesh().size(axis);
   }
   return fold;
 }
 
 std::optional<ReduceOp> fill_of(const PlanStep& step, std::int64_t rank) {
-  const std::optional<Coord> coord = step.src.mesh().coord_of(rank);
+  const std::optional<Coord> coord = step.dst.mesh().coord_of(rank);
   if (!coord) return std::nullopt;
   const Roles roles = roles_of(step);
+  const Layout& src = step.src.layout();
+  const Layout& dst = step.dst.layout();
+  const bool one_mesh = step.src.mesh() == step.dst.mesh();
   bool fills = false;
   std::optional<ReduceOp>
       last;  // kinds reduce from the last axis on, so that the last one must not notice
   for (std::size_t a = 0; a < coord->size(); ++a) {
-    const auto& op = step.dst.layout().partial[a];
-    if (!op || *op == ReduceOp::kAvg || (*coord)[a] == 0) continue;
-    fills = fills || roles.fills[a];
+    const auto& op = dst.partial[a];
+    if (!op || *op == ReduceOp::kAvg) continue;
+    const bool keeps = one_mesh && keeps_shards(src, dst, static_cast<int>(a));
+    if (!keeps && (*coord)[a] == 0) continue;
+    fills = fills || keeps || roles.fills[a];
     last = op;
   }
   return fills ? last : std::nullopt;
@@ -242,55 +351,45 @@ std::int64_t Transfer::num_elements() const noexcept {
 }
 
 std::vector<Transfer> transfers_into(const PlanStep& step, std::int64_t rank) {
-  const Mesh& mesh = step.src.mesh();
-  const std::optional<Coord> coord = mesh.coord_of(rank);
-  if (!coord || fill_of(step, rank)) return {};
-  const Roles roles = roles_of(step);
-  Coord pinned = *coord;
-  for (std::size_t a = 0; a < pinned.size(); ++a) {
-    if (roles.of_axis[a] != AxisRole::kSame) pinned[a] = kFree;
-  }
-  std::vector<Transfer> transfers;
-  BoxProduct boxes(step, {step.dst.layout(), step.src.layout(), *coord, pinned});
-  boxes.for_each([&](const Coord& peer, const std::vector<std::vector<Run>>& box) {
-    transfers.push_back({mesh.rank_of(peer), contributor_of(mesh, roles, peer), box});
+  const std::optional<Coord> reader = step.dst.mesh().coord_of(rank);
+  const Router router(step);
+  if (!reader || !router.reads(*reader)) return {};
+  const Coord pinned = router.senders_of(*reader);
+  Collector collector(step);
+  BoxProduct boxes({step.dst, step.src, *reader, pinned});
+  boxes.for_each([&](const Coord& found, const BoxRuns& box) {
+    Coord sender = found;
+    router.choose(*reader, sender);
+    collector.add(step.src.mesh().rank_of(sender), router.contributor_of(sender), {*reader, sender},
+                  box);
   });
+  std::vector<Transfer> transfers = collector.take();
+  add_kept_apart(step, *reader, transfers);
   return transfers;
 }
 
 std::vector<Transfer> transfers_from(const PlanStep& step, std::int64_t rank) {
-  const Mesh& mesh = step.src.mesh();
-  const std::optional<Coord> coord = mesh.coord_of(rank);
-  if (!coord) return {};
-  const Roles roles = roles_of(step);
-  const std::int64_t contributor = contributor_of(mesh, roles, *coord);
-  Coord pinned = *coord;
-  for (std::size_t a = 0; a < pinned.size(); ++a) {
-    const bool same = roles.of_axis[a] == AxisRole::kSame;
-    if (roles.fills[a] && same && pinned[a] != 0)
-      return {};  // its replica at coord 0 serves itself
-    if (!same) pinned[a] = roles.fills[a] ? 0 : kFree;
-  }
-  std::vector<Transfer> transfers;
-  BoxProduct boxes(step, {step.src.layout(), step.dst.layout(), *coord, pinned});
-  boxes.for_each([&](const Coord& peer, std::vector<std::vector<Run>> box) {
+  const std::optional<Coord> sender = step.src.mesh().coord_of(rank);
+  if (!sender) return {};
+  const Router router(step);
+  const Coord pinned = router.readers_of(*sender);
+  if (pinned.empty() && step.dst.mesh().ndim() > 0) return {};
+  const std::int64_t contributor = router.contributor_of(*sender);
+  Collector collector(step);
+  BoxProduct boxes({step.src, step.dst, *sender, pinned});
+  boxes.for_each([&](const Coord& reader, BoxRuns box) {
+    Coord chosen = *sender;
+    router.choose(reader, chosen);
+    if (chosen != *sender) return;
     for (std::vector<Run>& runs : box) {
       for (Run& run : runs) std::swap(run.src, run.dst);  // sought was the target here
     }
-    transfers.push_back({mesh.rank_of(peer), contributor, std::move(box)});
+    collector.add(step.dst.mesh().rank_of(reader), contributor, {reader, *sender}, std::move(box));
   });
+  std::vector<Transfer> transfers = collector.take();
+  const std::optional<Coord> own = step.dst.mesh().coord_of(rank);
+  if (own) add_kept_apart(step, *own, transfers);
   return transfers;
-}
-
-std::int64_t bytes_received(const Plan& plan, std::int64_t rank) {
-  std::int64_t elements = 0;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind == PlanStep::Kind::kLocal) continue;
-    for (const Transfer& transfer : transfers_into(step, rank)) {
-      if (transfer.peer != rank) elements += transfer.num_elements();
-    }
-  }
-  return elements * size_of(plan.dst.dtype());
 }
 
 }  // namespace tessera

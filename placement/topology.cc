@@ -9,18 +9,19 @@ namespace {
 // 8 GPUs; one 400 Gbit/s port a GPU between nodes.
 const Topology& host() {
   static const Topology topology{
-      "host", {{.name = "memory", .ranks = 0, .latency_us = 1.0, .gb_per_s = 10}}};
+      "host", 2.0, {{.name = "memory", .ranks = 0, .latency_us = 0.7, .gb_per_s = 10}}};
   return topology;
 }
 const Topology& node8() {
   static const Topology topology{
-      "node8", {{.name = "nvlink", .ranks = 0, .latency_us = 3.0, .gb_per_s = 400}}};
+      "node8", 5.0, {{.name = "nvlink", .ranks = 0, .latency_us = 2.0, .gb_per_s = 400}}};
   return topology;
 }
 const Topology& cluster() {
   static const Topology topology{
       "cluster",
-      {{.name = "nvlink", .ranks = 8, .latency_us = 3.0, .gb_per_s = 400},
+      5.0,
+      {{.name = "nvlink", .ranks = 8, .latency_us = 2.0, .gb_per_s = 400},
        {.name = "network", .ranks = 0, .latency_us = 8.0, .gb_per_s = 50}}};
   return topology;
 }
@@ -36,6 +37,10 @@ std::size_t Topology::class_between(std::int64_t a, std::int64_t b) const noexce
 Status validate(const Topology& topology) {
   if (topology.links.empty()) {
     return invalid_argument("topology: no link class; state one at least, the last with ranks 0");
+  }
+  if (!(topology.step_us >= 0)) {
+    return invalid_argument(
+        absl::StrFormat("topology: step_us is %g, which must be 0 or more", topology.step_us));
   }
   std::int64_t inner = 1;
   for (std::size_t i = 0; i < topology.links.size(); ++i) {

@@ -24,6 +24,7 @@ struct LinkClass {
 /// Classes from the innermost block to the outermost, which holds every rank.
 struct Topology {
   std::string name;
+  double step_us = 0;  ///< of a collective before its first message: meeting, launching
   std::vector<LinkClass> links;
   bool operator==(const Topology&) const = default;
 

@@ -1,0 +1,133 @@
+#include "placement/plan_chain.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <string>
+
+#include "placement/plan_cost.h"
+#include "placement/plan_roles.h"
+#include "placement/plan_step.h"
+
+namespace tessera {
+namespace {
+
+// Chains of more steps than this never pay: each one moves data once more.
+constexpr std::size_t kMostSteps = 6;
+// And a search ends after as many layouts.
+constexpr std::size_t kMostLayouts = 400;
+
+bool has_only_axes(const Layout& layout) {
+  for (const Levels& levels : layout.dims) {
+    for (const Level& level : levels) {
+      if (level.kind != Level::Kind::kAxis) return false;
+    }
+  }
+  return true;
+}
+
+/// A layout reached, and the best way to it.
+struct Reached {
+  Spec spec;
+  double us = 0;
+  std::int64_t bytes = 0;
+  std::vector<PlanStep> steps;
+};
+
+class ChainSearch {
+ public:
+  ChainSearch(const Spec& dst, const Topology& topology, const ChainLimits& limits)
+      : dst_(dst), topology_(topology), limits_(limits) {}
+
+  std::optional<std::vector<PlanStep>> from(const Spec& src) {
+    push({src, 0, 0, {}});
+    std::map<std::string, bool> settled;
+    while (!queue_.empty() && settled.size() < kMostLayouts) {
+      Reached at = queue_.top();
+      queue_.pop();
+      if (!settled.try_emplace(key_of(at.spec), true).second) continue;
+      if (at.spec.layout() == dst_.layout()) return std::move(at.steps);
+      if (at.steps.size() < kMostSteps) expand(at);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Later {
+    bool operator()(const Reached& a, const Reached& b) const {
+      if (a.us != b.us) return a.us > b.us;
+      return a.steps.size() > b.steps.size();
+    }
+  };
+
+  static std::string key_of(const Spec& spec) { return spec.to_string(); }
+
+  void push(Reached reached) { queue_.push(std::move(reached)); }
+
+  void expand(const Reached& at) {
+    const Layout& layout = at.spec.layout();
+    for (int axis = 0; axis < at.spec.mesh().ndim(); ++axis) {
+      if (at.spec.mesh().size(axis) == 1) continue;
+      const auto a = static_cast<std::size_t>(axis);
+      const int dim = layout.dim_of_axis(axis);
+      Layout free = layout;
+      if (layout.partial[a]) {
+        if (dst_.layout().partial[a] || reduces_later(layout, axis)) continue;
+        free.partial[a].reset();
+      } else if (dim >= 0) {
+        Levels& levels = free.dims[static_cast<std::size_t>(dim)];
+        if (levels.back().axis != axis) continue;
+        levels.pop_back();
+      }
+      if (dim >= 0 || layout.partial[a]) move(at, free);
+      for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+        if (static_cast<int>(d) == dim) continue;
+        Layout next = free;
+        next.dims[d].push_back(Level::of_axis(axis));
+        move(at, std::move(next));
+      }
+    }
+  }
+
+  /// A Partial axis to the right of another kind reduces first.
+  static bool reduces_later(const Layout& layout, int axis) {
+    const ReduceOp op = *layout.partial[static_cast<std::size_t>(axis)];
+    for (std::size_t b = static_cast<std::size_t>(axis) + 1; b < layout.partial.size(); ++b) {
+      if (layout.partial[b] && !commute(*layout.partial[b], op)) return true;
+    }
+    return false;
+  }
+
+  void move(const Reached& at, Layout next) {
+    Spec to = with_layout(at.spec, std::move(next));
+    if (to.layout() == at.spec.layout()) return;
+    PlanStep step = direct_step(at.spec, to);
+    const StepCost cost = cost_of(step, &topology_);
+    Reached reached{std::move(to), at.us + cost.estimated_us, at.bytes + cost.bytes_received.total,
+                    at.steps};
+    if (reached.us >= limits_.budget_us || reached.bytes > limits_.budget_bytes) return;
+    reached.steps.push_back(std::move(step));
+    push(std::move(reached));
+  }
+
+  const Spec& dst_;
+  const Topology& topology_;
+  const ChainLimits& limits_;
+  std::priority_queue<Reached, std::vector<Reached>, Later> queue_;
+};
+
+}  // namespace
+
+std::optional<std::vector<PlanStep>> cheapest_chain(const Spec& src, const Spec& dst,
+                                                    const Topology& topology,
+                                                    const ChainLimits& limits) {
+  if (!has_only_axes(src.layout()) || !has_only_axes(dst.layout())) return std::nullopt;
+  for (std::size_t a = 0; a < dst.layout().partial.size(); ++a) {
+    if (dst.layout().partial[a] && dst.layout().partial[a] != src.layout().partial[a]) {
+      return std::nullopt;
+    }
+  }
+  return ChainSearch(dst, topology, limits).from(src);
+}
+
+}  // namespace tessera

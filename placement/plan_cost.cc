@@ -1,0 +1,384 @@
+#include "placement/plan_cost.h"
+
+#include <algorithm>
+
+#include "placement/all_reduce_parts.h"
+#include "placement/plan_roles.h"
+#include "placement/plan_tally.h"
+
+namespace tessera {
+namespace {
+
+using Kind = PlanStep::Kind;
+
+/// Elements and messages that one rank receives.
+struct Received {
+  std::int64_t elements = 0;
+  std::int64_t messages = 0;
+};
+/// The same over ranks. Units: elements, messages.
+struct Sum {
+  Volume elements, messages;
+  void add(const Received& each, std::int64_t num_ranks) {
+    elements.max = std::max(elements.max, each.elements);
+    elements.total += each.elements * num_ranks;
+    messages.max = std::max(messages.max, each.messages);
+    messages.total += each.messages * num_ranks;
+  }
+};
+
+bool on_one_mesh(const PlanStep& step) {
+  return step.src.mesh() == step.dst.mesh() && (!step.kept || step.kept->mesh() == step.dst.mesh());
+}
+
+std::int64_t num_contributors(const PlanStep& step) {
+  const Roles roles = roles_of(step);
+  std::int64_t count = 1;
+  for (int axis = 0; axis < step.src.mesh().ndim(); ++axis) {
+    if (roles.of_axis[static_cast<std::size_t>(axis)] == AxisRole::kFold) {
+      count *= step.src.mesh().size(axis);
+    }
+  }
+  return count;
+}
+
+bool fills(const PlanStep& step) {
+  for (std::size_t a = 0; a < step.dst.layout().partial.size(); ++a) {
+    const bool was = step.src.mesh() == step.dst.mesh() && step.src.layout().partial[a];
+    if (step.dst.layout().partial[a] && !was) return true;
+  }
+  return false;
+}
+
+/// A step whose ranks receive a linear form of what they hold, so that classes of ranks can be
+/// counted.
+bool is_linear_form(const PlanStep& step) {
+  return step.kind == Kind::kLocal ||
+         (step.kind != Kind::kAllReduce && on_one_mesh(step) && !fills(step));
+}
+
+/// What tally() counts for a step, and how a rank's counts give what it receives.
+class StepForm {
+ public:
+  explicit StepForm(const PlanStep& step) : step_(step), contributors_(num_contributors(step)) {}
+
+  std::vector<Overlap> overlaps() const {
+    const Layout& dst = step_.dst.layout();
+    const Layout& src = step_.src.layout();
+    if (step_.kind == Kind::kLocal) return {};
+    const Overlap owners{&dst, &src, Overlap::Of::kOwners};
+    if (!step_.in_place) return {{&dst, nullptr}, {&dst, &src}, owners};
+    std::vector<Overlap> all{{&dst, nullptr}, {&src, nullptr}, owners};
+    if (step_.kept)
+      all.insert(all.end(), {{&dst, &step_.kept->layout()}, {&src, &step_.kept->layout()}});
+    return all;
+  }
+
+  Received received(const std::int64_t* counts) const {
+    if (step_.kind == Kind::kLocal) return {};
+    if (!step_.in_place) {
+      const std::int64_t own = counts[1];
+      return {contributors_ * counts[0] - own, contributors_ * counts[2] - (own > 0 ? 1 : 0)};
+    }
+    const std::int64_t kept = step_.kept ? counts[3] - counts[4] : 0;
+    const std::int64_t lacks = counts[0] - counts[1] - kept;
+    return {lacks, lacks > 0 ? counts[2] - (counts[1] > 0 ? 1 : 0) : 0};
+  }
+
+ private:
+  const PlanStep& step_;
+  std::int64_t contributors_;
+};
+
+/// Steps that are linear forms, counted together: maxima are those of one rank.
+Sum sum_of_forms(const Spec& tensor, std::span<const PlanStep> steps) {
+  std::vector<StepForm> forms;
+  std::vector<std::size_t> begin;
+  std::vector<Overlap> overlaps;
+  for (const PlanStep& step : steps) {
+    forms.emplace_back(step);
+    begin.push_back(overlaps.size());
+    const std::vector<Overlap> own = forms.back().overlaps();
+    overlaps.insert(overlaps.end(), own.begin(), own.end());
+  }
+  Sum sum;
+  if (overlaps.size() > kMaxOverlaps) {
+    for (const PlanStep& step : steps) {
+      const Sum one = sum_of_forms(tensor, {&step, 1});
+      sum.elements = {sum.elements.max + one.elements.max, sum.elements.total + one.elements.total};
+      sum.messages = {sum.messages.max + one.messages.max, sum.messages.total + one.messages.total};
+    }
+    return sum;
+  }
+  if (overlaps.empty()) return sum;
+  for (const RankClass& each : tally(tensor, overlaps)) {
+    Received all;
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+      const Received one = forms[i].received(each.counts.data() + begin[i]);
+      all.elements += one.elements;
+      all.messages += one.messages;
+    }
+    sum.add(all, each.num_ranks);
+  }
+  return sum;
+}
+
+Sum sum_of_all_reduce(const PlanStep& step) {
+  const std::vector<Overlap> overlaps{{&step.dst.layout(), nullptr}};
+  const std::int64_t group = num_contributors(step);
+  const std::int64_t element = size_of(step.dst.dtype());
+  Sum sum;
+  for (const RankClass& each : tally(step.dst, overlaps)) {
+    const std::int64_t count = each.counts[0];
+    if (count == 0) continue;
+    for (std::int64_t r = 0; r < group; ++r) {
+      sum.add({all_reduce_received(count, element, {r, group}),
+               all_reduce_messages(count * element, group)},
+              each.num_ranks / group);
+    }
+  }
+  return sum;
+}
+
+Received received_by(const PlanStep& step, std::int64_t rank) {
+  Received received;
+  std::vector<std::int64_t> peers;
+  for (const Transfer& transfer : transfers_into(step, rank)) {
+    if (transfer.peer == rank) continue;
+    received.elements += transfer.num_elements();
+    peers.push_back(transfer.peer);
+  }
+  std::sort(peers.begin(), peers.end());
+  received.messages = std::unique(peers.begin(), peers.end()) - peers.begin();
+  return received;
+}
+
+std::vector<std::int64_t> ranks_of(const Mesh& a, const Mesh& b) {
+  std::vector<std::int64_t> ranks;
+  for (const Mesh* mesh : {&a, &b}) {
+    const std::vector<std::int64_t> own = mesh->ranks();
+    ranks.insert(ranks.end(), own.begin(), own.end());
+    if (a == b) break;
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+Sum sum_of(const PlanStep& step) {
+  if (step.kind == Kind::kAllReduce) return sum_of_all_reduce(step);
+  if (is_linear_form(step)) return sum_of_forms(step.dst, {&step, 1});
+  Sum sum;
+  for (const std::int64_t rank : step.dst.mesh().ranks()) sum.add(received_by(step, rank), 1);
+  return sum;
+}
+
+StepCost cost_from(const PlanStep& step, const Sum& sum) {
+  const std::int64_t element = size_of(step.dst.dtype());
+  StepCost cost;
+  cost.bytes_received = {sum.elements.max * element, sum.elements.total * element};
+  cost.messages = sum.messages;
+  return cost;
+}
+
+/// Messages and bytes of the busiest rank fall on link classes as its group's ranks do.
+double time_of(const PlanStep& step, const StepCost& cost, const Topology& topology) {
+  const std::int64_t reader = step.dst.mesh().first_rank();
+  const std::vector<std::int64_t> group = group_of(step, reader);
+  if (group.size() < 2) return 0;
+  std::vector<std::int64_t> of_class(topology.links.size(), 0);
+  for (const std::int64_t rank : group) {
+    if (rank != reader) ++of_class[topology.class_between(reader, rank)];
+  }
+  double us = topology.step_us;
+  for (std::size_t i = 0; i < of_class.size(); ++i) {
+    const LinkClass& link = topology.links[i];
+    const double share = static_cast<double>(of_class[i]) / static_cast<double>(group.size() - 1);
+    us += share * (link.latency_us * static_cast<double>(cost.messages.max) +
+                   static_cast<double>(cost.bytes_received.max) / (link.gb_per_s * 1e3));
+  }
+  return us;
+}
+
+/// Coords of the axes of a mesh that pass a test.
+template <class Test>
+std::int64_t product_of(const Mesh& mesh, const Test& test) {
+  std::int64_t product = 1;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (test(axis, static_cast<std::size_t>(axis))) product *= mesh.size(axis);
+  }
+  return product;
+}
+
+/// Elements received in all where every rank takes part in one exchange from `src` to `dst`.
+Sum sum_of_exchange(const Spec& src, const Spec& dst) {
+  return sum_of({.kind = Kind::kExchange, .axes = {}, .src = src, .dst = dst});
+}
+
+/// See lower_bound(). An element that some target rank has a summand of needs one message less.
+std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
+  const Layout& from = src.layout();
+  const Layout& to = dst.layout();
+  const bool one_mesh = src.mesh() == dst.mesh();
+  const auto stays = [&](int, std::size_t a) {
+    return one_mesh && from.partial[a] && to.partial[a];
+  };
+  const std::int64_t groups = one_mesh ? product_of(src.mesh(), stays) : 1;
+  const std::int64_t contributors = product_of(
+      src.mesh(), [&](int axis, std::size_t a) { return from.partial[a] && !stays(axis, a); });
+  const std::int64_t targets = product_of(dst.mesh(), [&](int axis, std::size_t a) {
+    return to.dim_of_axis(axis) < 0 &&
+           (!to.partial[a] || (*to.partial[a] == ReduceOp::kAvg && !stays(axis, a)));
+  });
+  const std::int64_t elements = num_elements(dst.global_shape()) * groups;
+  std::int64_t met = 0;  // elements that a target rank has a summand of
+  if (one_mesh) {
+    const std::vector<Overlap> overlaps{{&to, &from}};
+    for (const RankClass& each : tally(dst, overlaps)) met += each.counts[0] * each.num_ranks;
+    // Without a reduction every target rank that holds an element saves its message; with one, an
+    // element saves one message at most.
+    met /= product_of(src.mesh(), [&](int axis, std::size_t a) {
+      if (from.dim_of_axis(axis) >= 0 || stays(axis, a)) return false;
+      if (contributors > 1) return to.dim_of_axis(axis) < 0;
+      return to.partial[a] && *to.partial[a] != ReduceOp::kAvg;
+    });
+  } else {
+    for (const std::int64_t rank : dst.mesh().ranks()) {
+      const auto own = src.mesh().coord_of(rank);
+      if (!own) continue;
+      std::int64_t both = 1;
+      const Coord coord = *dst.mesh().coord_of(rank);
+      for (std::size_t d = 0; d < to.dims.size(); ++d) {
+        std::int64_t count = 0;
+        for (const Run& run : intersect(src.mesh(), from.dims[d], *own, dst.mesh(), to.dims[d],
+                                        coord, dst.global_shape()[d])) {
+          count += run.size;
+        }
+        both *= count;
+      }
+      met += both;
+    }
+    met = std::min(met, contributors > 1 ? elements : elements * targets);
+  }
+  return elements * (contributors + targets - 1) - met;
+}
+
+std::int64_t array_bytes(const Spec& spec, std::int64_t rank) {
+  const std::optional<Coord> coord = spec.mesh().coord_of(rank);
+  return coord ? num_elements(spec.local_shape(*coord)) * size_of(spec.dtype()) : 0;
+}
+
+std::int64_t packed_bytes(const PlanStep& step, std::int64_t rank, RankCost& cost) {
+  const std::int64_t element = size_of(step.dst.dtype());
+  std::int64_t received = 0, sent = 0, messages = 0;
+  if (step.kind == Kind::kAllReduce) {
+    const std::vector<std::int64_t> group = group_of(step, rank);
+    const auto at = std::find(group.begin(), group.end(), rank);
+    if (at == group.end()) return 0;
+    const auto size = static_cast<std::int64_t>(group.size());
+    const std::int64_t count = array_bytes(step.dst, rank) / element;
+    received = all_reduce_received(count, element, {at - group.begin(), size}) * element;
+    sent = received;
+    messages = count == 0 ? 0 : all_reduce_messages(count * element, size);
+  } else {
+    const Received own = received_by(step, rank);
+    received = own.elements * element;
+    messages = own.messages;
+    for (const Transfer& transfer : transfers_from(step, rank)) {
+      if (transfer.peer != rank) sent += transfer.num_elements() * element;
+    }
+  }
+  cost.bytes_received += received;
+  cost.bytes_sent += sent;
+  cost.messages += messages;
+  return received + sent;
+}
+
+/// Bounds from the largest arrays: those of coord 0.
+std::int64_t largest_bytes(const Spec& spec) { return array_bytes(spec, spec.mesh().first_rank()); }
+
+template <class BytesOf>
+std::int64_t peak_of(const Plan& plan, const BytesOf& bytes_of) {
+  std::int64_t peak = bytes_of(plan.src), held = 0;
+  for (const PlanStep& step : plan.steps) {
+    const std::int64_t written = step.in_place ? 0 : bytes_of(step.array_written());
+    peak = std::max(peak, bytes_of(plan.src) + held + written);
+    held = step.in_place ? held : written;
+  }
+  return peak;
+}
+
+}  // namespace
+
+StepCost cost_of(const PlanStep& step, const Topology* topology) {
+  StepCost cost = cost_from(step, sum_of(step));
+  if (topology != nullptr) cost.estimated_us = time_of(step, cost, *topology);
+  return cost;
+}
+
+Volume lower_bound(const Spec& src, const Spec& dst) {
+  const std::int64_t element = size_of(dst.dtype());
+  const bool reduces = src.has_partial();
+  if (!reduces && !dst.has_partial()) {
+    const Volume elements = sum_of_exchange(src, dst).elements;
+    return {elements.max * element, elements.total * element};
+  }
+  if (src.layout() == dst.layout() && src.mesh() == dst.mesh()) return {};
+  const std::int64_t total = std::max<std::int64_t>(0, partial_bound_elements(src, dst)) * element;
+  const std::int64_t ranks = dst.mesh().num_ranks();
+  return {(total + ranks - 1) / ranks, total};
+}
+
+double PlanCost::ratio() const noexcept {
+  if (bytes_received.total == lower_bound.total) return 1;
+  return static_cast<double>(bytes_received.total) /
+         static_cast<double>(std::max<std::int64_t>(1, lower_bound.total));
+}
+
+PlanCost cost_of(const Plan& plan, const Topology* topology) {
+  PlanCost cost;
+  for (const PlanStep& step : plan.steps) {
+    cost.steps.push_back(cost_of(step, topology));
+    cost.bytes_received.max += cost.steps.back().bytes_received.max;
+    cost.bytes_received.total += cost.steps.back().bytes_received.total;
+    cost.messages.max += cost.steps.back().messages.max;
+    cost.messages.total += cost.steps.back().messages.total;
+    cost.estimated_us += cost.steps.back().estimated_us;
+  }
+  const bool joint =
+      plan.steps.size() > 1 && std::all_of(plan.steps.begin(), plan.steps.end(), is_linear_form);
+  if (joint) {
+    const Sum sum = sum_of_forms(plan.steps[0].dst, plan.steps);
+    cost.bytes_received.max = sum.elements.max * size_of(plan.dst.dtype());
+    cost.messages.max = sum.messages.max;
+  }
+  cost.lower_bound = lower_bound(plan.src, plan.dst);
+  cost.peak_local_bytes = peak_of(plan, largest_bytes);
+  // A step packs at most what it moves.
+  std::int64_t packed = 0;
+  for (const StepCost& step : cost.steps) packed = std::max(packed, step.bytes_received.total);
+  cost.peak_local_bytes += std::min(packed, plan.pack_bytes);
+  return cost;
+}
+
+std::int64_t bytes_received(const Plan& plan, std::int64_t rank) {
+  return cost_on(plan, rank).bytes_received;
+}
+
+std::vector<std::int64_t> ranks_of(const Plan& plan) {
+  return ranks_of(plan.src.mesh(), plan.dst.mesh());
+}
+
+RankCost cost_on(const Plan& plan, std::int64_t rank) {
+  RankCost cost{.rank = rank};
+  std::int64_t packed = 0;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == Kind::kLocal) continue;
+    packed = std::max(packed, packed_bytes(step, rank, cost));
+  }
+  cost.peak_local_bytes = peak_of(plan, [&](const Spec& spec) { return array_bytes(spec, rank); }) +
+                          std::min(packed, plan.pack_bytes);
+  return cost;
+}
+
+}  // namespace tessera

@@ -1,0 +1,244 @@
+#include "placement/plan_tally.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "placement/layout_pattern.h"
+
+namespace tessera {
+namespace {
+
+using Counts = std::array<std::int64_t, kMaxOverlaps>;
+
+bool is_prefix(const Levels& a, const Levels& b) {
+  return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+bool is_one_interval(const Levels& levels) {
+  return std::all_of(levels.begin(), levels.end(),
+                     [](const Level& level) { return level.kind == Level::Kind::kAxis; });
+}
+
+Interval interval_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
+                     const Coord& coord) {
+  const pattern::Pattern held(mesh, levels, coord);
+  const std::int64_t count = held.held(size);
+  if (count == 0) return {0, 0};
+  const std::int64_t start = held.to_global(size, 0);
+  return {start, start + count};
+}
+
+/// Coords of the axes of `b` whose pieces hold some of what `coord` holds under `a`.
+std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
+                        const Coord& coord) {
+  if (b.empty()) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
+  if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
+  absl::flat_hash_set<std::int64_t> owners;
+  for (const Interval& held : local_intervals(mesh, size, a, coord)) {
+    for (std::int64_t index = held.start; index < held.stop;) {
+      const pattern::Stretch stretch = pattern::stretch_at(mesh, size, b, index);
+      owners.insert(mesh.rank_of(stretch.coord));
+      index = stretch.stop;
+    }
+  }
+  return static_cast<std::int64_t>(owners.size());
+}
+
+/// One dim's overlaps for every coord of the axes that cut it.
+struct DimTable {
+  std::vector<int> axes;         ///< ascending
+  std::vector<Counts> elements;  ///< row-major over axes
+};
+
+class Classes {
+ public:
+  void add(const Counts& counts, std::int64_t num_ranks) {
+    if (!last_.empty() && last_[0].counts == counts) {
+      last_[0].num_ranks += num_ranks;
+      return;
+    }
+    flush();
+    last_.push_back({counts, num_ranks});
+  }
+  std::vector<RankClass> take() {
+    flush();
+    return std::move(classes_);
+  }
+
+ private:
+  void flush() {
+    if (last_.empty()) return;
+    const auto [at, added] = place_.try_emplace(last_[0].counts, classes_.size());
+    if (added) {
+      classes_.push_back(last_[0]);
+    } else {
+      classes_[at->second].num_ranks += last_[0].num_ranks;
+    }
+    last_.clear();
+  }
+  absl::InlinedVector<RankClass, 1> last_;  ///< a run of equal counts
+  absl::flat_hash_map<Counts, std::size_t> place_;
+  std::vector<RankClass> classes_;
+};
+
+class Tally {
+ public:
+  Tally(const Spec& tensor, std::span<const Overlap> overlaps)
+      : mesh_(tensor.mesh()), tensor_(tensor), overlaps_(overlaps) {
+    for (std::size_t d = 0; d < tensor.global_shape().size(); ++d) tables_.push_back(table_of(d));
+  }
+
+  std::vector<RankClass> run() {
+    std::vector<RankClass> classes{RankClass{one(), 1}};
+    std::vector<bool> done(tables_.size(), false);
+    std::vector<bool> touched(static_cast<std::size_t>(mesh_.ndim()), false);
+    for (std::size_t d = 0; d < tables_.size(); ++d) {
+      if (done[d]) continue;
+      std::vector<std::size_t> linked = dims_linked_to(d);
+      for (const std::size_t other : linked) {
+        done[other] = true;
+        for (const int axis : tables_[other].axes) touched[static_cast<std::size_t>(axis)] = true;
+      }
+      classes = product(classes, classes_of(linked));
+    }
+    std::int64_t others = 1;
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+      if (!touched[static_cast<std::size_t>(axis)]) others *= mesh_.size(axis);
+    }
+    for (RankClass& each : classes) each.num_ranks *= others;
+    return classes;
+  }
+
+ private:
+  Counts one() const {
+    Counts counts{};
+    std::fill_n(counts.begin(), overlaps_.size(), 1);
+    return counts;
+  }
+
+  DimTable table_of(std::size_t d) const {
+    DimTable table;
+    for (const Overlap& overlap : overlaps_) {
+      for (const Layout* layout : {overlap.a, overlap.b}) {
+        if (layout == nullptr) continue;
+        for (const Level& level : layout->dims[d]) {
+          if (level.kind == Level::Kind::kAxis) table.axes.push_back(level.axis);
+        }
+      }
+    }
+    std::sort(table.axes.begin(), table.axes.end());
+    table.axes.erase(std::unique(table.axes.begin(), table.axes.end()), table.axes.end());
+    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
+    do {
+      Counts counts{};
+      for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+        const Overlap& overlap = overlaps_[k];
+        const Levels& a = overlap.a->dims[d];
+        const Levels& b = overlap.b == nullptr ? a : overlap.b->dims[d];
+        const std::int64_t size = tensor_.global_shape()[d];
+        counts[k] = overlap.of == Overlap::Of::kElements ? overlap_size(mesh_, size, a, b, coord)
+                                                         : num_owners(mesh_, size, a, b, coord);
+      }
+      table.elements.push_back(counts);
+    } while (step(table.axes, coord));
+    return table;
+  }
+
+  /// The next coord, the last axis fastest; false after the last one (coord is 0 again).
+  bool step(const std::vector<int>& axes, Coord& coord) const {
+    for (std::size_t i = axes.size(); i-- > 0;) {
+      const auto axis = static_cast<std::size_t>(axes[i]);
+      if (++coord[axis] < mesh_.size(axes[i])) return true;
+      coord[axis] = 0;
+    }
+    return false;
+  }
+
+  std::vector<std::size_t> dims_linked_to(std::size_t first) const {
+    std::vector<std::size_t> linked{first};
+    for (std::size_t i = 0; i < linked.size(); ++i) {
+      for (std::size_t d = 0; d < tables_.size(); ++d) {
+        const bool known = std::find(linked.begin(), linked.end(), d) != linked.end();
+        const auto& axes = tables_[linked[i]].axes;
+        const bool shares = std::any_of(tables_[d].axes.begin(), tables_[d].axes.end(), [&](int a) {
+          return std::find(axes.begin(), axes.end(), a) != axes.end();
+        });
+        if (!known && shares) linked.push_back(d);
+      }
+    }
+    return linked;
+  }
+
+  std::vector<RankClass> classes_of(const std::vector<std::size_t>& dims) const {
+    std::vector<int> axes;
+    for (const std::size_t d : dims) {
+      axes.insert(axes.end(), tables_[d].axes.begin(), tables_[d].axes.end());
+    }
+    std::sort(axes.begin(), axes.end());
+    axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+    Classes classes;
+    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
+    do {
+      Counts counts = one();
+      for (const std::size_t d : dims) {
+        std::size_t place = 0;
+        for (const int axis : tables_[d].axes) {
+          place = place * static_cast<std::size_t>(mesh_.size(axis)) +
+                  static_cast<std::size_t>(coord[static_cast<std::size_t>(axis)]);
+        }
+        for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+          counts[k] *= tables_[d].elements[place][k];
+        }
+      }
+      classes.add(counts, 1);
+    } while (step(axes, coord));
+    return classes.take();
+  }
+
+  std::vector<RankClass> product(const std::vector<RankClass>& a,
+                                 const std::vector<RankClass>& b) const {
+    if (a.size() == 1 && b.size() == 1) {
+      RankClass both = a[0];
+      for (std::size_t k = 0; k < overlaps_.size(); ++k) both.counts[k] *= b[0].counts[k];
+      both.num_ranks *= b[0].num_ranks;
+      return {both};
+    }
+    Classes classes;
+    for (const RankClass& x : a) {
+      for (const RankClass& y : b) {
+        Counts counts = x.counts;
+        for (std::size_t k = 0; k < overlaps_.size(); ++k) counts[k] *= y.counts[k];
+        classes.add(counts, x.num_ranks * y.num_ranks);
+      }
+    }
+    return classes.take();
+  }
+
+  const Mesh& mesh_;
+  const Spec& tensor_;
+  std::span<const Overlap> overlaps_;
+  std::vector<DimTable> tables_;
+};
+
+}  // namespace
+
+std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
+                          const Coord& coord) {
+  if (is_prefix(a, b)) return pattern::Pattern(mesh, b, coord).held(size);
+  if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size);
+  if (is_one_interval(a) && is_one_interval(b)) {
+    const Interval x = interval_of(mesh, size, a, coord);
+    const Interval y = interval_of(mesh, size, b, coord);
+    return std::max<std::int64_t>(0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
+  }
+  std::int64_t count = 0;
+  for (const Run& run : intersect(mesh, a, coord, mesh, b, coord, size)) count += run.size;
+  return count;
+}
+
+std::vector<RankClass> tally(const Spec& tensor, std::span<const Overlap> overlaps) {
+  return Tally(tensor, overlaps).run();
+}
+
+}  // namespace tessera
