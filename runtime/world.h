@@ -15,6 +15,7 @@
 #include "placement/mesh.h"
 #include "runtime/communicator.h"
 #include "runtime/event.h"
+#include "runtime/execute.h"
 
 namespace tessera TSR_API {
 
@@ -87,16 +88,5 @@ std::unique_ptr<World> make_single_world(const WorldOptions& options = {});
 /// poisons the others. Returns the first error (the one that started it, "rank 3: …"), or OK.
 Status run_ranks(int num_ranks, const WorldOptions& options,
                  const std::function<void(World&)>& body);
-
-/// Executes a plan on this rank's local array: fills, folds, copies; logs one event per step that
-/// moves bytes and one for the redistribution. Throws Error. Collective: yes, over the mesh axes of
-/// each step.
-struct ExecuteInfo {
-  std::string_view tensor = {};
-  Origin origin = Origin::kExplicit;
-  std::string_view why = {};
-  std::source_location site = std::source_location::current();
-};
-Array execute(World& world, const Plan& plan, const Array& local, const ExecuteInfo& info = {});
 
 }  // namespace tessera
