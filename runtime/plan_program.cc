@@ -56,33 +56,43 @@ bool cuts_rows(const Layout& cut, const Layout& whole, std::span<const int> axes
          std::equal(cut.dims.begin() + 1, cut.dims.end(), whole.dims.begin() + 1, whole.dims.end());
 }
 
+/// True if the step reduces over its axes, all of them, and leaves the others as they are.
+bool folds_over_axes(const PlanStep& step) {
+  const Layout& src = step.src.layout();
+  const Layout& dst = step.dst.layout();
+  for (int axis = 0; axis < step.src.mesh().ndim(); ++axis) {
+    const auto& from = src.partial[static_cast<std::size_t>(axis)];
+    const auto& to = dst.partial[static_cast<std::size_t>(axis)];
+    const bool folds = std::ranges::find(step.axes, axis) != step.axes.end();
+    if (folds ? !from || to : from != to) return false;
+  }
+  return true;
+}
+
+/// True if arrays of the two layouts differ in their rows at most.
+bool same_row_shape(const Layout& a, const Layout& b) {
+  return !a.dims.empty() &&
+         std::equal(a.dims.begin() + 1, a.dims.end(), b.dims.begin() + 1, b.dims.end());
+}
+
 /// The native collective that a step is, if it is one; kExchange else.
 Way native_of(const PlanStep& step) {
   const Layout& src = step.src.layout();
   const Layout& dst = step.dst.layout();
   if (step.src.mesh() != step.dst.mesh() || step.kept) return Way::kExchange;
-  switch (step.kind) {
-    case StepKind::kAllReduce:
-      return src.dims == dst.dims && !step.host ? Way::kAllReduce : Way::kExchange;
-    case StepKind::kAllGather: {
-      const bool whole = !step.host || *step.host == step.dst;
-      const bool rows = src.partial == dst.partial && cuts_rows(src, dst, step.axes);
-      return whole && rows ? Way::kAllGather : Way::kExchange;
-    }
-    case StepKind::kReduceScatter: {
-      const auto has = [&](int axis) {
-        return src.partial[static_cast<std::size_t>(axis)].has_value();
-      };
-      const bool same_rows = !step.host || std::equal(dst.dims.begin() + 1, dst.dims.end(),
-                                                      step.host->layout().dims.begin() + 1,
-                                                      step.host->layout().dims.end());
-      const bool folds = std::ranges::all_of(step.axes, has);
-      return folds && same_rows && cuts_rows(dst, src, step.axes) ? Way::kReduceScatter
-                                                                  : Way::kExchange;
-    }
-    default:
-      return Way::kExchange;
+  if (step.kind == StepKind::kAllReduce && !step.host) {
+    return src.dims == dst.dims && folds_over_axes(step) ? Way::kAllReduce : Way::kExchange;
   }
+  if (step.kind == StepKind::kAllGather && (!step.host || *step.host == step.dst)) {
+    const bool rows = src.partial == dst.partial && cuts_rows(src, dst, step.axes);
+    return rows ? Way::kAllGather : Way::kExchange;
+  }
+  if (step.kind == StepKind::kReduceScatter &&
+      (!step.host || same_row_shape(dst, step.host->layout()))) {
+    const bool rows = folds_over_axes(step) && cuts_rows(dst, src, step.axes);
+    return rows ? Way::kReduceScatter : Way::kExchange;
+  }
+  return Way::kExchange;
 }
 
 /// The first element of the array read at which that written lies, where it is a stretch of it.
