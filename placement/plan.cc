@@ -1,11 +1,13 @@
 #include "placement/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "placement/plan_chain.h"
 #include "placement/plan_cost.h"
+#include "placement/plan_refine.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_step.h"
 
@@ -21,6 +23,8 @@ constexpr std::int64_t kLeastChunkBytes = 1024;
 /// at most this many times the bound.
 constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
 constexpr double kMostOverBound = 1.5;
+/// A plan this near to what any must cost is not compared with chains.
+constexpr double kNearEnough = 1.05;
 /// A rank should send at most this many times what it holds or receives.
 constexpr std::int64_t kMostSends = 2;
 
@@ -59,7 +63,7 @@ class Planner {
   Steps run() {
     choose_axes();
     std::vector<Steps> ways;
-    for (const Between between : {Between::kShared, Between::kWhole}) {
+    for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
       Steps way = run(between);
       ways.push_back(std::move(way));
       if (!mixes_kinds()) break;
@@ -69,7 +73,11 @@ class Planner {
 
  private:
   /// What ranks hold between two reductions of kinds that do not commute.
-  enum class Between : std::uint8_t { kShared, kWhole };
+  enum class Between : std::uint8_t {
+    kShared,  ///< parts of those that took part
+    kSpread,  ///< of replicas too
+    kWhole
+  };
 
   bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
 
@@ -139,7 +147,9 @@ class Planner {
   PlanStep reduction_between(const std::vector<int>& group, Between between) const {
     const Spec whole = with_layout(at_, without_partial(at_.layout(), group));
     if (between == Between::kWhole) return direct_step(at_, whole);
-    return direct_step(at_, with_layout(at_, shared_part(at_, whole, Sharing::kReduced)));
+    const Sharing sharing = between == Between::kSpread ? Sharing::kAll : Sharing::kReduced;
+    const Layout* later = one_mesh() ? &dst_.layout() : nullptr;
+    return direct_step(at_, with_layout(at_, shared_part(at_, whole, sharing, later)));
   }
 
   /// Ways from a source that is whole.
@@ -149,7 +159,8 @@ class Planner {
     if (ways[0][0].kind == Kind::kLocal) return ways;
     const bool fits = spread_senders(ways[0][0]);
     if (fits && topology_ == nullptr) return ways;
-    const Spec part = with_layout(dst_, shared_part(at_, dst_, Sharing::kAll));
+    const Sharing sharing = fits ? Sharing::kAll : Sharing::kEven;
+    const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
     Steps relay = relay_steps(at_, part, dst_);
     const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
     if (differs && !fits) return {std::move(relay)};
@@ -193,8 +204,14 @@ class Planner {
                                                            price_of(b, topology_).key();
                                                   }),
                                 topology_);
-    // A chain has two messages at least.
-    if (best.messages <= 2 || ways[0][0].axes.size() < 2) return;
+    double latency_us = INFINITY, gb_per_s = 0;
+    for (const LinkClass& link : topology_->links) {
+      latency_us = std::min(latency_us, link.latency_us);
+      gb_per_s = std::max(gb_per_s, link.gb_per_s);
+    }
+    const auto bound = static_cast<double>(lower_bound(at_, dst_).max);
+    const double least_us = topology_->step_us + latency_us + bound / (gb_per_s * 1e3);
+    if (best.us <= kNearEnough * least_us) return;
     const ChainLimits limits{.budget_us = best.us, .budget_bytes = most_bytes()};
     if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
       ways.push_back(*std::move(chain));
@@ -276,37 +293,6 @@ class Planner {
   std::vector<int> filled_;   ///< axes to fill at the end, ascending
 };
 
-/// The same tensor on the mesh without its axes of size 1.
-Spec without_unit_axes(const Spec& spec) {
-  std::vector<int> place(static_cast<std::size_t>(spec.mesh().ndim()), -1);
-  Layout layout{spec.layout().dims, {}};
-  int kept = 0;
-  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
-    if (spec.mesh().size(axis) == 1) continue;
-    place[static_cast<std::size_t>(axis)] = kept++;
-    layout.partial.push_back(spec.layout().partial[static_cast<std::size_t>(axis)]);
-  }
-  for (Levels& levels : layout.dims) {
-    for (Level& level : levels) {
-      if (level.kind == Level::Kind::kAxis)
-        level.axis = place[static_cast<std::size_t>(level.axis)];
-    }
-  }
-  StatusOr<Spec> made = Spec::make(spec.mesh().without_unit_axes(), spec.global_shape(),
-                                   spec.dtype(), std::move(layout));
-  TSR_CHECK(made.ok(), std::string(message_of(made.status())));
-  return *std::move(made);
-}
-
-/// Names apart: the same ranks at the same coords.
-bool same_places(const Mesh& a, const Mesh& b) {
-  return a.first_rank() == b.first_rank() &&
-         std::equal(a.axes().begin(), a.axes().end(), b.axes().begin(), b.axes().end(),
-                    [](const MeshAxis& x, const MeshAxis& y) {
-                      return x.size == y.size && x.stride == y.stride;
-                    });
-}
-
 Status check(const Spec& src, const Spec& dst, const PlanOptions& options) {
   std::string_view differing;
   if (src.global_shape() != dst.global_shape()) differing = "shapes";
@@ -382,18 +368,13 @@ StatusOr<Plan> plan(const Spec& src, const Spec& dst, const PlanOptions& options
     if (src.layout() != dst.layout()) made.steps = Planner(src, dst, options.topology).run();
     return made;
   }
-  const Spec from = without_unit_axes(src), to = without_unit_axes(dst);
-  if (same_places(from.mesh(), to.mesh())) {
-    // Both take the target's names.
-    StatusOr<Spec> renamed =
-        Spec::make(to.mesh(), from.global_shape(), from.dtype(), from.layout());
-    TSR_CHECK(renamed.ok(), std::string(message_of(renamed.status())));
-    if (renamed->layout() != to.layout()) {
-      made.steps = Planner(*renamed, to, options.topology).run();
+  if (const auto both = on_common_mesh(src, dst)) {
+    if (both->first.layout() != both->second.layout()) {
+      made.steps = Planner(both->first, both->second, options.topology).run();
     }
-  } else {
-    made.steps = Planner(src, dst, options.topology).run();
+    return made;
   }
+  made.steps = Planner(src, dst, options.topology).run();
   return made;
 }
 

@@ -11,6 +11,9 @@ namespace {
 
 using Kind = PlanStep::Kind;
 
+/// So many ranks are looked at one by one where classes of ranks cannot be counted.
+constexpr std::int64_t kFewRanks = 512;
+
 /// Elements and messages that one rank receives.
 struct Received {
   std::int64_t elements = 0;
@@ -351,6 +354,13 @@ PlanCost cost_of(const Plan& plan, const Topology* topology) {
     const Sum sum = sum_of_forms(plan.steps[0].dst, plan.steps);
     cost.bytes_received.max = sum.elements.max * size_of(plan.dst.dtype());
     cost.messages.max = sum.messages.max;
+  } else if (plan.steps.size() > 1 && plan.dst.mesh().num_ranks() <= kFewRanks) {
+    cost.bytes_received.max = cost.messages.max = 0;
+    for (const std::int64_t rank : plan.dst.mesh().ranks()) {
+      const RankCost own = cost_on(plan, rank);
+      cost.bytes_received.max = std::max(cost.bytes_received.max, own.bytes_received);
+      cost.messages.max = std::max(cost.messages.max, own.messages);
+    }
   }
   cost.lower_bound = lower_bound(plan.src, plan.dst);
   cost.peak_local_bytes = peak_of(plan, largest_bytes);

@@ -115,9 +115,14 @@ bool replicates(const Spec& spec, int axis) {
 
 /// Cuts the dim that leaves the smallest largest part along `axis`; of equal ones the outermost, so
 /// that parts are rows.
-void share_along(const Spec& spec, int axis, Layout& part) {
+void share_along(const Spec& spec, int axis, const Layout* later, Layout& part) {
   const Mesh& mesh = spec.mesh();
   if (part.dims.empty() || mesh.size(axis) == 1 || part.dim_of_axis(axis) >= 0) return;
+  if (const int dim = later == nullptr ? -1 : later->dim_of_axis(axis); dim >= 0) {
+    part.dims[static_cast<std::size_t>(dim)].push_back(Level::of_axis(axis));
+    part = canonical(mesh, view_of(spec.global_shape()), std::move(part));
+    return;
+  }
   const Shape shape = local_shape(mesh, view_of(spec.global_shape()), part,
                                   Coord(static_cast<std::size_t>(mesh.ndim()), 0));
   std::size_t best = 0;
@@ -203,15 +208,15 @@ std::vector<PlanStep> relay_steps(const Spec& from, const Spec& part, const Spec
   return {std::move(into), std::move(gather)};
 }
 
-Layout shared_part(const Spec& from, const Spec& to, Sharing sharing) {
+Layout shared_part(const Spec& from, const Spec& to, Sharing sharing, const Layout* later) {
   Layout part = to.layout();
   const bool one_mesh = from.mesh() == to.mesh();
-  if (one_mesh) keep_source_cuts(from, part);
+  if (one_mesh && sharing != Sharing::kEven) keep_source_cuts(from, part);
   for (const bool reduced : {true, false}) {
     for (int axis = 0; axis < to.mesh().ndim(); ++axis) {
       const bool folds = one_mesh && from.layout().partial[static_cast<std::size_t>(axis)];
       if (folds != reduced || !replicates(to, axis)) continue;
-      if (reduced || sharing == Sharing::kAll) share_along(to, axis, part);
+      if (reduced || sharing != Sharing::kReduced) share_along(to, axis, later, part);
     }
   }
   return part;

@@ -27,12 +27,15 @@ PlanStep direct_step(const Spec& from, const Spec& to);
 /// final array, then gather the others' parts in place. Requires equal meshes of `part` and `to`.
 std::vector<PlanStep> relay_steps(const Spec& from, const Spec& part, const Spec& to);
 
-/// Which axes may cut the part of a relay, beyond those that cut its target.
+/// Which axes cut the part that a rank works on, beyond those that cut the target.
 enum class Sharing : std::uint8_t {
   kReduced,  ///< those that are reduced or cut the source
-  kAll       ///< every axis that replicates the target
+  kAll,      ///< and those that replicate the target
+  kEven      ///< all of them evenly, wherever the source's cuts lie
 };
-/// `to` cut further along these axes, so that ranks share the work. Partial of `to` stays.
-Layout shared_part(const Spec& from, const Spec& to, Sharing sharing);
+/// `to` cut further along these axes, so that ranks share the work; an axis that cuts a dim of
+/// `later` cuts it here. Partial of `to` stays.
+Layout shared_part(const Spec& from, const Spec& to, Sharing sharing,
+                   const Layout* later = nullptr);
 
 }  // namespace tessera
