@@ -1,9 +1,36 @@
 #include "runtime/box.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "kernels/copy_strip.h"
 
 namespace tessera {
+namespace {
+
+std::vector<RunSeries> series_of(const std::vector<Run>& runs) {
+  std::vector<RunSeries> all;
+  for (const Run& run : runs) {
+    if (!all.empty() && all.back().first.size == run.size) {
+      RunSeries& series = all.back();
+      const std::int64_t src_step =
+          run.src - series.first.src - (series.count - 1) * series.src_step;
+      const std::int64_t dst_step =
+          run.dst - series.first.dst - (series.count - 1) * series.dst_step;
+      const bool fits =
+          series.count == 1 || (src_step == series.src_step && dst_step == series.dst_step);
+      if (fits) {
+        series.src_step = src_step;
+        series.dst_step = dst_step;
+        ++series.count;
+        continue;
+      }
+    }
+    all.push_back({run});
+  }
+  return all;
+}
+
+}  // namespace
 
 Box::Box(const Transfer& transfer, ShapeView src_shape, ShapeView dst_shape) {
   std::int64_t src_stride = 1, dst_stride = 1;
@@ -14,7 +41,7 @@ Box::Box(const Transfer& transfer, ShapeView src_shape, ShapeView dst_shape) {
     if (whole && levels_.empty()) {
       piece_ *= runs[0].size;
     } else {
-      levels_.push_back({runs, src_stride, dst_stride});
+      levels_.push_back({series_of(runs), src_stride, dst_stride});
     }
     src_stride *= src_shape[d];
     dst_stride *= dst_shape[d];
@@ -26,42 +53,20 @@ std::int64_t Box::num_elements() const noexcept {
   std::int64_t elements = piece_;
   for (const Level& level : levels_) {
     std::int64_t size = 0;
-    for (const Run& run : level.runs) size += run.size;
+    for (const RunSeries& series : level.series) size += series.count * series.first.size;
     elements *= size;
   }
   return elements;
 }
 
-bool Box::same_target(const Box& other) const {
-  const auto same_run = [](const Run& a, const Run& b) {
-    return a.dst == b.dst && a.size == b.size;
-  };
-  const auto same_level = [&](const Level& a, const Level& b) {
-    return a.dst_stride == b.dst_stride &&
-           std::equal(a.runs.begin(), a.runs.end(), b.runs.begin(), b.runs.end(), same_run);
-  };
-  return piece_ == other.piece_ && std::equal(levels_.begin(), levels_.end(), other.levels_.begin(),
-                                              other.levels_.end(), same_level);
-}
-
-void copy_box(const Box& box, const std::byte* src, std::byte* dst, std::int64_t element_bytes) {
-  box.for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t count) {
-    const std::byte* piece = src + from * element_bytes;
-    std::byte* target = dst + to * element_bytes;
-    const std::int64_t bytes = count * element_bytes;
-    switch (bytes) {  // single elements without a call
-      case 2:
-        std::memcpy(target, piece, 2);
-        break;
-      case 4:
-        std::memcpy(target, piece, 4);
-        break;
-      case 8:
-        std::memcpy(target, piece, 8);
-        break;
-      default:
-        std::memcpy(target, piece, static_cast<std::size_t>(bytes));
-    }
+void copy_box(const Box& box, const std::byte* src, std::byte* dst, std::int64_t element_bytes,
+              kernels::Stores stores) {
+  box.for_each_strip([&](const BoxStrip& strip) {
+    kernels::copy_strip({.rows = strip.rows,
+                         .row_bytes = strip.row_elements * element_bytes,
+                         .from_stride = strip.src_stride * element_bytes,
+                         .to_stride = strip.dst_stride * element_bytes},
+                        src + strip.src * element_bytes, dst + strip.dst * element_bytes, stores);
   });
 }
 

@@ -3,10 +3,35 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/copy_strip.h"
+#include "kernels/parallel_tasks.h"
 #include "runtime/fold.h"
 
 namespace tessera {
 namespace {
+
+// Of a large array, for each further thread.
+constexpr std::int64_t kElementsAThread = 16;
+
+// The part of a strip that one of several threads does: rows of many, elements of a single one.
+BoxStrip share_of(const BoxStrip& whole, int part, int of) {
+  BoxStrip strip = whole;
+  if (whole.rows > 1) {
+    const std::int64_t begin = whole.rows * part / of;
+    strip.rows = whole.rows * (part + 1) / of - begin;
+    strip.src += begin * whole.src_stride;
+    strip.dst += begin * whole.dst_stride;
+  } else {
+    constexpr std::int64_t kGrain = 1024;
+    const std::int64_t grains = (whole.row_elements + kGrain - 1) / kGrain;
+    const std::int64_t begin = std::min(whole.row_elements, grains * part / of * kGrain);
+    const std::int64_t end = std::min(whole.row_elements, grains * (part + 1) / of * kGrain);
+    strip.row_elements = end - begin;
+    strip.src += begin;
+    strip.dst += begin;
+  }
+  return strip;
+}
 
 // The box with one side's elements one after another.
 Transfer with_packed(Transfer box, std::int64_t Run::*side) {
@@ -43,27 +68,62 @@ Landing::Landing(std::vector<LandingBox> boxes, std::optional<Fold> fold)
   if (covered != target) stacks_.clear();
 }
 
-void Landing::land(Sources sources, const Array& out) const {
-  if (!fold_) {
-    for (std::size_t i = 0; i < boxes_.size(); ++i) {
-      copy_box(boxes_[i].box, sources[i], out.bytes(), size_of(out.dtype()));
-    }
-  } else if (stacks_.empty()) {
+void Landing::land(Sources sources, const Array& out, int threads) const {
+  if (fold_ && stacks_.empty()) {
     fold_in_accumulators(sources, out);
+    return;
+  }
+  const std::int64_t elements = out.num_elements();
+  const int used = kernels::usable_threads(threads, elements / kElementsAThread);
+  if (used <= 1) {
+    land_share(sources, out, {});
   } else {
-    for (const Stack& stack : stacks_) fold_stack(stack, sources, out);
+    kernels::parallel_tasks(used, used, [&](std::int64_t part) {
+      land_share(sources, out, {static_cast<int>(part), used});
+    });
   }
 }
 
-void Landing::fold_stack(const Stack& stack, Sources sources, const Array& out) const {
-  const DType dtype = out.dtype();
-  std::vector<const std::byte*> at(stack.boxes.size());
-  const Box& box = boxes_[stack.boxes.front()].box;
-  box.for_each_piece([&](std::int64_t from, std::int64_t to, std::int64_t count) {
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      at[i] = sources[stack.boxes[i]] + from * size_of(dtype);
+void Landing::land_share(Sources sources, const Array& out, const Share& share) const {
+  if (!fold_) copy_share(sources, out, share);
+  for (const Stack& stack : stacks_) fold_share(stack, sources, out, share);
+  kernels::finish_streams();
+}
+
+void Landing::copy_share(Sources sources, const Array& out, const Share& share) const {
+  const std::int64_t element = size_of(out.dtype());
+  const kernels::Stores stores = kernels::stores_for(out.num_bytes());
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    if (share.of == 1) {
+      copy_box(boxes_[i].box, sources[i], out.bytes(), element, stores);
+      continue;
     }
-    fold(dtype, *fold_, at, out.bytes() + to * size_of(dtype), count);
+    boxes_[i].box.for_each_strip([&](const BoxStrip& whole) {
+      const BoxStrip strip = share_of(whole, share.part, share.of);
+      kernels::copy_strip({.rows = strip.rows,
+                           .row_bytes = strip.row_elements * element,
+                           .from_stride = strip.src_stride * element,
+                           .to_stride = strip.dst_stride * element},
+                          sources[i] + strip.src * element, out.bytes() + strip.dst * element,
+                          stores);
+    });
+  }
+}
+
+void Landing::fold_share(const Stack& stack, Sources sources, const Array& out,
+                         const Share& share) const {
+  const DType dtype = out.dtype();
+  const kernels::Stores stores = kernels::stores_for(out.num_bytes());
+  std::vector<const std::byte*> at(stack.boxes.size());
+  boxes_[stack.boxes.front()].box.for_each_strip([&](const BoxStrip& whole) {
+    const BoxStrip strip = share_of(whole, share.part, share.of);
+    for (std::int64_t row = 0; row < strip.rows; ++row) {
+      for (std::size_t i = 0; i < at.size(); ++i) {
+        at[i] = sources[stack.boxes[i]] + (strip.src + row * strip.src_stride) * size_of(dtype);
+      }
+      std::byte* to = out.bytes() + (strip.dst + row * strip.dst_stride) * size_of(dtype);
+      fold_to(dtype, *fold_, at, {{&to, 1}, strip.row_elements, stores});
+    }
   });
 }
 

@@ -28,8 +28,9 @@ class Landing {
   /// same elements of the target, once; else no two boxes overlap.
   Landing(std::vector<LandingBox> boxes, std::optional<Fold> fold);
 
-  /// sources[i]: the array that box i is cut from. `out` is contiguous.
-  void land(std::span<const std::byte* const> sources, const Array& out) const;
+  /// sources[i]: the array that box i is cut from. `out` is contiguous. On up to `threads` threads
+  /// where it is large.
+  void land(std::span<const std::byte* const> sources, const Array& out, int threads = 1) const;
 
  private:
   /// Boxes with the same pieces, by index, in order: one fold per piece.
@@ -37,7 +38,14 @@ class Landing {
     std::vector<std::size_t> boxes;
   };
   using Sources = std::span<const std::byte* const>;
-  void fold_stack(const Stack& stack, Sources sources, const Array& out) const;
+  /// One of several threads that share the boxes.
+  struct Share {
+    int part = 0;
+    int of = 1;
+  };
+  void land_share(Sources sources, const Array& out, const Share& share) const;
+  void copy_share(Sources sources, const Array& out, const Share& share) const;
+  void fold_share(const Stack& stack, Sources sources, const Array& out, const Share& share) const;
   void fold_in_accumulators(Sources sources, const Array& out) const;
 
   std::vector<LandingBox> boxes_;

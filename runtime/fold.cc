@@ -8,11 +8,15 @@
 #include <string>
 #include <type_traits>
 
+#include "absl/container/inlined_vector.h"
+
 namespace tessera {
 namespace {
 
 // Elements folded at a time: accumulators and a source's piece stay in the first-level cache.
 constexpr std::int64_t kBlock = 1024;
+// Bytes folded at a time where the result goes on from the first-level cache.
+constexpr std::int64_t kPieceBytes = 8192;
 
 // Stored type, accumulator type. Integers wrap like unsigned ones; BOOL is a byte of 0 or 1.
 template <class Stored, class Accumulated>
@@ -217,6 +221,32 @@ void fold(DType dtype, const Fold& how, std::span<const std::byte* const> srcs, 
   with_element(dtype, [&]<class E>(E) {
     with_op(how.op, [&]<class Op>(Op) { fold_blocks<E, Op>(how, srcs, dst, n); });
   });
+}
+
+void fold_to(DType dtype, const Fold& how, std::span<const std::byte* const> srcs,
+             const FoldTargets& to) {
+  const bool streams = to.stores == kernels::Stores::kStreamed;
+  if (to.targets.size() == 1 && !streams) {
+    fold(dtype, how, srcs, to.targets[0], to.elements);
+    return;
+  }
+  // No target is written before all sources of a piece have been read.
+  alignas(64) std::byte piece[kPieceBytes];
+  const std::int64_t element = size_of(dtype), step = kPieceBytes / element;
+  absl::InlinedVector<const std::byte*, 8> at(srcs.begin(), srcs.end());
+  for (std::int64_t begin = 0; begin < to.elements; begin += step) {
+    const std::int64_t size = std::min(step, to.elements - begin);
+    fold(dtype, how, at, piece, size);
+    for (std::byte* target : to.targets) {
+      const auto bytes = static_cast<std::size_t>(size * element);
+      if (streams) {
+        kernels::stream_bytes(target + begin * element, piece, bytes);
+      } else {
+        std::memcpy(target + begin * element, piece, bytes);
+      }
+    }
+    for (const std::byte*& src : at) src += size * element;
+  }
 }
 
 std::int64_t accumulator_size(DType dtype) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/stream_row.h"
 #include "placement/dtype.h"
 #include "placement/plan.h"
 #include "runtime/backend_api.h"
@@ -22,6 +23,17 @@ Fold fold_by(ReduceOp op, std::int64_t divisor) noexcept;
 /// of BOOL is "or". dst may be one of the sources. Requires one source at least.
 void fold(DType dtype, const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,
           std::int64_t n);
+
+/// Where a fold goes: the same n elements to each of the targets.
+struct FoldTargets {
+  std::span<std::byte* const> targets;
+  std::int64_t elements = 0;
+  kernels::Stores stores = kernels::Stores::kCached;
+};
+/// The same to several targets, in pieces that stay in the cache; targets may be sources. After
+/// streams the caller calls kernels::finish_streams().
+void fold_to(DType dtype, const Fold& how, std::span<const std::byte* const> srcs,
+             const FoldTargets& to);
 
 /// The same piecewise, where sources cover the target unevenly: identities, then combine() in
 /// order, then store(). Units: bytes of one accumulator element.

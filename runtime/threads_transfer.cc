@@ -15,8 +15,6 @@ using Kind = CollectiveCall::Kind;
 
 // Up to here a copy costs less than a second rendezvous.
 constexpr std::int64_t kStagedBytes = 16 * 1024;
-// A slice is folded and handed out in pieces that stay in the cache.
-constexpr std::int64_t kPieceBytes = 16 * 1024;
 
 // Into a target of `whole_bytes`: past the caches where it is larger than they are.
 void copy_rows(std::byte* dst, const std::byte* src, std::int64_t bytes, std::int64_t whole_bytes) {
@@ -47,19 +45,14 @@ void all_reduce(ThreadsRound& round, int party) {
   }
   // Nobody else reads or writes this slice of any rank's arrays, so in and out may be one array.
   const Slice slice = slice_of(count, {party, round.size()});
-  const std::int64_t step = kPieceBytes / size_of(dtype);
-  for (std::int64_t begin = slice.begin; begin < slice.end; begin += step) {
-    const std::int64_t size = std::min(step, slice.end - begin);
-    const std::int64_t at = begin * size_of(dtype);
-    std::byte* own = call.out.bytes() + at;
-    fold(dtype, how, sources_of(round, at), own, size);
-    for (int i = 0; i < round.size(); ++i) {
-      if (i != party) {
-        copy_rows(round.post(i).target + at, own, size * size_of(dtype), call.in.num_bytes());
-      }
-    }
+  const std::int64_t at = slice.begin * size_of(dtype);
+  std::vector<std::byte*> targets;
+  for (int i = 0; i < round.size(); ++i) {
+    targets.push_back((i == party ? call.out.bytes() : round.post(i).target) + at);
   }
-  kernels::RowWriter::finish();
+  fold_to(dtype, how, sources_of(round, at),
+          {targets, slice.end - slice.begin, kernels::stores_for(call.in.num_bytes())});
+  kernels::finish_streams();
 }
 
 void all_gather(ThreadsRound& round, int party) {
@@ -80,8 +73,11 @@ void reduce_scatter(ThreadsRound& round, int party) {
   ThreadsPost& own = round.post(party);
   const std::int64_t offset =
       sum_before(own.signature.send_splits, party) * row_bytes(own.call->in);
-  fold(own.call->in.dtype(), fold_by(own.call->reduce, own.call->divisor),
-       sources_of(round, offset), own.call->out.bytes(), own.call->out.num_elements());
+  std::byte* to = own.call->out.bytes();
+  const auto stores = kernels::stores_for(own.call->out.num_bytes());
+  fold_to(own.call->in.dtype(), fold_by(own.call->reduce, own.call->divisor),
+          sources_of(round, offset), {{&to, 1}, own.call->out.num_elements(), stores});
+  kernels::finish_streams();
 }
 
 void all_to_all(ThreadsRound& round, int party) {
