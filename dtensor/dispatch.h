@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "dtensor/dtensor.h"
 #include "dtensor/known_op.h"
 #include "placement/api.h"
+#include "runtime/execute.h"
 #include "strategies/local_op.h"
 
 namespace tessera TSR_API {
@@ -72,13 +74,19 @@ struct CallKeyEqual {
   bool operator()(const CallKeyView& a, const CallKeyView& b) const noexcept;
 };
 
+/// A plan, and this rank's share of it once it has been executed.
+struct CachedPlan {
+  Plan plan;
+  std::optional<PlanProgram> program;
+};
+
 struct DispatchCache {
   absl::flat_hash_map<CallKey, std::shared_ptr<const ResolvedCall>, CallKeyHash, CallKeyEqual>
       calls;
   std::array<const Op*, kNumKnownOps> known{};
   absl::flat_hash_map<std::string, const Op*> by_name;
   /// Plans by source and target, both interned.
-  absl::flat_hash_map<std::pair<const Spec*, const Spec*>, std::unique_ptr<const Plan>> plans;
+  absl::flat_hash_map<std::pair<const Spec*, const Spec*>, std::unique_ptr<CachedPlan>> plans;
   /// Where redistribute() was asked to bring tensors of a spec.
   absl::flat_hash_map<const Spec*, std::vector<std::pair<Placements, const Spec*>>> targets;
   /// Pairs of specs whose ranks were found to hold the same elements.
@@ -116,8 +124,10 @@ struct MoveInfo {
   std::string_view tensor = {};
   std::string_view why = {};
 };
-/// The plan between two interned specs, made once. Throws Error.
+/// The plan between two interned specs, made once and priced as on one host. Throws Error.
 const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
+/// The same, ready to be executed on this rank.
+const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec* dst);
 /// Plans and moves; the tensor itself where nothing changes.
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site);
 

@@ -103,6 +103,16 @@ DTensor redistribute(const DTensor& x, std::span<const Placement> to,
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to,
                      const Site& site = Site::current());
 DTensor redistribute(const DTensor& x, const Layout& to, const Site& site = Site::current());
+/// To another mesh, over the same, overlapping or other ranks; a rank outside it holds no part of
+/// the result. Backward: to the source's mesh, S to S, the rest to R. Collective: yes, among all
+/// ranks of either mesh. Errors: InvalidArgument where a mesh names ranks outside the world.
+DTensor redistribute(const DTensor& x, const Mesh& mesh, std::span<const Placement> to,
+                     const Site& site = Site::current());
+/// A bucket: xs[i] to the spec to[i], whose shape and dtype it has, all in one exchange for each
+/// step and group, so that latency is paid once. Gradients go back one by one. Errors:
+/// InvalidArgument where the lists differ in length, or as redistribute().
+std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<const Spec> to,
+                                      const Site& site = Site::current());
 /// Every element on every rank, outside autograd. Collective: yes.
 Array full_tensor(const DTensor& x, const Site& site = Site::current());
 /// A host value of a 0-d tensor (reduced where Partial); logs a host read. Collective: yes, where

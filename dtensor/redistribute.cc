@@ -72,7 +72,14 @@ struct MoveNode final : GradNode {
 };
 
 DTensor MoveNode::to_source(const DTensor& cotangent, const Spec& dual_of) const {
-  const Spec* to = intern_layout(runtime, cotangent.spec(), dual_layout(dual_of, cotangent.spec()));
+  const Spec* to = nullptr;
+  if (cotangent.mesh() == dual_of.mesh()) {
+    to = intern_layout(runtime, cotangent.spec(), dual_layout(dual_of, cotangent.spec()));
+  } else {
+    Layout whole = dual_of.layout();
+    for (std::optional<ReduceOp>& partial : whole.partial) partial.reset();
+    to = intern_layout(runtime, dual_of.with_dtype(cotangent.dtype()), std::move(whole));
+  }
   return move(cotangent, to, {Origin::kExplicit, "gradient", "backward of redistribute"}, site);
 }
 
@@ -97,7 +104,7 @@ DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
   const MoveInfo info{Origin::kExplicit, "gradient", "backward of redistribute from P(max|min)"};
   const DTensor best = move(restore(*result, "result"), whole, info, site);
   const DTensor grad =
-      move(cotangent, intern_layout(runtime, cotangent.spec(), whole->layout()), info, site);
+      move(cotangent, runtime.intern(whole->with_dtype(cotangent.dtype())), info, site);
   const Spec* shares =
       intern_layout(runtime, grad.spec(), with_partial(*from, extremes, ReduceOp::kSum));
   if (mine.local().is_null()) return make_tensor(runtime, shares, Array());
@@ -142,30 +149,77 @@ void record_move(const DTensor& x, const DTensor& result, const Site& site) {
 
 }  // namespace
 
-const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst) {
+namespace {
+
+CachedPlan& cached_plan(Runtime& runtime, const Spec* src, const Spec* dst) {
   auto& plans = runtime.cache().plans;
   const auto found = plans.find({src, dst});
   if (found != plans.end()) return *found->second;
-  auto made = std::make_unique<const Plan>(value_or_throw(plan(*src, *dst)));
+  static const Topology host = value_or_throw(topology_preset("host"));
+  auto made = std::make_unique<CachedPlan>();
+  made->plan = value_or_throw(plan(*src, *dst, {.topology = &host}));
   return *plans.emplace(std::pair{src, dst}, std::move(made)).first->second;
+}
+
+/// `local` as the result of moving `x` to `to`, recorded.
+DTensor moved(const DTensor& x, const Spec* to, Array local, const Site& site) {
+  Runtime& runtime = x.runtime();
+  DTensor result = make_tensor(runtime, to, std::move(local));
+  result.impl()->name = x.name();
+  const Array& held = result.local();
+  if (!held.is_null() && !x.local().is_null() && held.storage() == x.local().storage()) {
+    set_base(result, x);
+  }
+  if (records(runtime, x)) record_move(x, result, site);
+  return result;
+}
+
+}  // namespace
+
+const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst) {
+  return cached_plan(runtime, src, dst).plan;
+}
+
+const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec* dst) {
+  CachedPlan& cached = cached_plan(runtime, src, dst);
+  if (!cached.program) cached.program.emplace(runtime.world(), cached.plan);
+  return *cached.program;
 }
 
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site) {
   if (x.impl()->spec == to) return x;
   Runtime& runtime = x.runtime();
-  const Plan& plan = plan_between(runtime, x.impl()->spec, to);
-  Array local = x.local();
-  if (!plan.steps.empty() && runtime.coord_on(to) != nullptr) {
-    const std::string why(info.why);
-    local = execute(runtime.world(), plan, local,
-                    {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
+  const std::string why(info.why);
+  Array local = execute(runtime.world(), program_between(runtime, x.impl()->spec, to), x.local(),
+                        {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
+  return moved(x, to, std::move(local), site);
+}
+
+std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<const Spec> to,
+                                      const Site& site) {
+  if (xs.size() != to.size()) {
+    throw Error(invalid_argument(
+        absl::StrFormat("redistribute_all: %d tensors, but %d specs to bring them to",
+                        static_cast<int>(xs.size()), static_cast<int>(to.size()))));
   }
-  DTensor result = make_tensor(runtime, to, std::move(local));
-  result.impl()->name = x.name();
-  const Array& moved = result.local();
-  if (!moved.is_null() && moved.storage() == x.local().storage()) set_base(result, x);
-  if (records(runtime, x)) record_move(x, result, site);
-  return result;
+  std::vector<PlanProgram> programs;
+  std::vector<Array> locals;
+  std::vector<const Spec*> targets;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    Runtime& runtime = xs[i].runtime();
+    targets.push_back(runtime.intern(to[i]));
+    programs.push_back(program_between(runtime, xs[i].impl()->spec, targets.back()));
+    locals.push_back(xs[i].local());
+  }
+  if (xs.empty()) return {};
+  std::vector<Array> arrays =
+      execute_all(xs[0].runtime().world(), programs, locals, {.tensor = "bucket", .site = site});
+  std::vector<DTensor> results;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const bool stays = xs[i].impl()->spec == targets[i];
+    results.push_back(stays ? xs[i] : moved(xs[i], targets[i], std::move(arrays[i]), site));
+  }
+  return results;
 }
 
 DTensor redistribute(const DTensor& x, const Layout& to, const Site& site) {
@@ -196,6 +250,18 @@ const Spec* target_of(const DTensor& x, std::span<const Placement> to) {
 
 DTensor redistribute(const DTensor& x, std::span<const Placement> to, const Site& site) {
   return move(x, target_of(x, to), {Origin::kExplicit, x.name(), {}}, site);
+}
+
+DTensor redistribute(const DTensor& x, const Mesh& mesh, std::span<const Placement> to,
+                     const Site& site) {
+  const Spec& spec = x.spec();
+  StatusOr<Spec> made = Spec::make(mesh, spec.global_shape(), spec.dtype(), to);
+  if (!made.ok()) {
+    throw Error(Status(made.status().code(),
+                       to_absl(absl::StrFormat("redistribute: %s. [%s]", message_of(made.status()),
+                                               spec.to_string()))));
+  }
+  return move(x, x.runtime().intern(*std::move(made)), {Origin::kExplicit, x.name(), {}}, site);
 }
 
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to, const Site& site) {

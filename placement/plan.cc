@@ -163,7 +163,7 @@ class Planner {
     const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
     Steps relay = relay_steps(at_, part, dst_);
     const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
-    if (differs && !fits) return {std::move(relay)};
+    if (differs && !fits) ways.clear();
     if (differs) ways.push_back(std::move(relay));
     add_chain(ways);
     return ways;

@@ -56,6 +56,10 @@ bool fills(const PlanStep& step) {
 /// A step whose ranks receive a linear form of what they hold, so that classes of ranks can be
 /// counted.
 bool is_linear_form(const PlanStep& step) {
+  // Peers that lack only what a rank kept send nothing: few ranks are asked, of many it is left
+  // out.
+  const bool kept = step.in_place && step.kept && step.dst.mesh().num_ranks() <= kFewRanks;
+  if (kept) return false;
   return step.kind == Kind::kLocal ||
          (step.kind != Kind::kAllReduce && on_one_mesh(step) && !fills(step));
 }

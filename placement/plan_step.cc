@@ -137,6 +137,31 @@ void share_along(const Spec& spec, int axis, const Layout* later, Layout& part) 
   part = canonical(mesh, view_of(spec.global_shape()), std::move(part));
 }
 
+/// `to` cut along every one of `axes` so that the largest part is smallest: all ways are tried.
+Layout most_even(const Spec& to, const std::vector<int>& axes) {
+  const Coord first(static_cast<std::size_t>(to.mesh().ndim()), 0);
+  const std::size_t ndim = to.global_shape().size();
+  Layout best = to.layout();
+  std::int64_t least = INT64_MAX;
+  std::vector<std::size_t> dims(axes.size(), 0);
+  while (ndim > 0) {
+    Layout part = to.layout();
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      part.dims[dims[i]].push_back(Level::of_axis(axes[i]));
+    }
+    const std::int64_t largest =
+        num_elements(local_shape(to.mesh(), view_of(to.global_shape()), part, first));
+    if (largest < least) {
+      least = largest;
+      best = std::move(part);
+    }
+    std::size_t i = 0;
+    while (i < dims.size() && ++dims[i] == ndim) dims[i++] = 0;
+    if (i == dims.size()) break;
+  }
+  return canonical(to.mesh(), view_of(to.global_shape()), std::move(best));
+}
+
 /// Cuts along axes of the source that the target leaves alone stay, after those of the target.
 void keep_source_cuts(const Spec& from, Layout& part) {
   const Layout& source = from.layout();
@@ -211,7 +236,14 @@ std::vector<PlanStep> relay_steps(const Spec& from, const Spec& part, const Spec
 Layout shared_part(const Spec& from, const Spec& to, Sharing sharing, const Layout* later) {
   Layout part = to.layout();
   const bool one_mesh = from.mesh() == to.mesh();
-  if (one_mesh && sharing != Sharing::kEven) keep_source_cuts(from, part);
+  if (sharing == Sharing::kEven) {
+    std::vector<int> axes;
+    for (int axis = 0; axis < to.mesh().ndim(); ++axis) {
+      if (replicates(to, axis) && to.mesh().size(axis) > 1) axes.push_back(axis);
+    }
+    return most_even(to, axes);
+  }
+  if (one_mesh) keep_source_cuts(from, part);
   for (const bool reduced : {true, false}) {
     for (int axis = 0; axis < to.mesh().ndim(); ++axis) {
       const bool folds = one_mesh && from.layout().partial[static_cast<std::size_t>(axis)];

@@ -31,7 +31,7 @@ std::vector<PlanStep> relay_steps(const Spec& from, const Spec& part, const Spec
 enum class Sharing : std::uint8_t {
   kReduced,  ///< those that are reduced or cut the source
   kAll,      ///< and those that replicate the target
-  kEven      ///< all of them evenly, wherever the source's cuts lie
+  kEven      ///< all that replicate the target, as evenly as can be, wherever the source's cuts lie
 };
 /// `to` cut further along these axes, so that ranks share the work; an axis that cuts a dim of
 /// `later` cuts it here. Partial of `to` stays.
