@@ -47,9 +47,13 @@ Status read_partial(const JsonView& view, const Mesh& mesh, Layout& layout) {
 }  // namespace
 
 StatusOr<Mesh> read_mesh(const JsonView& view) {
-  TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"axes"}));
+  TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"axes", "first_rank"}));
   TSR_ASSIGN_OR_RETURN(const JsonView shape_view, view.at("shape"));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers());
+  std::int64_t first_rank = 0;
+  if (const std::optional<JsonView> first = view.find("first_rank")) {
+    TSR_ASSIGN_OR_RETURN(first_rank, first->integer_in(0, INT64_MAX));
+  }
   std::vector<std::string> names;
   if (const std::optional<JsonView> axes = view.find("axes")) {
     TSR_ASSIGN_OR_RETURN(names, axes->texts());
@@ -58,7 +62,7 @@ StatusOr<Mesh> read_mesh(const JsonView& view) {
                                          names.size(), shape.size()));
     }
   }
-  StatusOr<Mesh> mesh = Mesh::make(shape, std::move(names));
+  StatusOr<Mesh> mesh = Mesh::make(shape, std::move(names), first_rank);
   if (!mesh.ok()) return view.annotate(mesh.status());
   return mesh;
 }
@@ -70,6 +74,7 @@ Json to_json(const Mesh& mesh) {
     if (!axis.name.empty()) names.push_back(Json(axis.name));
   }
   if (!names.empty()) json.set("axes", Json(std::move(names)));
+  if (mesh.first_rank() != 0) json.set("first_rank", mesh.first_rank());
   return json;
 }
 

@@ -11,7 +11,8 @@
 
 namespace tessera TSR_API {
 
-/// {"shape":[2,2],"axes":["dp","tp"]}; "axes" may be left out. Errors: InvalidArgument, OutOfRange.
+/// {"shape":[2,2],"axes":["dp","tp"],"first_rank":4}; "axes" may be left out, and so may
+/// "first_rank" (0). Errors: InvalidArgument, OutOfRange.
 StatusOr<Mesh> read_mesh(const JsonView& view);
 Json to_json(const Mesh& mesh);
 

@@ -23,7 +23,8 @@ std::string layout_round_trip(const Mesh& mesh, ShapeView shape, std::string_vie
 
 TEST_CASE("a mesh is read and written alike, named or not", "[io][placement_json]") {
   for (const char* text :
-       {R"j({"shape":[2,2],"axes":["dp","tp"]})j", R"j({"shape":[8]})j", R"j({"shape":[]})j"}) {
+       {R"j({"shape":[2,2],"axes":["dp","tp"]})j", R"j({"shape":[8]})j", R"j({"shape":[]})j",
+        R"j({"shape":[2,4],"first_rank":8})j"}) {
     CHECK(to_json(mesh_of(text)).to_string() == text);
   }
   CHECK(mesh_of(R"j({"axes":["dp","tp"],"shape":[2,3]})j").num_ranks() == 6);
@@ -37,13 +38,17 @@ TEST_CASE("a mesh that is none is refused with its place", "[io][placement_json]
     return std::string(message_of(mesh.status()));
   };
   CHECK(refusal(R"j({"shape":[2],"axis":["tp"]})j") ==
-        "in.json: /: unknown key \"axis\"; allowed: shape, axes");
+        "in.json: /: unknown key \"axis\"; allowed: shape, axes, first_rank");
   CHECK(refusal(R"j({"shape":[2,2],"axes":["tp"]})j") ==
         "in.json: /axes: 1 names for a mesh of 2 axes; name each, or none");
   CHECK(refusal(R"j({"shape":[2,"2"]})j") ==
         "in.json: /shape/1: expected an integer, not the string \"2\"");
   CHECK_THAT(refusal(R"j({"shape":[0]})j"), Catch::StartsWith("in.json: /: "));
   CHECK_THAT(refusal(R"j({"shape":[4294967296,4294967296]})j"), Catch::StartsWith("in.json: /: "));
+  CHECK(refusal(R"j({"shape":[2],"first_rank":-1})j") ==
+        "in.json: /first_rank: expected an integer of at least 0, not -1");
+  CHECK_THAT(refusal(R"j({"shape":[2],"first_rank":9223372036854775807})j"),
+             Catch::StartsWith("in.json: /: "));
   CHECK_THAT(refusal(R"j({"shape":[2,2],"axes":["tp","tp"]})j"), Catch::StartsWith("in.json: /: "));
   CHECK_THAT(refusal(R"j({"shape":[2],"axes":["t p"]})j"), Catch::StartsWith("in.json: /: "));
 }

@@ -49,7 +49,12 @@ struct Options {
   std::string output = "-";
   std::string format = "json";
 };
-using Command = StatusOr<Answer> (*)(const Request&);
+/// A subcommand, and what it needs of the command line.
+struct Command {
+  StatusOr<Answer> (*run)(const Request&) = nullptr;
+  bool reads_input = false;
+  bool draws = false;  ///< has the formats html and svg, too
+};
 
 bool may_colour(const Options& options) {
   const char* no_color = std::getenv("NO_COLOR");
@@ -80,17 +85,25 @@ ExitCode write_output(const Options& options, std::string_view text) {
                           std::string("standard output: cannot write: ") + std::strerror(errno));
 }
 
-ExitCode run_command(Options& options, Command command, bool reads_input) {
-  if (options.format == "html") {
-    return options.complain(ExitCode::kUsage,
-                            "--format html: not built for this command; allowed: json, text");
+Format format_of(std::string_view name) {
+  return name == "text"   ? Format::kText
+         : name == "html" ? Format::kHtml
+         : name == "svg"  ? Format::kSvg
+                          : Format::kJson;
+}
+
+ExitCode run_command(Options& options, const Command& command) {
+  options.request.format = format_of(options.format);
+  if (!command.draws && options.request.format >= Format::kHtml) {
+    return options.complain(
+        ExitCode::kUsage,
+        "--format " + options.format + ": not built for this command; allowed: json, text");
   }
-  options.request.format = options.format == "text" ? Format::kText : Format::kJson;
   options.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
-  if (reads_input) {
+  if (command.reads_input) {
     if (const Status status = read_input(options); !status.ok()) return options.complain(status);
   }
-  const StatusOr<Answer> answer = command(options.request);
+  const StatusOr<Answer> answer = command.run(options.request);
   if (!answer.ok()) return options.complain(answer.status());
   if (const ExitCode code = write_output(options, answer->text); code != ExitCode::kFine) {
     return code;
@@ -105,8 +118,10 @@ ExitCode run_command(Options& options, Command command, bool reads_input) {
 // One subcommand with the options that all of them share.
 CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* doc) {
   CLI::App* command = app.add_subcommand(name, doc);
-  command->add_option("--format", options.format, "json, or text for a terminal")
-      ->check(CLI::IsMember({"json", "text", "html"}))
+  command
+      ->add_option("--format", options.format,
+                   "json; text for a terminal; for plan also html and svg")
+      ->check(CLI::IsMember({"json", "text", "html", "svg"}))
       ->capture_default_str();
   command->add_option("--output", options.output, "a file; - is standard output")
       ->capture_default_str();
@@ -124,6 +139,16 @@ CLI::App* add_names(CLI::App* command, Options& options) {
   return command;
 }
 
+CLI::App* add_plan(CLI::App& app, Options& options) {
+  CLI::App* command = add_input(
+      add_command(app, options, "plan", "How a tensor moves between placements, and what it costs"),
+      options);
+  command->add_flag_callback(
+      "--per-rank", [&options] { options.request.detail = Detail::kPerRank; },
+      "lists what each rank receives, sends and reads from whom");
+  return command;
+}
+
 ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
   Options options = {.complain = complain};
   options.request.add_ops = program.add_ops;
@@ -132,26 +157,27 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
   app.require_subcommand(1);
   ExitCode code = ExitCode::kFine;
 
-  const auto on = [&](CLI::App* command, Command run, bool reads_input) {
-    command->callback([&, run, reads_input] { code = run_command(options, run, reads_input); });
+  const auto on = [&](CLI::App* command, const Command& what) {
+    command->callback([&, what] { code = run_command(options, what); });
   };
   on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
                options),
-     layout, true);
+     {.run = layout, .reads_input = true});
+  on(add_plan(app, options), {.run = plan_move, .reads_input = true, .draws = true});
   on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
                options),
-     propagate_call, true);
-  CLI::App* ops_command = add_command(app, options, "ops", "The op table, or the ops named");
-  on(add_names(ops_command, options), ops, false);
+     {.run = propagate_call, .reads_input = true});
+  on(add_names(add_command(app, options, "ops", "The op table, or the ops named"), options),
+     {.run = ops});
   CLI::App* verify_command =
       add_command(app, options, "verify", "Executes every row of the ops against one rank");
   verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
       ->delimiter(',');
-  on(add_names(verify_command, options), verify_ops, false);
+  on(add_names(verify_command, options), {.run = verify_ops});
   CLI::App* recorder_command =
       add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
   recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();
-  on(recorder_command, judge_records, false);
+  on(recorder_command, {.run = judge_records});
 
   try {
     app.parse(argc, argv);

@@ -13,13 +13,16 @@
 
 namespace tessera::audit {
 
-enum class Format { kJson, kText };
+enum class Format { kJson, kText, kHtml, kSvg };
 /// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
 enum class Colour { kPlain, kAnsi };
+/// Whether an answer lists what each rank does.
+enum class Detail { kTotals, kPerRank };
 
 struct Request {
   Format format = Format::kJson;
   Colour colour = Colour::kPlain;
+  Detail detail = Detail::kTotals;
   std::string input;                ///< the document that --input names
   std::string input_name;           ///< for errors: the file, or "standard input"
   std::vector<std::string> names;   ///< positional arguments: op names
@@ -40,6 +43,8 @@ struct Answer {
 StatusOr<Answer> layout(const Request& request);
 /// The op table, or the ops named.
 StatusOr<Answer> ops(const Request& request);
+/// How a tensor gets from one placement to another, and what that costs.
+StatusOr<Answer> plan_move(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.

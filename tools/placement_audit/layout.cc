@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "io/placement_json.h"
 #include "tools/placement_audit/command.h"
+#include "tools/placement_audit/interval_bound.h"
 #include "tools/placement_audit/layout_picture.h"
 
 namespace tessera::audit {
@@ -26,22 +27,6 @@ StatusOr<Spec> read_spec(const JsonView& root) {
   TSR_ASSIGN_OR_RETURN(Layout read, read_placements_or_layout(placements ? *placements : *layout,
                                                               mesh, view_of(tensor.global_shape)));
   return Spec::make(std::move(mesh), std::move(tensor.global_shape), tensor.dtype, std::move(read));
-}
-
-// An upper bound of the intervals of one rank along a dim, in O(levels).
-std::int64_t interval_bound(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  const Coord first(static_cast<std::size_t>(mesh.ndim()), 0);
-  const std::int64_t held = local_size(mesh, size, levels, first);
-  std::int64_t pieces = 1;
-  for (const Level& level : levels) {
-    if (level.kind == Level::Kind::kAxis) continue;
-    const std::int64_t factor = level.kind == Level::Kind::kBlock
-                                    ? level.count
-                                    : size / std::max<std::int64_t>(level.count, 1) + 1;
-    if (factor >= held / pieces + 1) return held;
-    pieces *= factor;
-  }
-  return std::min(pieces, held);
 }
 
 Status check_size(const Spec& spec) {
@@ -80,7 +65,8 @@ Json ranks_of(const Spec& spec) {
   Json::Array ranks;
   const std::int64_t count = spec.mesh().num_ranks();
   ranks.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t rank = 0; rank < count; ++rank) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t rank = spec.mesh().first_rank() + i;
     const Coord coord = *spec.mesh().coord_of(rank);
     ranks.push_back(Json::object({{"rank", rank},
                                   {"coord", integers(view_of(coord))},

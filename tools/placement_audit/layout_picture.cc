@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_format.h"
+#include "tools/placement_audit/rank_list.h"
 
 namespace tessera::audit {
 namespace {
@@ -19,7 +20,6 @@ struct Band {
   Interval indices;
   Coord owner;  // on the axes that cut the dim; 0 elsewhere
 };
-using Ranks = std::vector<std::int64_t>;
 
 // The bands of a dim, ascending. A dim of size 0 has none.
 StatusOr<std::vector<Band>> bands_of(const Spec& spec, int dim) {
@@ -59,20 +59,6 @@ std::vector<Band> split_into_indices(const std::vector<Band>& bands) {
     }
   }
   return single;
-}
-
-// "0-3, 8": runs of neighbours shortened.
-std::string ranks_to_string(const Ranks& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i;
-    while (end + 1 < ranks.size() && ranks[end + 1] == ranks[end] + 1) ++end;
-    if (!text.empty()) text += ",";
-    text += std::to_string(ranks[i]);
-    if (end > i) text += (end > i + 1 ? "-" : ",") + std::to_string(ranks[end]);
-    i = end + 1;
-  }
-  return text;
 }
 
 std::string range_to_string(const Interval& indices) {
@@ -131,7 +117,8 @@ class Picture {
 // Ranks whose coord agrees with the owner of each dim on the axes that cut it; any coord elsewhere.
 Ranks Picture::holders(const Band& row, const Band& column) const {
   Ranks ranks;
-  for (std::int64_t rank = 0; rank < spec_.mesh().num_ranks(); ++rank) {
+  for (std::int64_t i = 0; i < spec_.mesh().num_ranks(); ++i) {
+    const std::int64_t rank = spec_.mesh().first_rank() + i;
     const Coord coord = *spec_.mesh().coord_of(rank);
     bool holds = true;
     for (int axis = 0; axis < spec_.mesh().ndim(); ++axis) {
@@ -242,11 +229,12 @@ std::string Picture::legend() const {
     }
   }
   const std::int64_t count = mesh.num_ranks();
-  for (std::int64_t rank = 0; rank < count; ++rank) {
-    if (rank == static_cast<std::int64_t>(kListedRanks)) {
-      text += absl::StrFormat("… and %d ranks more\n", count - rank);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i == static_cast<std::int64_t>(kListedRanks)) {
+      text += absl::StrFormat("… and %d ranks more\n", count - i);
       break;
     }
+    const std::int64_t rank = mesh.first_rank() + i;
     const Coord coord = *mesh.coord_of(rank);
     text += absl::StrFormat("rank %d%s: local shape %s\n", rank, place_of(mesh, coord),
                             to_string(spec_.local_shape(coord)));
