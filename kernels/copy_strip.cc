@@ -10,6 +10,13 @@ namespace {
 constexpr std::int64_t kShortBytes = 64;
 // Shorter rows make too many parts of cache lines to be streamed one by one.
 constexpr std::int64_t kStreamedRowBytes = 512;
+// Rows apart from one another are copied so many at a time, a few lines of each in turn: each is on
+// a page of its own, and more pages at a time are read ahead.
+constexpr std::int64_t kRowsAbreast = 8;
+constexpr std::size_t kColumnBytes = 256;
+constexpr std::int64_t kLongRowBytes = 16384;
+// How far ahead a long row is read.
+constexpr std::size_t kAheadBytes = 2048;
 // Short rows that lie side by side in the target are collected in the first-level cache.
 constexpr std::int64_t kCollectedBytes = 8192;
 
@@ -84,6 +91,44 @@ void collect_and_stream(const Strip& strip, const std::byte* from, std::byte* to
   }
 }
 
+void stream_abreast(const Strip& strip, const std::byte* from, std::byte* to) {
+  const auto bytes = static_cast<std::size_t>(strip.row_bytes);
+  const LineSplit split(to, bytes);
+  const auto each_row = [&](std::size_t at, const auto& copy) {
+    for (std::int64_t row = 0; row < strip.rows; ++row) {
+      const auto column = static_cast<std::int64_t>(at);
+      copy(to + row * strip.to_stride + column, from + row * strip.from_stride + column);
+    }
+  };
+  const auto copy_part = [&](std::size_t at, std::size_t size) {
+    if (size == 0) return;
+    each_row(at, [&](std::byte* dst, const std::byte* src) { std::memcpy(dst, src, size); });
+  };
+  copy_part(0, split.head);
+  for (std::size_t at = 0; at < split.lines; at += kColumnBytes) {
+    const std::size_t size = std::min(kColumnBytes, split.lines - at);
+    each_row(split.head + at,
+             [&](std::byte* dst, const std::byte* src) { stream_lines(dst, src, size); });
+  }
+  copy_part(split.head + split.lines, split.tail);
+}
+
+void stream_rows(const Strip& strip, const std::byte* from, std::byte* to) {
+  const bool abreast = strip.row_bytes < kLongRowBytes && strip.to_stride % 64 == 0;
+  Strip part = strip;
+  part.rows = abreast ? kRowsAbreast : 1;
+  for (std::int64_t row = 0; row < strip.rows; row += part.rows) {
+    part.rows = std::min(part.rows, strip.rows - row);
+    const std::byte* src = from + row * strip.from_stride;
+    std::byte* dst = to + row * strip.to_stride;
+    if (abreast) {
+      stream_abreast(part, src, dst);
+    } else {
+      stream_bytes(dst, src, static_cast<std::size_t>(strip.row_bytes), kAheadBytes);
+    }
+  }
+}
+
 }  // namespace
 
 void copy_strip(const Strip& strip, const std::byte* from, std::byte* to, Stores stores) {
@@ -94,10 +139,7 @@ void copy_strip(const Strip& strip, const std::byte* from, std::byte* to, Stores
   }
   if (merged.rows <= 0 || merged.row_bytes <= 0) return;
   if (stores == Stores::kStreamed && merged.row_bytes >= kStreamedRowBytes) {
-    for (std::int64_t row = 0; row < merged.rows; ++row) {
-      stream_bytes(to + row * merged.to_stride, from + row * merged.from_stride,
-                   static_cast<std::size_t>(merged.row_bytes));
-    }
+    stream_rows(merged, from, to);
   } else if (stores == Stores::kStreamed && merged.to_stride == merged.row_bytes) {
     collect_and_stream(merged, from, to);
   } else {

@@ -31,28 +31,58 @@ inline void finish_streams() noexcept {
 #endif
 }
 
-/// Copies past the caches, but for the parts of a cache line at both ends.
-inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-#ifdef __SSE2__
-  constexpr std::size_t kLine = 64;
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kLine;
-  const std::size_t head = std::min(bytes, past == 0 ? 0 : kLine - past);
-  if (head > 0) std::memcpy(to, from, head);
-  std::size_t at = head;
-  for (; at + kLine <= bytes; at += kLine) {
+/// Copies whole cache lines into a target on a line border, past the caches. `ahead`: bytes to
+/// prefetch ahead of the source, 0: none; pays for long ones.
+inline void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes,
+                         std::size_t ahead = 0) {
 #if defined(__AVX512F__)
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), _mm512_loadu_si512(from + at));
-#else
-    for (std::size_t part = 0; part < kLine; part += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at + part),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at + part)));
-    }
-#endif
+  const auto line = [&](std::size_t at) {
+    if (ahead > 0) _mm_prefetch(from + at + ahead, _MM_HINT_T0);
+    return _mm512_loadu_si512(from + at);
+  };
+  std::size_t at = 0;
+  for (; at + 256 <= bytes; at += 256) {
+    const __m512i a = line(at), b = line(at + 64), c = line(at + 128), d = line(at + 192);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), a);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at + 64), b);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at + 128), c);
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at + 192), d);
   }
-  if (at < bytes) std::memcpy(to + at, from + at, bytes - at);
+  for (; at < bytes; at += 64) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), line(at));
+  }
+#elif defined(__SSE2__)
+  for (std::size_t at = 0; at < bytes; at += 16) {
+    if (ahead > 0 && at % 64 == 0) _mm_prefetch(from + at + ahead, _MM_HINT_T0);
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  }
 #else
+  static_cast<void>(ahead);
   std::memcpy(to, from, bytes);
 #endif
+}
+
+/// A stretch of a target as cache lines: bytes before the first, in whole ones, behind the last.
+struct LineSplit {
+  std::size_t head = 0, lines = 0, tail = 0;
+  LineSplit(const std::byte* to, std::size_t bytes) {
+    constexpr std::size_t kLine = 64;
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kLine;
+    head = std::min(bytes, past == 0 ? 0 : kLine - past);
+    lines = (bytes - head) / kLine * kLine;
+    tail = bytes - head - lines;
+  }
+};
+
+/// Copies past the caches, but for the parts of a cache line at both ends.
+inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes,
+                         std::size_t ahead = 0) {
+  const LineSplit split(to, bytes);
+  if (split.head > 0) std::memcpy(to, from, split.head);
+  stream_lines(to + split.head, from + split.head, split.lines, ahead);
+  const std::size_t rest = split.head + split.lines;
+  if (split.tail > 0) std::memcpy(to + rest, from + rest, split.tail);
 }
 
 /// Copies rows of one size into a target of `target_bytes`.

@@ -16,7 +16,7 @@ namespace {
 // Elements folded at a time: accumulators and a source's piece stay in the first-level cache.
 constexpr std::int64_t kBlock = 1024;
 // Bytes folded at a time where the result goes on from the first-level cache.
-constexpr std::int64_t kPieceBytes = 8192;
+constexpr std::int64_t kPieceBytes = 4096;
 
 // Stored type, accumulator type. Integers wrap like unsigned ones; BOOL is a byte of 0 or 1.
 template <class Stored, class Accumulated>

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/stream_row.h"
+#include "kernels/copy_strip.h"
 #include "runtime/box_parts.h"
 #include "runtime/fold.h"
 
@@ -18,7 +18,8 @@ constexpr std::int64_t kStagedBytes = 16 * 1024;
 
 // Into a target of `whole_bytes`: past the caches where it is larger than they are.
 void copy_rows(std::byte* dst, const std::byte* src, std::int64_t bytes, std::int64_t whole_bytes) {
-  if (bytes > 0 && dst != src) kernels::RowWriter(whole_bytes, bytes).copy(src, dst);
+  if (dst == src) return;
+  kernels::copy_strip({.row_bytes = bytes}, src, dst, kernels::stores_for(whole_bytes));
 }
 
 void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
@@ -66,7 +67,7 @@ void all_gather(ThreadsRound& round, int party) {
     copy_rows(at, i == party ? own.call->in.bytes() : round.post(i).source, bytes, whole);
     at += bytes;
   }
-  kernels::RowWriter::finish();
+  kernels::finish_streams();
 }
 
 void reduce_scatter(ThreadsRound& round, int party) {
@@ -91,7 +92,7 @@ void all_to_all(ThreadsRound& round, int party) {
     copy_rows(at, peer.source + sum_before(peer.signature.send_splits, party) * row, bytes, whole);
     at += bytes;
   }
-  kernels::RowWriter::finish();
+  kernels::finish_streams();
 }
 
 void exchange(ThreadsRound& round, int party) {
@@ -192,12 +193,12 @@ void transfer(ThreadsRound& round, int party) {
       if (call.root != party) {
         copy_rows(call.out.bytes(), round.post(call.root).source, call.out.num_bytes(),
                   call.out.num_bytes());
-        kernels::RowWriter::finish();
+        kernels::finish_streams();
       }
       return;
     case Kind::kRecv:
       copy_rows(call.out.bytes(), round.post(0).source, call.out.num_bytes(), call.out.num_bytes());
-      kernels::RowWriter::finish();
+      kernels::finish_streams();
       return;
     case Kind::kExchange:
       return exchange(round, party);
