@@ -14,6 +14,11 @@
 
 namespace tessera TSR_API {
 
+/// Whether the arrays of this rank's World lie where other ranks of its host can read them, and
+/// long ones are read there; else all data go in messages. Off too where the environment says
+/// TESSERA_MPI_PEER_MEMORY=off. Ranks may differ: those that are off send and get messages.
+enum class PeerMemory : std::uint8_t { kOff, kOn };
+
 struct MpiOptions {
   /// MPI_Comm_c2f of your communicator; none: MPI_COMM_WORLD. It is duplicated, and never freed.
   std::optional<int> comm = std::nullopt;
@@ -21,6 +26,7 @@ struct MpiOptions {
   ControlOptions control = {};
   /// Longer messages go in pieces of at most so many elements (MPI counts are 32 bits).
   std::int64_t max_message_elements = std::int64_t{1} << 30;
+  PeerMemory peer_memory = PeerMemory::kOn;
 };
 
 /// MPI for a program that does not initialise it itself. Where the caller has, it is left alone.

@@ -91,12 +91,13 @@ void MpiWork::post() {
 void MpiWork::begin_moving() {
   phase_ = Phase::kMoving;
   const MovementPlace place{.link = &rank_->link(),
+                            .host = &rank_->host(),
                             .ranks = group_.ranks,
                             .group = {group_.rank, static_cast<int>(group_.ranks.size())},
                             .group_id = group_.id,
                             .sequence = start_.signature.sequence,
                             .allocator = rank_->allocator()};
-  movement_.emplace(place, start_.call, start_.signature);
+  movement_ = make_movement(place, start_.call, start_.signature);
   movement_->begin();
 }
 

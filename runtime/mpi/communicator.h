@@ -87,7 +87,7 @@ class MpiWork final : public Work {
   std::uint64_t ticket_ = 0;  ///< in the flight record
   Status status_;
   std::optional<SignatureExchange> exchange_;
-  std::optional<Movement> movement_;
+  std::unique_ptr<Movement> movement_;
 };
 
 /// What all groups of one rank share. Thread-safety: its own rank's thread only.
@@ -95,6 +95,7 @@ class MpiRank {
  public:
   struct Parts {
     MpiLink& link;
+    const HostMemory& host;
     ControlChannel& control;
     FlightRecorder& recorder;
     EventLog& log;
@@ -106,6 +107,7 @@ class MpiRank {
   MpiRank& operator=(const MpiRank&) = delete;
 
   MpiLink& link() noexcept { return parts_.link; }
+  const HostMemory& host() const noexcept { return parts_.host; }
   ControlChannel& control() noexcept { return parts_.control; }
   FlightRecorder& recorder() noexcept { return parts_.recorder; }
   EventLog& log() noexcept { return parts_.log; }

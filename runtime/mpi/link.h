@@ -24,7 +24,8 @@ enum class MessagePart : std::uint8_t {
   kSecondData,
   kSenderSignature,  ///< send and recv: apart from the collectives, and each way apart
   kReceiverSignature,
-  kPairData
+  kPairData,
+  kNotice  ///< where the data lie that the other rank reads in place; then, that it has
 };
 constexpr std::uint64_t kMaxPending = 1000;
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "runtime/communicator.h"
+#include "runtime/mpi/host_memory.h"
 #include "runtime/mpi/link.h"
 #include "runtime/signature.h"
 
@@ -15,59 +16,54 @@ namespace tessera {
 /// What a movement needs to know of its call.
 struct MovementPlace {
   const MpiLink* link = nullptr;
+  const HostMemory* host = nullptr;
   std::span<const std::int64_t> ranks;  ///< the group's ranks in the link's communicator
   GroupPlace group;
   std::uint32_t group_id = 0;
   std::uint64_t sequence = 0;
   std::shared_ptr<Allocator> allocator;  ///< of buffers to receive into
+
+  std::int64_t rank_of(int group_rank) const { return ranks[static_cast<std::size_t>(group_rank)]; }
+  Messages::Address at(int group_rank, MessagePart part) const {
+    return {rank_of(group_rank), MpiLink::tag(group_id, sequence, part)};
+  }
+  /// Whether so many bytes between this rank and a peer are read from the sender's array: then the
+  /// sender says where they are, and the reader when it has done. Both sides decide alike.
+  bool reads_in_place(int peer, std::int64_t bytes) const {
+    return bytes >= kInPlaceBytes && host->is_near(rank_of(peer));
+  }
+  static constexpr std::int64_t kInPlaceBytes = 16 * 1024;
 };
 
 /// One prepared call's data under way.
 class Movement {
  public:
-  Movement(const MovementPlace& place, const CollectiveCall& call, const Signature& signature)
-      : place_(place), call_(call), signature_(signature) {}
-
+  virtual ~Movement() = default;
   /// Posts the first messages.
-  void begin();
+  virtual void begin() = 0;
   /// Goes on as far as it can without waiting; true when all is done. Throws Error.
-  bool advance();
-  void abandon() noexcept { messages_.abandon(); }
-
- private:
-  bool next_step();
-  Messages::Address at(int group_rank, MessagePart part) const;
-  int others() const noexcept { return place_.group.size - 1; }
-  void send(int to, MessagePart part, const std::byte* data, std::int64_t bytes);
-  void recv(int from, MessagePart part, std::byte* data, std::int64_t bytes);
-  std::byte* scratch(std::int64_t bytes);
-  void recv_summands(std::int64_t bytes);
-  void send_rows(std::int64_t row_bytes);
-  /// Received slices and the own one, by group rank.
-  std::vector<const std::byte*> sources(const std::byte* own, std::int64_t bytes) const;
-  void fold_into(const std::byte* own, std::byte* out, std::int64_t elements);
-
-  void begin_barrier_round();
-  void begin_all_reduce();
-  void begin_all_gather();
-  void begin_reduce_scatter();
-  void begin_all_to_all();
-  void begin_broadcast();
-  void begin_pair();
-  void begin_exchange();
-  void recv_box(const ExchangePart& part, const Transfer& box, std::int64_t offset);
-  std::byte* send_box(const ExchangePart& part, const Transfer& box, std::byte* pack);
-  void gather_slices();
-  void place_boxes();
-
-  MovementPlace place_;
-  const CollectiveCall& call_;
-  const Signature& signature_;
-  Messages messages_;
-  int step_ = 0;
-  Array scratch_;                          ///< bytes received that are yet to be folded or placed
-  Array packed_;                           ///< boxes sent
-  std::vector<std::int64_t> box_offsets_;  ///< of the boxes read, in scratch_; -1: own
+  virtual bool advance() = 0;
+  virtual void abandon() noexcept = 0;
 };
+
+/// `call` and `signature` outlive the movement.
+std::unique_ptr<Movement> make_movement(const MovementPlace& place, const CollectiveCall& call,
+                                        const Signature& signature);
+
+/// What a rank tells a near one of bytes that it gives.
+struct Notice {
+  std::int64_t offset = 0;  ///< in the giver's segment, or kNotInPlace
+  std::int64_t bytes = 0;
+};
+/// They do not lie where others can read them, and come as messages.
+constexpr std::int64_t kNotInPlace = -1;
+
+/// A peer sends other bytes than this rank expects.
+[[noreturn]] void throw_different(const MovementPlace& place, int peer, std::int64_t sent_bytes,
+                                  std::int64_t expected_bytes);
+/// The bytes that a peer's notice is about. Throws FailedPrecondition where it is about another
+/// number of bytes, or they cannot be there.
+const std::byte* bytes_in_place(const MovementPlace& place, int peer, const Notice& notice,
+                                std::int64_t expected_bytes);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/mpi/clock.h"
 #include "runtime/mpi/communicator.h"
+#include "runtime/mpi/host_memory.h"
 #include "runtime/mpi/session.h"
 #include "runtime/mpi_world.h"
 #include "runtime/recorder.h"
@@ -106,10 +108,18 @@ StatusOr<std::unique_ptr<FlightRecorder>> open_recorder(const MpiLink& link,
   return opened;
 }
 
+HostMemory::Use use_of_host_memory(const MpiOptions& options) {
+  const char* asked = std::getenv("TESSERA_MPI_PEER_MEMORY");
+  const bool off = asked != nullptr && std::string_view(asked) == "off";
+  return off || options.peer_memory == PeerMemory::kOff ? HostMemory::Use::kNone
+                                                        : HostMemory::Use::kShared;
+}
+
 class MpiWorld final : public World {
  public:
   struct Parts {
     std::unique_ptr<MpiLink> link;
+    std::unique_ptr<HostMemory> host;
     std::unique_ptr<ControlChannel> control;
     std::unique_ptr<FlightRecorder> recorder;
     int threads_per_rank = 1;
@@ -117,8 +127,9 @@ class MpiWorld final : public World {
   };
   MpiWorld(Parts parts, const WorldOptions& options)
       : parts_(std::move(parts)),
-        rank_({*parts_.link, *parts_.control, *parts_.recorder, events(), parts_.start}, options,
-              allocator()),
+        rank_(
+            {*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(), parts_.start},
+            options, use_host_memory()),
         keeps_record_(!options.recorder_dir.empty()) {
     recorder_dir_ = parts_.recorder->dir();
     omp_set_num_threads(parts_.threads_per_rank);
@@ -138,6 +149,12 @@ class MpiWorld final : public World {
   Status leave();
 
  private:
+  /// Arrays lie where near ranks can read them.
+  const std::shared_ptr<Allocator>& use_host_memory() {
+    if (auto shared = parts_.host->allocator()) allocator_ = std::move(shared);
+    return allocator_;
+  }
+
   Parts parts_;
   MpiRank rank_;
   bool keeps_record_;
@@ -196,6 +213,8 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
                                                            options.control, exchange));
   TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
+  parts.host = std::make_unique<HostMemory>(ControlPlace{parts.link->rank(), parts.link->size()},
+                                            use_of_host_memory(options), exchange);
   TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
   parts.threads_per_rank =
       library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));

@@ -1,0 +1,248 @@
+#include "runtime/mpi/packed_landing.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/box_parts.h"
+
+namespace tessera {
+namespace {
+
+using Side = BoxWalk::Side;
+
+bool same_target(const std::vector<PlacedBox>& a, const std::vector<PlacedBox>& b) {
+  const auto same_run = [](const Run& x, const Run& y) {
+    return x.dst == y.dst && x.size == y.size;
+  };
+  const auto same_runs = [&](const std::vector<Run>& x, const std::vector<Run>& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same_run);
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const PlacedBox& x, const PlacedBox& y) {
+                      return std::equal(x.box->dims.begin(), x.box->dims.end(), y.box->dims.begin(),
+                                        y.box->dims.end(), same_runs);
+                    });
+}
+
+std::int64_t elements_of(const std::vector<PlacedBox>& boxes) {
+  std::int64_t elements = 0;
+  for (const PlacedBox& each : boxes) elements += each.box->num_elements();
+  return elements;
+}
+
+}  // namespace
+
+// ---- Sources
+
+PackedSource::PackedSource(Pair pair, std::int64_t capacity,
+                           const std::shared_ptr<Allocator>& allocator)
+    : pair_(std::move(pair)),
+      cutter_(pair_.parts, capacity),
+      buffer_(Array::empty({cutter_.buffer_bytes()}, DType::kBool, allocator)) {}
+
+PackedSource::AtHand PackedSource::at_hand() {
+  if (stretch_ == message_.size()) {
+    if (cutter_.is_done() && coming_.empty()) return {};
+    if (coming_.empty()) coming_ = cutter_.next();
+    if (!fill(coming_, buffer_.bytes())) return {};
+    message_ = std::exchange(coming_, {});
+    stretch_ = 0;
+    consumed_ = 0;
+  }
+  const Stretch& stretch = message_[stretch_];
+  return {stretch.slot, buffer_.bytes() + stretch.offset + consumed_, stretch.bytes - consumed_};
+}
+
+void PackedSource::consume(std::int64_t bytes) noexcept {
+  consumed_ += bytes;
+  if (consumed_ < message_[stretch_].bytes) return;
+  consumed_ = 0;
+  ++stretch_;
+}
+
+ReceivedSource::ReceivedSource(const MovementPlace& place, Pair pair, std::int64_t capacity)
+    : PackedSource(std::move(pair), capacity, place.allocator), place_(place) {
+  static_cast<void>(at_hand());
+}
+
+bool ReceivedSource::fill(const std::vector<Stretch>& message, std::byte* buffer) {
+  if (!std::exchange(is_expecting_, true)) {
+    messages_.recv(*place_.link, place_.at(peer(), MessagePart::kData), buffer,
+                   message_bytes(message), 1);
+  }
+  if (!messages_.done()) return false;
+  is_expecting_ = false;
+  return true;
+}
+
+LocalSource::LocalSource(Pair pair, std::vector<Packer::Source> sources, std::int64_t capacity,
+                         const std::shared_ptr<Allocator>& allocator)
+    : PackedSource(std::move(pair), capacity, allocator), packer_(std::move(sources)) {}
+
+bool LocalSource::fill(const std::vector<Stretch>& message, std::byte* buffer) {
+  packer_.pack(message, buffer);
+  return true;
+}
+
+// ---- PackedLanding
+
+PackedLanding::PackedLanding(std::vector<ExchangePart> parts, Sources sources)
+    : parts_(std::move(parts)), sources_(std::move(sources)) {
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    if (parts_[p].boxes->fold) {
+      add_folded_part(p);
+    } else {
+      add_part(p);
+    }
+  }
+}
+
+void PackedLanding::add_part(std::size_t p) {
+  for (const auto& source : sources_) {
+    const auto slot = std::ranges::find(source->parts(), p, &PairPart::part);
+    if (slot == source->parts().end()) continue;  // its boxes land without messages
+    landing_.push_back({p,
+                        {source.get()},
+                        BoxWalk(boxes_of(parts_[p], Side::kTarget, source->peer()), Side::kTarget),
+                        slot->bytes});
+  }
+}
+
+void PackedLanding::add_folded_part(std::size_t p) {
+  const std::int64_t element = size_of(dtype_of(parts_[p]));
+  std::vector<std::vector<PlacedBox>> targets;
+  std::vector<Stack> stacks, apart;
+  std::vector<PlacedBox> covered;
+  std::int64_t stacked = 0;
+  std::vector<bool> is_added(sources_.size());
+  for (const Transfer& box : parts_[p].boxes->into) {
+    const auto source =
+        std::ranges::find_if(sources_, [&](const auto& each) { return each->peer() == box.peer; });
+    if (box.num_elements() == 0) continue;
+    TSR_CHECK(source != sources_.end(), std::to_string(box.peer));
+    if (box.contributor == parts_[p].boxes->into.front().contributor) {
+      covered.push_back({&box, view_of(parts_[p].out.shape())});
+    }
+    const auto index = static_cast<std::size_t>(source - sources_.begin());
+    if (is_added[index]) continue;
+    is_added[index] = true;
+    const std::vector<PlacedBox> boxes = boxes_of(parts_[p], Side::kTarget, (*source)->peer());
+    const std::int64_t bytes = elements_of(boxes) * element;
+    apart.push_back({p, {source->get()}, BoxWalk(boxes, Side::kTarget), bytes});
+    const auto same =
+        std::ranges::find_if(targets, [&](const auto& other) { return same_target(boxes, other); });
+    if (same != targets.end()) {
+      stacks[static_cast<std::size_t>(same - targets.begin())].sources.push_back(source->get());
+      continue;
+    }
+    targets.push_back(boxes);
+    stacked += bytes;
+    stacks.push_back(apart.back());
+  }
+  // Each contributor covers the target once, so stacks of that volume in all do not overlap.
+  if (stacked == elements_of(covered) * element) {
+    std::ranges::move(stacks, std::back_inserter(folding_));
+  } else {
+    accumulating_.push_back({p, std::move(apart), 0, std::move(covered), {}});
+  }
+}
+
+bool PackedLanding::advance() {
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (Stack& stack : landing_) moves |= land(stack);
+    for (Stack& stack : folding_) moves |= fold(stack);
+    for (Accumulation& each : accumulating_) moves |= accumulate(each);
+    std::erase_if(landing_, [](const Stack& stack) { return stack.left_bytes == 0; });
+    std::erase_if(folding_, [](const Stack& stack) { return stack.left_bytes == 0; });
+    std::erase_if(accumulating_,
+                  [](const Accumulation& each) { return each.next == each.stacks.size(); });
+  }
+  return landing_.empty() && folding_.empty() && accumulating_.empty();
+}
+
+// Bytes of this part, or none.
+PackedSource::AtHand PackedLanding::at_hand(PackedSource& source, std::size_t part) {
+  const PackedSource::AtHand found = source.at_hand();
+  if (found.bytes == 0 || source.parts()[found.slot].part != part) return {};
+  return found;
+}
+
+bool PackedLanding::land(Stack& stack) {
+  const PackedSource::AtHand found = at_hand(*stack.sources[0], stack.part);
+  if (found.bytes == 0) return false;
+  const Array& out = parts_[stack.part].out;
+  const std::int64_t element = size_of(out.dtype());
+  const std::byte* data = found.data;
+  stack.target.next(found.bytes / element, [&](std::int64_t to, std::int64_t count) {
+    std::memcpy(out.bytes() + to * element, data, static_cast<std::size_t>(count * element));
+    data += count * element;
+  });
+  stack.sources[0]->consume(found.bytes);
+  stack.left_bytes -= found.bytes;
+  return true;
+}
+
+// As much as all sources have; folded in the first one's buffer.
+bool PackedLanding::fold(Stack& stack) {
+  std::vector<const std::byte*> summands;
+  std::byte* folded = nullptr;
+  std::int64_t bytes = stack.left_bytes;
+  for (PackedSource* source : stack.sources) {
+    const PackedSource::AtHand found = at_hand(*source, stack.part);
+    if (found.bytes == 0) return false;
+    bytes = std::min(bytes, found.bytes);
+    if (folded == nullptr) folded = found.data;
+    summands.push_back(found.data);
+  }
+  const ExchangePart& part = parts_[stack.part];
+  const std::int64_t element = size_of(part.out.dtype());
+  tessera::fold(part.out.dtype(), *fold_of(*part.boxes), summands, folded, bytes / element);
+  stack.target.next(bytes / element, [&](std::int64_t to, std::int64_t count) {
+    std::memcpy(part.out.bytes() + to * element, folded, static_cast<std::size_t>(count * element));
+    folded += count * element;
+  });
+  for (PackedSource* source : stack.sources) source->consume(bytes);
+  stack.left_bytes -= bytes;
+  return true;
+}
+
+bool PackedLanding::accumulate(Accumulation& accumulation) {
+  const ExchangePart& part = parts_[accumulation.part];
+  const DType dtype = part.out.dtype();
+  const std::int64_t element = size_of(dtype), width = accumulator_size(dtype);
+  const Fold how = *fold_of(*part.boxes);
+  if (accumulation.accumulators.empty()) {
+    const std::int64_t count = part.out.num_elements();
+    accumulation.accumulators.resize(static_cast<std::size_t>(count * width));
+    fill_identity(dtype, how, accumulation.accumulators.data(), count);
+  }
+  Stack& stack = accumulation.stacks[accumulation.next];
+  const PackedSource::AtHand found = at_hand(*stack.sources[0], accumulation.part);
+  if (found.bytes == 0) return false;
+  const std::byte* data = found.data;
+  stack.target.next(found.bytes / element, [&](std::int64_t to, std::int64_t count) {
+    combine(dtype, how, accumulation.accumulators.data() + to * width, data, count);
+    data += count * element;
+  });
+  stack.sources[0]->consume(found.bytes);
+  stack.left_bytes -= found.bytes;
+  if (stack.left_bytes == 0 && ++accumulation.next == accumulation.stacks.size()) {
+    store(accumulation);
+  }
+  return true;
+}
+
+void PackedLanding::store(Accumulation& accumulation) {
+  const ExchangePart& part = parts_[accumulation.part];
+  const DType dtype = part.out.dtype();
+  BoxWalk walk(accumulation.covered, Side::kTarget);
+  walk.next(elements_of(accumulation.covered), [&](std::int64_t to, std::int64_t count) {
+    tessera::store(dtype, *fold_of(*part.boxes),
+                   accumulation.accumulators.data() + to * accumulator_size(dtype),
+                   part.out.bytes() + to * size_of(dtype), count);
+  });
+}
+
+}  // namespace tessera
