@@ -151,15 +151,18 @@ StatusOr<Topology> read_topology(const JsonView& view) {
     return view.error(absl::StrFormat(
         "expected a preset such as \"node8\", or {\"links\":[…]}, not %s", describe(view.kind())));
   }
-  TSR_RETURN_IF_ERROR(view.check_keys({"links"}));
+  TSR_RETURN_IF_ERROR(view.check_keys({"links"}, {"step_us"}));
   TSR_ASSIGN_OR_RETURN(const JsonView links, view.at("links"));
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, links.items());
   Topology topology;
+  if (const std::optional<JsonView> step = view.find("step_us")) {
+    TSR_ASSIGN_OR_RETURN(topology.step_us, step->number());
+  }
   for (const JsonView& item : items) {
     TSR_ASSIGN_OR_RETURN(LinkClass link, read_link(item));
     topology.links.push_back(std::move(link));
   }
-  TSR_RETURN_IF_ERROR(links.annotate(validate(topology)));
+  TSR_RETURN_IF_ERROR(view.annotate(validate(topology)));
   return topology;
 }
 

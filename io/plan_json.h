@@ -13,8 +13,9 @@
 
 namespace tessera TSR_API {
 
-/// A preset's name, "node8"; or {"links":[{"name","ranks","latency_us","gb_per_s"},…]}, innermost
-/// first. "name" may be left out, and "ranks" in the last link, which joins all ranks.
+/// A preset's name, "node8"; or {"step_us","links":[{"name","ranks","latency_us","gb_per_s"},…]},
+/// innermost first. "step_us" (0) and "name" may be left out, and "ranks" in the last link, which
+/// joins all ranks.
 StatusOr<Topology> read_topology(const JsonView& view);
 
 /// Units: bytes.

@@ -57,6 +57,9 @@ TEST_CASE("plan prices by a preset or by links of one's own", "[tools][plan]") {
   // One message of 1 MiB: half of a rank's 2 MiB.
   const Json own = json_of(plan(request(R"j({"links":[{"latency_us":7,"gb_per_s":0.5}]})j")));
   CHECK(*own.find("estimated_us")->if_number() == Approx(7 + 1048576 / 0.5e3));
+  const Json stepped =
+      json_of(plan(request(R"j({"step_us":30,"links":[{"latency_us":7,"gb_per_s":0.5}]})j")));
+  CHECK(*stepped.find("estimated_us")->if_number() == Approx(37 + 1048576 / 0.5e3));
   const Json slower = json_of(plan(request(
       R"j({"links":[{"name":"near","ranks":2,"latency_us":1,"gb_per_s":100},{"name":"far","latency_us":9,"gb_per_s":0.25}]})j")));
   CHECK(*slower.find("estimated_us")->if_number() == Approx(9 + 1048576 / 0.25e3));
@@ -399,15 +402,14 @@ TEST_CASE("plans that cannot be are one line on stderr and exit code 3", "[tools
       {start + route + R"j(,"topology":"mars"})j",
        "/topology: topology \"mars\" is unknown; there are host, node8 and cluster"},
       {start + route + R"j(,"topology":7})j", "/topology: expected a preset such as \"node8\", or"},
-      {start + route + R"j(,"topology":{"links":[]}})j",
-       "/topology/links: topology: no link class"},
+      {start + route + R"j(,"topology":{"links":[]}})j", "/topology: topology: no link class"},
       {start + route + R"j(,"topology":{"links":[{"latency_us":1}]}})j",
        "/topology/links/0: key \"gb_per_s\" is missing"},
       {start + route + R"j(,"topology":{"links":[{"latency_us":1,"gb_per_s":0}]}})j",
-       "/topology/links: topology: link class 0 (): gb_per_s is 0, which must be above 0"},
+       "/topology: topology: link class 0 (): gb_per_s is 0, which must be above 0"},
       {start + route +
            R"j(,"topology":{"links":[{"name":"a\u001b[31m","latency_us":-1,"gb_per_s":1}]}})j",
-       "/topology/links: topology: link class 0 (a\\u001b[31m): latency_us is -1"},
+       "/topology: topology: link class 0 (a\\u001b[31m): latency_us is -1"},
       {R"j({"mesh":{"shape":[1024]},"tensor":{"shape":[1152921504606846975]},"src":["S(0)"],"dst":["R"]})j",
        "/: 4611686018427387900 bytes on 2048 ranks: sums over the ranks may exceed 2^63 - 1 bytes"},
       {R"j({"mesh":{"shape":[2]},"tensor":{"shape":[1152921504606846976,16],"dtype":"F64"},"src":["R"],"dst":["R"]})j",
