@@ -50,9 +50,13 @@ struct Tensor {
   Array written;       ///< what the step under way writes
   bool owned = false;  ///< `current` is an array of ours that nobody else sees
   std::size_t next = 0;
+  int half = -1;  ///< of an all_reduce that a bucket takes in two
 
   const ProgramShare& share() const { return program.share(); }
-  const ProgramStep& step() const { return share().steps[next]; }
+  const ProgramStep& step() const {
+    const ProgramStep& whole = share().steps[next];
+    return half < 0 ? whole : (*whole.halves)[static_cast<std::size_t>(half)];
+  }
   bool is_over() const { return next == share().steps.size(); }
   bool is_last() const { return next + 1 == share().steps.size(); }
 };
@@ -60,11 +64,19 @@ struct Tensor {
 /// Tensors whose next steps are one call.
 struct Batch {
   Communicator* group = nullptr;
-  bool merges = true;
+  bool all_reduces = false;
   std::vector<std::size_t> tensors;
 };
 
-bool merges(Way way) { return way != Way::kAllReduce; }
+/// The tensor's part of an exchange.
+ExchangePart part_of(const Tensor& tensor) {
+  const ProgramStep& step = tensor.step();
+  const auto line = [](const Array& array) {
+    return array.as_strided({array.num_elements()}, {1}, array.offset());
+  };
+  if (step.is_line) return {line(tensor.current), line(tensor.written), step.boxes};
+  return {step.reads ? tensor.current : Array(), tensor.written, step.boxes};
+}
 
 }  // namespace
 
@@ -150,6 +162,10 @@ void ExecutionState::start_collectives() {
     run_local_steps(tensors[i]);
     if (!tensors[i].is_over()) add_to_batch(i);
   }
+  for (const Batch& batch : batches) {
+    if (!batch.all_reduces || batch.tensors.size() == 1) continue;
+    for (const std::size_t index : batch.tensors) tensors[index].half = 0;
+  }
   works.reserve(batches.size());
   for (const Batch& batch : batches) start(batch);
 }
@@ -194,7 +210,8 @@ void ExecutionState::prepare_written(Tensor& tensor) {
     return;
   }
   const DType dtype = tensor.share().src.dtype();
-  if (step.way == Way::kAllReduce && tensor.owned) {
+  // Peers read no element that this rank writes, so that what is its own may be written over.
+  if ((step.way == Way::kAllReduce || step.is_line) && tensor.owned) {
     tensor.written = tensor.current;
     return;
   }
@@ -210,19 +227,23 @@ void ExecutionState::step_done(Tensor& tensor) {
     tensor.current = std::move(tensor.written);
     tensor.written = {};
   }
+  if (tensor.half == 0) {
+    tensor.half = 1;
+    return;
+  }
+  tensor.half = -1;
   ++tensor.next;
 }
 
 void ExecutionState::add_to_batch(std::size_t index) {
   const ProgramStep& step = tensors[index].step();
-  if (merges(step.way)) {
-    for (Batch& batch : batches) {
-      if (batch.group != step.group || !batch.merges) continue;
-      batch.tensors.push_back(index);
-      return;
-    }
+  const bool all_reduces = step.way == Way::kAllReduce;
+  for (Batch& batch : batches) {
+    if (batch.group != step.group || batch.all_reduces != all_reduces) continue;
+    batch.tensors.push_back(index);
+    return;
   }
-  batches.push_back({step.group, merges(step.way), {index}});
+  batches.push_back({step.group, all_reduces, {index}});
 }
 
 void ExecutionState::start(const Batch& batch) {
@@ -262,7 +283,7 @@ CollectiveCall ExecutionState::call_of(Tensor& tensor) {
     default:
       call.kind = CollectiveCall::Kind::kExchange;
       call.pack_bytes = tensor.share().pack_bytes;
-      call.parts = {{step.reads ? tensor.current : Array(), tensor.written, step.boxes}};
+      call.parts = {part_of(tensor)};
   }
   return call;
 }
@@ -278,7 +299,7 @@ CollectiveCall ExecutionState::merged_call(const Batch& batch) {
     call.pack_bytes =
         first ? tensor.share().pack_bytes : std::min(call.pack_bytes, tensor.share().pack_bytes);
     call.signature_extra = call.signature_extra * 0x9e3779b97f4a7c15U + step.hash;
-    call.parts.push_back({step.reads ? tensor.current : Array(), tensor.written, step.boxes});
+    call.parts.push_back(part_of(tensor));
   }
   return call;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/signature.h"
 #include "runtime/world.h"
 
 namespace tessera {
@@ -106,6 +107,45 @@ std::optional<std::int64_t> alias_of(const ExchangeBoxes& boxes, const Shape& wr
   return start;
 }
 
+/// A stretch of an array as one line.
+Transfer box_of(std::int64_t peer, std::int64_t contributor, const Slice& slice) {
+  return {peer, contributor, {{{slice.begin, slice.begin, slice.end - slice.begin}}}};
+}
+
+std::shared_ptr<const ExchangeBoxes> with_landing(ExchangeBoxes boxes, std::int64_t elements) {
+  const auto none = [](const Transfer& box) { return box.num_elements() == 0; };
+  std::erase_if(boxes.into, none);
+  std::erase_if(boxes.from, none);
+  boxes.cut_from.assign(boxes.into.size(), Shape{elements});
+  const Shape line{elements};
+  boxes.landing = std::make_shared<const Landing>(landing_of(boxes, view_of(line)));
+  return std::make_shared<const ExchangeBoxes>(std::move(boxes));
+}
+
+/// An all_reduce as two exchanges, with the slices (and so the bytes) of the native one.
+std::array<ProgramStep, 2> halves_of(const ProgramStep& step) {
+  const std::int64_t elements = num_elements(step.written);
+  const int self = step.group->rank(), size = step.group->size();
+  const auto slice = [&](int rank) { return slice_of(elements, {rank, size}); };
+  ExchangeBoxes fold{.fold = true, .reduce = step.reduce, .divisor = step.divisor}, gather;
+  for (int rank = 0; rank < size; ++rank) {
+    fold.into.push_back(box_of(rank, rank, slice(self)));
+    fold.from.push_back(box_of(rank, self, slice(rank)));
+    if (rank == self) continue;
+    gather.into.push_back(box_of(rank, 0, slice(rank)));
+    gather.from.push_back(box_of(rank, 0, slice(self)));
+  }
+  std::array<ProgramStep, 2> halves{step, step};
+  for (ProgramStep& half : halves) {
+    half.way = Way::kExchange;
+    half.is_line = true;
+  }
+  halves[0].boxes = with_landing(std::move(fold), elements);
+  halves[1].boxes = with_landing(std::move(gather), elements);
+  halves[1].in_place = true;
+  return halves;
+}
+
 /// Works out one step on one rank.
 class StepMaker {
  public:
@@ -167,6 +207,9 @@ class StepMaker {
   }
 
   void make_native() {
+    if (made_.way == Way::kAllReduce) {
+      made_.halves = std::make_shared<const std::array<ProgramStep, 2>>(halves_of(made_));
+    }
     if (made_.way != Way::kAllGather && made_.way != Way::kReduceScatter) return;
     const Spec& cut = made_.way == Way::kAllGather ? step_.src : step_.dst;
     for (const std::int64_t rank : ranks_) {

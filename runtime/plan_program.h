@@ -2,6 +2,7 @@
 // with nothing left to work out at the call.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,6 +45,10 @@ struct ProgramStep {
   std::int64_t divisor = 1;
   std::vector<std::int64_t> rows = {};  ///< of each rank of the group: native collectives on rows
   std::int64_t first_row = 0;           ///< kReduceScatter: of its own in the array written
+  /// kAllReduce: the same in two exchanges on the array as one line of elements, each rank folding
+  /// its slice, then all slices gathered in place. For buckets: exchanges merge.
+  std::shared_ptr<const std::array<ProgramStep, 2>> halves = {};
+  bool is_line = false;  ///< one of these halves
 };
 
 struct ProgramShare {
