@@ -35,6 +35,12 @@ bool replicates(const Layout& layout, int axis) {
   return layout.dim_of_axis(axis) < 0 && !layout.partial[static_cast<std::size_t>(axis)];
 }
 
+/// At most the largest integer.
+std::int64_t sum_of(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /// What a chain of steps costs, cheapest first.
 struct Price {
   double us = 0;  ///< 0 without a topology
@@ -48,7 +54,7 @@ Price price_of(const Steps& steps, const Topology* topology) {
   for (const PlanStep& step : steps) {
     const StepCost cost = cost_of(step, topology);
     price.us += cost.estimated_us;
-    price.bytes += cost.bytes_received.total;
+    price.bytes = sum_of(price.bytes, cost.bytes_received.total);
     price.messages += cost.messages.max;
     price.most_bytes += cost.bytes_received.max;
   }
@@ -183,9 +189,12 @@ class Planner {
       ways.push_back({direct_step(at_, whole), direct_step(whole, dst_)});
     }
     if (!one_mesh() && dst_.has_partial()) return ways;
+    std::optional<Spec> before;
     for (const Sharing sharing : {Sharing::kReduced, Sharing::kAll}) {
       const Spec part = with_layout(whole, shared_part(at_, whole, sharing));
-      if (part.layout() == whole.layout()) continue;
+      if (part.layout() == whole.layout() || (before && before->layout() == part.layout()))
+        continue;
+      before = part;
       if (filled_.empty()) {
         ways.push_back(relay_steps(at_, part, whole));
       } else {
@@ -228,6 +237,8 @@ class Planner {
 
   Steps cheapest(std::vector<Steps> ways) const {
     if (ways.size() == 1) return std::move(ways[0]);
+    if (topology_ == nullptr) keep_fewest_bytes(ways);
+    if (ways.size() == 1) return std::move(ways[0]);
     const std::int64_t most = topology_ != nullptr ? most_bytes() : INT64_MAX;
     std::size_t best = 0;
     std::optional<Price> least;
@@ -241,6 +252,21 @@ class Planner {
       least = price;
     }
     return std::move(ways[best]);
+  }
+
+  static void keep_fewest_bytes(std::vector<Steps>& ways) {
+    std::vector<std::int64_t> bytes;
+    for (const Steps& steps : ways) {
+      std::int64_t total = 0;
+      for (const PlanStep& step : steps) total = sum_of(total, bytes_of(step).total);
+      bytes.push_back(total);
+    }
+    const std::int64_t least = *std::min_element(bytes.begin(), bytes.end());
+    std::vector<Steps> kept;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (bytes[i] == least) kept.push_back(std::move(ways[i]));
+    }
+    ways = std::move(kept);
   }
 
   /// Chooses replicas so that no rank sends much more than it holds or receives; false where only a
@@ -319,6 +345,21 @@ Status check(const Spec& src, const Spec& dst, const PlanOptions& options) {
   return absl::OkStatus();
 }
 
+/// Bytes of all ranks together must be countable.
+Status check_volume(const Plan& made) {
+  const auto most = static_cast<double>(made.dst.global_bytes()) *
+                    static_cast<double>(made.src.mesh().num_ranks()) *
+                    static_cast<double>(made.dst.mesh().num_ranks());
+  if (most < static_cast<double>(INT64_MAX) / 4) return absl::OkStatus();
+  std::int64_t total = 0;
+  for (const PlanStep& step : made.steps) total = sum_of(total, bytes_of(step).total);
+  if (total < INT64_MAX) return absl::OkStatus();
+  return out_of_range(
+      absl::StrFormat("redistribute: %d ranks together would receive more than 2^63 - 1 bytes "
+                      "[from %s, to %s]",
+                      made.dst.mesh().num_ranks(), made.src.to_string(), made.dst.to_string()));
+}
+
 }  // namespace
 
 std::string_view name_of(PlanStep::Kind kind) noexcept {
@@ -366,15 +407,14 @@ StatusOr<Plan> plan(const Spec& src, const Spec& dst, const PlanOptions& options
   Plan made{.src = src, .dst = dst, .steps = {}, .pack_bytes = options.pack_bytes};
   if (src.mesh() == dst.mesh()) {
     if (src.layout() != dst.layout()) made.steps = Planner(src, dst, options.topology).run();
-    return made;
-  }
-  if (const auto both = on_common_mesh(src, dst)) {
+  } else if (const auto both = on_common_mesh(src, dst)) {
     if (both->first.layout() != both->second.layout()) {
       made.steps = Planner(both->first, both->second, options.topology).run();
     }
-    return made;
+  } else {
+    made.steps = Planner(src, dst, options.topology).run();
   }
-  made.steps = Planner(src, dst, options.topology).run();
+  TSR_RETURN_IF_ERROR(check_volume(made));
   return made;
 }
 

@@ -1,6 +1,7 @@
 #include "placement/plan_chain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <queue>
 #include <string>
@@ -15,7 +16,7 @@ namespace {
 // Chains of more steps than this never pay: each one moves data once more.
 constexpr std::size_t kMostSteps = 6;
 // And a search ends after as many layouts.
-constexpr std::size_t kMostLayouts = 400;
+constexpr std::size_t kMostLayouts = 100;
 
 bool has_only_axes(const Layout& layout) {
   for (const Levels& levels : layout.dims) {
@@ -30,6 +31,7 @@ bool has_only_axes(const Layout& layout) {
 struct Reached {
   Spec spec;
   double us = 0;
+  double least_us = 0;  ///< with what any way on must cost at least
   std::int64_t bytes = 0;
   std::vector<PlanStep> steps;
 };
@@ -37,10 +39,15 @@ struct Reached {
 class ChainSearch {
  public:
   ChainSearch(const Spec& dst, const Topology& topology, const ChainLimits& limits)
-      : dst_(dst), topology_(topology), limits_(limits) {}
+      : dst_(dst), topology_(topology), limits_(limits) {
+    for (const LinkClass& link : topology.links) {
+      latency_us_ = std::min(latency_us_, link.latency_us);
+      gb_per_s_ = std::max(gb_per_s_, link.gb_per_s);
+    }
+  }
 
   std::optional<std::vector<PlanStep>> from(const Spec& src) {
-    push({src, 0, 0, {}});
+    push({src, 0, 0, 0, {}});
     std::map<std::string, bool> settled;
     while (!queue_.empty() && settled.size() < kMostLayouts) {
       Reached at = queue_.top();
@@ -55,12 +62,23 @@ class ChainSearch {
  private:
   struct Later {
     bool operator()(const Reached& a, const Reached& b) const {
-      if (a.us != b.us) return a.us > b.us;
+      if (a.least_us != b.least_us) return a.least_us > b.least_us;
       return a.steps.size() > b.steps.size();
     }
   };
 
   static std::string key_of(const Spec& spec) { return spec.to_string(); }
+
+  /// What any way from `at` costs at least.
+  double least_us(const Spec& at) {
+    if (at.layout() == dst_.layout()) return 0;
+    const auto [found, added] = least_.try_emplace(key_of(at), 0.0);
+    if (added) {
+      const auto bytes = static_cast<double>(lower_bound(at, dst_).max);
+      found->second = bytes == 0 ? 0 : topology_.step_us + latency_us_ + bytes / (gb_per_s_ * 1e3);
+    }
+    return found->second;
+  }
 
   void push(Reached reached) { queue_.push(std::move(reached)); }
 
@@ -101,11 +119,13 @@ class ChainSearch {
   void move(const Reached& at, Layout next) {
     Spec to = with_layout(at.spec, std::move(next));
     if (to.layout() == at.spec.layout()) return;
+    const double on_us = least_us(to);
+    if (at.us + on_us >= limits_.budget_us) return;
     PlanStep step = direct_step(at.spec, to);
     const StepCost cost = cost_of(step, &topology_);
-    Reached reached{std::move(to), at.us + cost.estimated_us, at.bytes + cost.bytes_received.total,
-                    at.steps};
-    if (reached.us >= limits_.budget_us || reached.bytes > limits_.budget_bytes) return;
+    const double us = at.us + cost.estimated_us;
+    Reached reached{std::move(to), us, us + on_us, at.bytes + cost.bytes_received.total, at.steps};
+    if (reached.least_us >= limits_.budget_us || reached.bytes > limits_.budget_bytes) return;
     reached.steps.push_back(std::move(step));
     push(std::move(reached));
   }
@@ -113,6 +133,8 @@ class ChainSearch {
   const Spec& dst_;
   const Topology& topology_;
   const ChainLimits& limits_;
+  double latency_us_ = INFINITY, gb_per_s_ = 0;  ///< of the best link
+  std::map<std::string, double> least_;
   std::priority_queue<Reached, std::vector<Reached>, Later> queue_;
 };
 

@@ -19,14 +19,24 @@ struct Received {
   std::int64_t elements = 0;
   std::int64_t messages = 0;
 };
+/// Counts stop at the largest integer: a way that is never taken may move more than that.
+std::int64_t times(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+std::int64_t plus(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /// The same over ranks. Units: elements, messages.
 struct Sum {
   Volume elements, messages;
   void add(const Received& each, std::int64_t num_ranks) {
     elements.max = std::max(elements.max, each.elements);
-    elements.total += each.elements * num_ranks;
+    elements.total = plus(elements.total, times(each.elements, num_ranks));
     messages.max = std::max(messages.max, each.messages);
-    messages.total += each.messages * num_ranks;
+    messages.total = plus(messages.total, times(each.messages, num_ranks));
   }
 };
 
@@ -53,27 +63,35 @@ bool fills(const PlanStep& step) {
   return false;
 }
 
-/// A step whose ranks receive a linear form of what they hold, so that classes of ranks can be
-/// counted.
+/// True if the bytes that ranks receive are a linear form of what they hold.
+bool is_linear_in_bytes(const PlanStep& step) {
+  return step.kind == Kind::kLocal ||
+         (step.kind != Kind::kAllReduce && on_one_mesh(step) && !fills(step));
+}
+/// And so are the messages: classes of ranks can be counted.
 bool is_linear_form(const PlanStep& step) {
   // Peers that lack only what a rank kept send nothing: few ranks are asked, of many it is left
   // out.
   const bool kept = step.in_place && step.kept && step.dst.mesh().num_ranks() <= kFewRanks;
-  if (kept) return false;
-  return step.kind == Kind::kLocal ||
-         (step.kind != Kind::kAllReduce && on_one_mesh(step) && !fills(step));
+  return !kept && is_linear_in_bytes(step);
 }
+
+/// Messages cost more to count than bytes.
+enum class Count : std::uint8_t { kBytes, kMessagesToo };
 
 /// What tally() counts for a step, and how a rank's counts give what it receives.
 class StepForm {
  public:
-  explicit StepForm(const PlanStep& step) : step_(step), contributors_(num_contributors(step)) {}
+  StepForm(const PlanStep& step, Count count)
+      : step_(step), count_(count), contributors_(num_contributors(step)) {}
 
   std::vector<Overlap> overlaps() const {
     const Layout& dst = step_.dst.layout();
     const Layout& src = step_.src.layout();
     if (step_.kind == Kind::kLocal) return {};
-    const Overlap owners{&dst, &src, Overlap::Of::kOwners};
+    // Where messages do not count, something cheap stands in their place.
+    const Overlap owners = count_ == Count::kBytes ? Overlap{&dst, nullptr}
+                                                   : Overlap{&dst, &src, Overlap::Of::kOwners};
     if (!step_.in_place) return {{&dst, nullptr}, {&dst, &src}, owners};
     std::vector<Overlap> all{{&dst, nullptr}, {&src, nullptr}, owners};
     if (step_.kept)
@@ -85,7 +103,8 @@ class StepForm {
     if (step_.kind == Kind::kLocal) return {};
     if (!step_.in_place) {
       const std::int64_t own = counts[1];
-      return {contributors_ * counts[0] - own, contributors_ * counts[2] - (own > 0 ? 1 : 0)};
+      return {times(contributors_, counts[0]) - own,
+              times(contributors_, counts[2]) - (own > 0 ? 1 : 0)};
     }
     const std::int64_t kept = step_.kept ? counts[3] - counts[4] : 0;
     const std::int64_t lacks = counts[0] - counts[1] - kept;
@@ -94,16 +113,18 @@ class StepForm {
 
  private:
   const PlanStep& step_;
+  Count count_;
   std::int64_t contributors_;
 };
 
 /// Steps that are linear forms, counted together: maxima are those of one rank.
-Sum sum_of_forms(const Spec& tensor, std::span<const PlanStep> steps) {
+Sum sum_of_forms(const Spec& tensor, std::span<const PlanStep> steps,
+                 Count count = Count::kMessagesToo) {
   std::vector<StepForm> forms;
   std::vector<std::size_t> begin;
   std::vector<Overlap> overlaps;
   for (const PlanStep& step : steps) {
-    forms.emplace_back(step);
+    forms.emplace_back(step, count);
     begin.push_back(overlaps.size());
     const std::vector<Overlap> own = forms.back().overlaps();
     overlaps.insert(overlaps.end(), own.begin(), own.end());
@@ -111,7 +132,7 @@ Sum sum_of_forms(const Spec& tensor, std::span<const PlanStep> steps) {
   Sum sum;
   if (overlaps.size() > kMaxOverlaps) {
     for (const PlanStep& step : steps) {
-      const Sum one = sum_of_forms(tensor, {&step, 1});
+      const Sum one = sum_of_forms(tensor, {&step, 1}, count);
       sum.elements = {sum.elements.max + one.elements.max, sum.elements.total + one.elements.total};
       sum.messages = {sum.messages.max + one.messages.max, sum.messages.total + one.messages.total};
     }
@@ -172,9 +193,10 @@ std::vector<std::int64_t> ranks_of(const Mesh& a, const Mesh& b) {
   return ranks;
 }
 
-Sum sum_of(const PlanStep& step) {
+Sum sum_of(const PlanStep& step, Count count) {
   if (step.kind == Kind::kAllReduce) return sum_of_all_reduce(step);
-  if (is_linear_form(step)) return sum_of_forms(step.dst, {&step, 1});
+  const bool linear = count == Count::kBytes ? is_linear_in_bytes(step) : is_linear_form(step);
+  if (linear) return sum_of_forms(step.dst, {&step, 1}, count);
   Sum sum;
   for (const std::int64_t rank : step.dst.mesh().ranks()) sum.add(received_by(step, rank), 1);
   return sum;
@@ -183,7 +205,7 @@ Sum sum_of(const PlanStep& step) {
 StepCost cost_from(const PlanStep& step, const Sum& sum) {
   const std::int64_t element = size_of(step.dst.dtype());
   StepCost cost;
-  cost.bytes_received = {sum.elements.max * element, sum.elements.total * element};
+  cost.bytes_received = {times(sum.elements.max, element), times(sum.elements.total, element)};
   cost.messages = sum.messages;
   return cost;
 }
@@ -219,7 +241,7 @@ std::int64_t product_of(const Mesh& mesh, const Test& test) {
 
 /// Elements received in all where every rank takes part in one exchange from `src` to `dst`.
 Sum sum_of_exchange(const Spec& src, const Spec& dst) {
-  return sum_of({.kind = Kind::kExchange, .axes = {}, .src = src, .dst = dst});
+  return sum_of({.kind = Kind::kExchange, .axes = {}, .src = src, .dst = dst}, Count::kBytes);
 }
 
 /// See lower_bound(). An element that some target rank has a summand of needs one message less.
@@ -237,11 +259,12 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
     return to.dim_of_axis(axis) < 0 &&
            (!to.partial[a] || (*to.partial[a] == ReduceOp::kAvg && !stays(axis, a)));
   });
-  const std::int64_t elements = num_elements(dst.global_shape()) * groups;
+  const std::int64_t elements = times(num_elements(dst.global_shape()), groups);
   std::int64_t met = 0;  // elements that a target rank has a summand of
   if (one_mesh) {
     const std::vector<Overlap> overlaps{{&to, &from}};
-    for (const RankClass& each : tally(dst, overlaps)) met += each.counts[0] * each.num_ranks;
+    for (const RankClass& each : tally(dst, overlaps))
+      met = plus(met, times(each.counts[0], each.num_ranks));
     // Without a reduction every target rank that holds an element saves its message; with one, an
     // element saves one message at most.
     met /= product_of(src.mesh(), [&](int axis, std::size_t a) {
@@ -267,7 +290,7 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
     }
     met = std::min(met, contributors > 1 ? elements : elements * targets);
   }
-  return elements * (contributors + targets - 1) - met;
+  return times(elements, contributors + targets - 1) - met;
 }
 
 std::int64_t array_bytes(const Spec& spec, std::int64_t rank) {
@@ -318,9 +341,13 @@ std::int64_t peak_of(const Plan& plan, const BytesOf& bytes_of) {
 }  // namespace
 
 StepCost cost_of(const PlanStep& step, const Topology* topology) {
-  StepCost cost = cost_from(step, sum_of(step));
+  StepCost cost = cost_from(step, sum_of(step, Count::kMessagesToo));
   if (topology != nullptr) cost.estimated_us = time_of(step, cost, *topology);
   return cost;
+}
+
+Volume bytes_of(const PlanStep& step) {
+  return cost_from(step, sum_of(step, Count::kBytes)).bytes_received;
 }
 
 Volume lower_bound(const Spec& src, const Spec& dst) {
@@ -328,12 +355,13 @@ Volume lower_bound(const Spec& src, const Spec& dst) {
   const bool reduces = src.has_partial();
   if (!reduces && !dst.has_partial()) {
     const Volume elements = sum_of_exchange(src, dst).elements;
-    return {elements.max * element, elements.total * element};
+    return {times(elements.max, element), times(elements.total, element)};
   }
   if (src.layout() == dst.layout() && src.mesh() == dst.mesh()) return {};
-  const std::int64_t total = std::max<std::int64_t>(0, partial_bound_elements(src, dst)) * element;
+  const std::int64_t total =
+      times(std::max<std::int64_t>(0, partial_bound_elements(src, dst)), element);
   const std::int64_t ranks = dst.mesh().num_ranks();
-  return {(total + ranks - 1) / ranks, total};
+  return {total / ranks + (total % ranks != 0 ? 1 : 0), total};
 }
 
 double PlanCost::ratio() const noexcept {
@@ -347,7 +375,8 @@ PlanCost cost_of(const Plan& plan, const Topology* topology) {
   for (const PlanStep& step : plan.steps) {
     cost.steps.push_back(cost_of(step, topology));
     cost.bytes_received.max += cost.steps.back().bytes_received.max;
-    cost.bytes_received.total += cost.steps.back().bytes_received.total;
+    cost.bytes_received.total =
+        plus(cost.bytes_received.total, cost.steps.back().bytes_received.total);
     cost.messages.max += cost.steps.back().messages.max;
     cost.messages.total += cost.steps.back().messages.total;
     cost.estimated_us += cost.steps.back().estimated_us;

@@ -26,6 +26,8 @@ struct StepCost {
 };
 /// Cost: independent of the number of ranks where dims of the two layouts share few axes.
 StepCost cost_of(const PlanStep& step, const Topology* topology = nullptr);
+/// Its bytes alone: cheaper.
+Volume bytes_of(const PlanStep& step);
 
 /// The fewest bytes. Without Partial, per rank |needs \ has|: max and total are reached together.
 /// With Partial over p contributors and |D| target ranks an element takes (p−1) + (|D|−1) + [no

@@ -29,11 +29,31 @@ Interval interval_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
   return {start, start + count};
 }
 
+/// Chunks of the same length, one for each coord in order, or 0.
+std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels) {
+  std::int64_t parts = 1;
+  for (const Level& level : levels) {
+    if (level.kind != Level::Kind::kAxis || level.grain != 1) return 0;
+    parts *= mesh.size(level.axis);
+  }
+  return size % parts == 0 ? size / parts : 0;
+}
+
 /// Coords of the axes of `b` whose pieces hold some of what `coord` holds under `a`.
 std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
                         const Coord& coord) {
-  if (b.empty()) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
   if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
+  const std::int64_t chunk = equal_chunk(mesh, size, b);
+  if (is_one_interval(a) && is_one_interval(b)) {
+    const Interval held = interval_of(mesh, size, a, coord);
+    if (held.start == held.stop) return 0;
+    if (chunk > 0) return (held.stop - 1) / chunk - held.start / chunk + 1;
+    std::int64_t owners = 0;  // each owns one interval
+    for (std::int64_t index = held.start; index < held.stop; ++owners) {
+      index = pattern::stretch_at(mesh, size, b, index).stop;
+    }
+    return owners;
+  }
   absl::flat_hash_set<std::int64_t> owners;
   for (const Interval& held : local_intervals(mesh, size, a, coord)) {
     for (std::int64_t index = held.start; index < held.stop;) {
@@ -137,12 +157,32 @@ class Tally {
         const Levels& a = overlap.a->dims[d];
         const Levels& b = overlap.b == nullptr ? a : overlap.b->dims[d];
         const std::int64_t size = tensor_.global_shape()[d];
-        counts[k] = overlap.of == Overlap::Of::kElements ? overlap_size(mesh_, size, a, b, coord)
-                                                         : num_owners(mesh_, size, a, b, coord);
+        // Only axes that it depends on matter; owners are counted over all coords of `b`.
+        const bool elements = overlap.of == Overlap::Of::kElements;
+        const std::size_t first = place_of(table.axes, coord, a, elements ? b : a);
+        counts[k] = first < table.elements.size() ? table.elements[first][k]
+                    : elements                    ? overlap_size(mesh_, size, a, b, coord)
+                                                  : num_owners(mesh_, size, a, b, coord);
       }
       table.elements.push_back(counts);
     } while (step(table.axes, coord));
     return table;
+  }
+
+  /// Row-major place of `coord` over `axes`, axes that are in neither level list at 0.
+  std::size_t place_of(const std::vector<int>& axes, const Coord& coord, const Levels& a,
+                       const Levels& b) const {
+    std::size_t place = 0;
+    for (const int axis : axes) {
+      const auto cuts = [&](const Level& level) {
+        return level.kind == Level::Kind::kAxis && level.axis == axis;
+      };
+      const bool in =
+          std::any_of(a.begin(), a.end(), cuts) || std::any_of(b.begin(), b.end(), cuts);
+      place = place * static_cast<std::size_t>(mesh_.size(axis)) +
+              (in ? static_cast<std::size_t>(coord[static_cast<std::size_t>(axis)]) : 0);
+    }
+    return place;
   }
 
   /// The next coord, the last axis fastest; false after the last one (coord is 0 again).
@@ -170,6 +210,15 @@ class Tally {
     return linked;
   }
 
+  std::size_t stride_of(const DimTable& table, int axis) const {
+    std::size_t stride = 1;
+    for (std::size_t i = table.axes.size(); i-- > 0;) {
+      if (table.axes[i] == axis) return stride;
+      stride *= static_cast<std::size_t>(mesh_.size(table.axes[i]));
+    }
+    return 0;
+  }
+
   std::vector<RankClass> classes_of(const std::vector<std::size_t>& dims) const {
     std::vector<int> axes;
     for (const std::size_t d : dims) {
@@ -177,22 +226,34 @@ class Tally {
     }
     std::sort(axes.begin(), axes.end());
     axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+    // Places in the dims' tables move along with the coords, the last axis fastest.
+    std::vector<std::vector<std::size_t>> strides(axes.size());
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      for (const std::size_t d : dims) strides[i].push_back(stride_of(tables_[d], axes[i]));
+    }
+    std::vector<std::size_t> places(dims.size(), 0);
+    std::vector<std::int64_t> coord(axes.size(), 0);
     Classes classes;
-    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
-    do {
+    for (;;) {
       Counts counts = one();
-      for (const std::size_t d : dims) {
-        std::size_t place = 0;
-        for (const int axis : tables_[d].axes) {
-          place = place * static_cast<std::size_t>(mesh_.size(axis)) +
-                  static_cast<std::size_t>(coord[static_cast<std::size_t>(axis)]);
-        }
-        for (std::size_t k = 0; k < overlaps_.size(); ++k) {
-          counts[k] *= tables_[d].elements[place][k];
-        }
+      for (std::size_t j = 0; j < dims.size(); ++j) {
+        const Counts& held = tables_[dims[j]].elements[places[j]];
+        for (std::size_t k = 0; k < overlaps_.size(); ++k) counts[k] *= held[k];
       }
       classes.add(counts, 1);
-    } while (step(axes, coord));
+      std::size_t i = axes.size();
+      while (i-- > 0) {
+        const std::int64_t size = mesh_.size(axes[i]);
+        const bool carries = ++coord[i] == size;
+        for (std::size_t j = 0; j < dims.size(); ++j) {
+          places[j] += strides[i][j];
+          if (carries) places[j] -= strides[i][j] * static_cast<std::size_t>(size);
+        }
+        if (!carries) break;
+        coord[i] = 0;
+      }
+      if (i == static_cast<std::size_t>(-1)) break;
+    }
     return classes.take();
   }
 

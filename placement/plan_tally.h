@@ -22,7 +22,7 @@ struct Overlap {
   Of of = Of::kElements;
 };
 
-inline constexpr std::size_t kMaxOverlaps = 12;
+inline constexpr std::size_t kMaxOverlaps = 8;
 /// Ranks for which every overlap counts the same.
 struct RankClass {
   std::array<std::int64_t, kMaxOverlaps> counts{};
