@@ -315,10 +315,11 @@ void print_small(int rounds) {
 
 }  // namespace
 
-/// bench_redistribute [ROUNDS]
+/// bench_redistribute [ROUNDS] [large|small|all]
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 15;
-  print_large({8192, 4096}, rounds);
-  print_small(rounds);
+  const std::string which = argc > 2 ? argv[2] : "all";
+  if (which != "small") print_large({8192, 4096}, rounds);
+  if (which != "large") print_small(rounds);
   return 0;
 }

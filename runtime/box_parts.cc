@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Of a large array, for each further thread.
-constexpr std::int64_t kElementsAThread = 16;
+// An array of so many bytes is worth waking a second thread for.
+constexpr std::int64_t kSharedBytes = 1024 * 1024;
 
 // The part of a strip that one of several threads does: rows of many, elements of a single one.
 BoxStrip share_of(const BoxStrip& whole, int part, int of) {
@@ -73,8 +73,8 @@ void Landing::land(Sources sources, const Array& out, int threads) const {
     fold_in_accumulators(sources, out);
     return;
   }
-  const std::int64_t elements = out.num_elements();
-  const int used = kernels::usable_threads(threads, elements / kElementsAThread);
+  const bool large = out.num_bytes() >= kSharedBytes;
+  const int used = large ? kernels::usable_threads(threads, out.num_elements()) : 1;
   if (used <= 1) {
     land_share(sources, out, {});
   } else {

@@ -198,7 +198,7 @@ void ExecutionState::run_local(Tensor& tensor) {
   prepare_written(tensor);
   if (step.boxes->into.empty()) return;
   const std::vector<const std::byte*> sources(step.boxes->into.size(), tensor.current.bytes());
-  step.boxes->landing->land(sources, tensor.written);
+  step.boxes->landing->land(sources, tensor.written, world->threads_per_rank());
 }
 
 // The array that a step writes, filled where its boxes leave something out.

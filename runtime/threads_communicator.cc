@@ -74,7 +74,7 @@ void ThreadsWork::advance() {
 
 void ThreadsWork::move_data() {
   rank_->recorder().matched(ticket_);
-  transfer(round(), place_.party);
+  transfer(round(), place_.party, rank_->threads());
   phase_ = Phase::kMoved;
   const bool last = round().leave();
   if (last && round().is_awaited()) rank_->notify_others(round());
@@ -127,7 +127,7 @@ double ThreadsRank::now_us() const {
 
 void ThreadsRank::notify_others(ThreadsRound& round) {
   for (const std::int64_t party : round.parties()) {
-    if (party != rank_) hub_->notify(party);
+    if (party != own_.rank) hub_->notify(party);
   }
 }
 
@@ -167,15 +167,15 @@ void ThreadsRank::wait_until_over(ThreadsWork& work) {
   Polling polling(hub_->may_spin());
   bool described = false;
   for (;;) {
-    const std::uint32_t seen = hub_->signal(rank_);
+    const std::uint32_t seen = hub_->signal(own_.rank);
     advance_all();
     if (work.is_over()) return;
     Status failure = hopeless(work);
     if (failure.ok() && polling.again()) continue;
     const auto now = Clock::now();
     if (failure.ok() && now >= deadline) failure = timed_out(work);
-    if (failure.ok() && !hub_->park(rank_, seen, std::min(deadline, now + kLook))) {
-      if (!described) hub_->describe_wait(rank_, work.describe());
+    if (failure.ok() && !hub_->park(own_.rank, seen, std::min(deadline, now + kLook))) {
+      if (!described) hub_->describe_wait(own_.rank, work.describe());
       described = true;
       failure = deadlocked();
     }
@@ -183,7 +183,7 @@ void ThreadsRank::wait_until_over(ThreadsWork& work) {
     // The hub may have moved on since this was found out: data that are there win.
     advance_all();
     if (work.is_over()) return;
-    hub_->poison(rank_, failure);
+    hub_->poison(own_.rank, failure);
     work.fail(std::move(failure));
     advance_all();
     return;
@@ -196,7 +196,7 @@ void ThreadsRank::wait(ThreadsWork& work) {
                                  [&](const auto& other) { return other.get() == &work; });
   const std::shared_ptr<ThreadsWork> keep = held == pending_.end() ? nullptr : *held;
   wait_until_over(work);
-  hub_->stop_waiting(rank_);
+  hub_->stop_waiting(own_.rank);
 }
 
 void ThreadsRank::finish_all() {

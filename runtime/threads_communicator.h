@@ -67,15 +67,21 @@ class ThreadsWork final : public Work {
 /// What all groups of one rank share. Thread-safety: its own rank's thread only.
 class ThreadsRank {
  public:
-  ThreadsRank(std::shared_ptr<ThreadsHub> hub, std::int64_t rank, EventLog& log,
+  /// What a rank has of its own. `threads`: library threads that it may run.
+  struct Own {
+    std::int64_t rank = 0;
+    int threads = 1;
+  };
+  ThreadsRank(std::shared_ptr<ThreadsHub> hub, const Own& own, EventLog& log,
               FlightRecorder& recorder)
-      : hub_(std::move(hub)), rank_(rank), log_(log), recorder_(recorder) {}
+      : hub_(std::move(hub)), own_(own), log_(log), recorder_(recorder) {}
   ~ThreadsRank();
   ThreadsRank(const ThreadsRank&) = delete;
   ThreadsRank& operator=(const ThreadsRank&) = delete;
 
   ThreadsHub& hub() noexcept { return *hub_; }
-  std::int64_t rank() const noexcept { return rank_; }
+  std::int64_t rank() const noexcept { return own_.rank; }
+  int threads() const noexcept { return own_.threads; }
   EventLog& log() noexcept { return log_; }
   FlightRecorder& recorder() noexcept { return recorder_; }
   double now_us() const;
@@ -96,7 +102,7 @@ class ThreadsRank {
   void wait_until_over(ThreadsWork& work);
 
   std::shared_ptr<ThreadsHub> hub_;
-  std::int64_t rank_;
+  Own own_;
   EventLog& log_;
   FlightRecorder& recorder_;
   std::vector<std::shared_ptr<ThreadsWork>> pending_;

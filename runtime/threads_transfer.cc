@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/copy_strip.h"
+#include "kernels/parallel_loop.h"
 #include "runtime/box_parts.h"
 #include "runtime/fold.h"
 
@@ -16,11 +17,46 @@ using Kind = CollectiveCall::Kind;
 // Up to here a copy costs less than a second rendezvous.
 constexpr std::int64_t kStagedBytes = 16 * 1024;
 
-// Into a target of `whole_bytes`: past the caches where it is larger than they are.
-void copy_rows(std::byte* dst, const std::byte* src, std::int64_t bytes, std::int64_t whole_bytes) {
-  if (dst == src) return;
-  kernels::copy_strip({.row_bytes = bytes}, src, dst, kernels::stores_for(whole_bytes));
+// Work of so many bytes is worth waking a second thread for.
+constexpr std::int64_t kSharedBytes = 1024 * 1024;
+
+// f(begin, end) over elements, cut on cache lines where several threads share them.
+template <class F>
+void in_ranges(int threads, std::int64_t elements, std::int64_t element_bytes, const F& f) {
+  constexpr std::int64_t kGrain = 1024;
+  const int used = elements * element_bytes < kSharedBytes ? 1 : threads;
+  kernels::parallel_ranges(used, elements, kGrain, 1, [&](std::int64_t begin, std::int64_t end) {
+    f(begin, end);
+    kernels::finish_streams();
+  });
 }
+
+/// A stretch of a larger target.
+struct Rows {
+  std::byte* to = nullptr;
+  std::int64_t bytes = 0;
+  std::int64_t whole_bytes = 0;
+};
+
+// Past the caches where the whole target is larger than they are.
+void copy_rows(const Rows& rows, const std::byte* from, int threads) {
+  if (rows.to == from) return;
+  const kernels::Stores stores = kernels::stores_for(rows.whole_bytes);
+  in_ranges(threads, rows.bytes, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::copy_strip({.row_bytes = end - begin}, from + begin, rows.to + begin, stores);
+  });
+}
+
+// Elements [begin, begin + count) of every rank's source, counted from the first one's.
+struct Summands {
+  DType dtype = DType::kF32;
+  Fold how = {};
+  std::int64_t begin = 0, count = 0;
+};
+struct FoldContext {
+  kernels::Stores stores = kernels::Stores::kCached;
+  int threads = 1;
+};
 
 void copy_bytes(std::byte* dst, const std::byte* src, std::int64_t bytes) {
   if (bytes > 0 && dst != src) std::memcpy(dst, src, static_cast<std::size_t>(bytes));
@@ -33,9 +69,21 @@ std::vector<const std::byte*> sources_of(ThreadsRound& round, std::int64_t offse
   return sources;
 }
 
+// Folds to all targets; each is given by its element `begin`.
+void fold_rows(ThreadsRound& round, const Summands& what, std::span<std::byte* const> targets,
+               const FoldContext& context) {
+  const std::int64_t element = size_of(what.dtype);
+  in_ranges(context.threads, what.count, element, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::byte*> to;
+    for (std::byte* target : targets) to.push_back(target + begin * element);
+    fold_to(what.dtype, what.how, sources_of(round, (what.begin + begin) * element),
+            {to, end - begin, context.stores});
+  });
+}
+
 bool folds_all(const Array& in) { return in.num_bytes() <= kFoldAllBytes; }
 
-void all_reduce(ThreadsRound& round, int party) {
+void all_reduce(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
   const DType dtype = call.in.dtype();
   const std::int64_t count = call.in.num_elements();
@@ -51,51 +99,48 @@ void all_reduce(ThreadsRound& round, int party) {
   for (int i = 0; i < round.size(); ++i) {
     targets.push_back((i == party ? call.out.bytes() : round.post(i).target) + at);
   }
-  fold_to(dtype, how, sources_of(round, at),
-          {targets, slice.end - slice.begin, kernels::stores_for(call.in.num_bytes())});
-  kernels::finish_streams();
+  fold_rows(round, {dtype, how, slice.begin, slice.end - slice.begin}, targets,
+            {kernels::stores_for(call.in.num_bytes()), threads});
 }
 
-void all_gather(ThreadsRound& round, int party) {
+void all_gather(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
   const std::int64_t row = row_bytes(own.call->out);
-  const std::int64_t whole = own.call->out.num_bytes();
   std::byte* at = own.call->out.bytes();
   for (int i = 0; i < round.size(); ++i) {
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
     // The own rows come from the array itself: where they lie in place already, nothing is to copy.
-    copy_rows(at, i == party ? own.call->in.bytes() : round.post(i).source, bytes, whole);
+    copy_rows({at, bytes, own.call->out.num_bytes()},
+              i == party ? own.call->in.bytes() : round.post(i).source, threads);
     at += bytes;
   }
-  kernels::finish_streams();
 }
 
-void reduce_scatter(ThreadsRound& round, int party) {
+void reduce_scatter(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
-  const std::int64_t offset =
-      sum_before(own.signature.send_splits, party) * row_bytes(own.call->in);
-  std::byte* to = own.call->out.bytes();
-  const auto stores = kernels::stores_for(own.call->out.num_bytes());
-  fold_to(own.call->in.dtype(), fold_by(own.call->reduce, own.call->divisor),
-          sources_of(round, offset), {{&to, 1}, own.call->out.num_elements(), stores});
-  kernels::finish_streams();
+  const CollectiveCall& call = *own.call;
+  const std::int64_t row_elements = row_bytes(call.in) / size_of(call.in.dtype());
+  std::byte* to = call.out.bytes();
+  fold_rows(round,
+            {call.in.dtype(), fold_by(call.reduce, call.divisor),
+             sum_before(own.signature.send_splits, party) * row_elements, call.out.num_elements()},
+            {&to, 1}, {kernels::stores_for(call.out.num_bytes()), threads});
 }
 
-void all_to_all(ThreadsRound& round, int party) {
+void all_to_all(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
   const std::int64_t row = row_bytes(own.call->out);
-  const std::int64_t whole = own.call->out.num_bytes();
   std::byte* at = own.call->out.bytes();
   for (int i = 0; i < round.size(); ++i) {
     ThreadsPost& peer = round.post(i);
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
-    copy_rows(at, peer.source + sum_before(peer.signature.send_splits, party) * row, bytes, whole);
+    copy_rows({at, bytes, own.call->out.num_bytes()},
+              peer.source + sum_before(peer.signature.send_splits, party) * row, threads);
     at += bytes;
   }
-  kernels::finish_streams();
 }
 
-void exchange(ThreadsRound& round, int party) {
+void exchange(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
   std::vector<const std::byte*> sources;
   for (std::size_t i = 0; i < call.parts.size(); ++i) {
@@ -106,9 +151,9 @@ void exchange(ThreadsRound& round, int party) {
       sources.push_back(round.post(static_cast<int>(box.peer)).parts[i]);
     }
     if (part.boxes->landing != nullptr) {
-      part.boxes->landing->land(sources, part.out);
+      part.boxes->landing->land(sources, part.out, threads);
     } else {
-      landing_of(*part.boxes, view_of(part.out.shape())).land(sources, part.out);
+      landing_of(*part.boxes, view_of(part.out.shape())).land(sources, part.out, threads);
     }
   }
 }
@@ -175,33 +220,31 @@ void publish_data(ThreadsPost& post, const GroupPlace& place) {
   }
 }
 
-void transfer(ThreadsRound& round, int party) {
+void transfer(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
+  const auto take_whole = [&](int from) {
+    const std::int64_t bytes = call.out.num_bytes();
+    copy_rows({call.out.bytes(), bytes, bytes}, round.post(from).source, threads);
+  };
   switch (call.kind) {
     case Kind::kBarrier:
     case Kind::kSend:
       return;
     case Kind::kAllReduce:
-      return all_reduce(round, party);
+      return all_reduce(round, party, threads);
     case Kind::kAllGather:
-      return all_gather(round, party);
+      return all_gather(round, party, threads);
     case Kind::kReduceScatter:
-      return reduce_scatter(round, party);
+      return reduce_scatter(round, party, threads);
     case Kind::kAllToAll:
-      return all_to_all(round, party);
+      return all_to_all(round, party, threads);
     case Kind::kBroadcast:
-      if (call.root != party) {
-        copy_rows(call.out.bytes(), round.post(call.root).source, call.out.num_bytes(),
-                  call.out.num_bytes());
-        kernels::finish_streams();
-      }
+      if (call.root != party) take_whole(call.root);
       return;
     case Kind::kRecv:
-      copy_rows(call.out.bytes(), round.post(0).source, call.out.num_bytes(), call.out.num_bytes());
-      kernels::finish_streams();
-      return;
+      return take_whole(0);
     case Kind::kExchange:
-      return exchange(round, party);
+      return exchange(round, party, threads);
   }
 }
 

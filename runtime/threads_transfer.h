@@ -10,7 +10,8 @@ namespace tessera {
 /// Sets where peers read and write for the call in `post`. Requires a prepared call and its
 /// signature.
 void publish_data(ThreadsPost& post, const GroupPlace& place);
-/// Does this party's copies and folds. Requires a ready round whose verdict is OK.
-void transfer(ThreadsRound& round, int party);
+/// Does this party's copies and folds, large ones on up to `threads` threads. Requires a ready
+/// round whose verdict is OK.
+void transfer(ThreadsRound& round, int party, int threads);
 
 }  // namespace tessera

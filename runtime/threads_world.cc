@@ -62,7 +62,7 @@ void close_records(const Job& job, FlightRecorder::Leave leave) {
 ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder)
     : hub_(std::move(place.hub)),
       recorder_(std::move(recorder)),
-      rank_(hub_, place.rank, events(), *recorder_),
+      rank_(hub_, {place.rank, place.threads_per_rank}, events(), *recorder_),
       threads_per_rank_(place.threads_per_rank) {
   recorder_dir_ = recorder_->dir();
   omp_set_num_threads(threads_per_rank_);

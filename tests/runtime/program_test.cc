@@ -237,6 +237,51 @@ TEST_CASE("tensors move between meshes of other ranks", "[runtime][program]") {
   }
 }
 
+TEST_CASE("large tensors move on several library threads, past the caches", "[runtime][program]") {
+  struct Large {
+    const char *from, *to;
+  };
+  const Mesh mesh = mesh_of({2});
+  const Shape shape{2049, 4100};  // 16.8 MB a rank: no multiple of a cache line anywhere
+  for (const Large& each : {Large{"S(0)", "S(1)"}, Large{"S(1)", "S(0)"}, Large{"S(0)", "R"},
+                            Large{"P(sum)", "S(1)"}, Large{"P(sum)", "S(0)"}, Large{"P(sum)", "R"},
+                            Large{"SS(0,3)", "S(0)"}, Large{"S(1)", "SS(1,1025)"}}) {
+    CAPTURE(each.from, each.to);
+    const Spec src = spec_of(mesh, shape, {each.from}), dst = spec_of(mesh, shape, {each.to});
+    const Plan made = value_or_throw(plan(src, dst));
+    const auto held = [&](const Spec& spec, std::int64_t rank, float factor) {
+      const Coord coord{rank};
+      const Array part = Array::empty(spec.local_shape(coord), DType::kF32);
+      const Levels &rows = spec.layout().dims[0], &cols = spec.layout().dims[1];
+      std::vector<std::int64_t> global;
+      for (std::int64_t c = 0; c < part.size(1); ++c) {
+        global.push_back(local_to_global(mesh, shape[1], cols, coord, c));
+      }
+      float* at = part.data<float>();
+      for (std::int64_t r = 0; r < part.size(0); ++r) {
+        const std::int64_t row = local_to_global(mesh, shape[0], rows, coord, r);
+        for (const std::int64_t col : global) {
+          *at++ = factor * static_cast<float>((row * 4100 + col) % 65536);
+        }
+      }
+      return part;
+    };
+    WorldOptions options;
+    options.threads_per_rank = 2;
+    const auto right =
+        results_of(2, options, [&](World& world) {
+          const bool sums = src.has_partial();
+          const Array local =
+              held(src, world.rank(), sums ? static_cast<float>(world.rank() + 1) : 1);
+          const Array result = execute(world, made, local);
+          const Array expected = held(dst, world.rank(), sums ? 3.0F : 1.0F);
+          return result.shape() == expected.shape() &&
+                 std::equal(result.bytes(), result.bytes() + result.num_bytes(), expected.bytes());
+        }).value();
+    CHECK(right == std::vector<bool>{true, true});
+  }
+}
+
 TEST_CASE("an array on a rank outside the source's mesh is refused", "[runtime][program]") {
   const Case moved{spec_of(mesh_of({1}), {4}, {"R"}), spec_of(mesh_of({2}), {4}, {"R"})};
   const Status status = testing::launch(2, {}, [&](World& world, std::string&) {
