@@ -291,7 +291,7 @@ class Planner {
     const std::int64_t most = kMostSends * std::max(held, bound);
     if (one_mesh() && held * copies_of_aligned <= most) return true;
     if (held * in_turn > most) return false;
-    step.routing = Routing::kSpread;
+    step.replica = ReplicaChoice::kSpread;
     for (int axis = 0; one_mesh() && axis < dst_.mesh().ndim(); ++axis) {
       const bool listed = std::find(step.axes.begin(), step.axes.end(), axis) != step.axes.end();
       if (!listed && replicates(from, axis)) step.axes.push_back(axis);

@@ -18,7 +18,7 @@ namespace tessera TSR_API {
 
 /// Which of several ranks that hold the same elements is read from. A rank that holds what it needs
 /// always reads its own.
-enum class Routing : std::uint8_t {
+enum class ReplicaChoice : std::uint8_t {
   kAligned,  ///< the one with the reader's coords on the axes that replicate the source
   kSpread    ///< readers take the replicas in turn, so that all of them send
 };
@@ -40,7 +40,7 @@ struct PlanStep {
   std::vector<int> axes;
   Spec src;  ///< what ranks have before the step
   Spec dst;  ///< what they have after it
-  Routing routing = Routing::kAligned;
+  ReplicaChoice replica = ReplicaChoice::kAligned;
   /// Spec of the local array that the step writes, where `dst` is a part of what that array will
   /// hold: the parts of other ranks are gathered into it by the next step. Empty: that of `dst`.
   std::optional<Spec> host;

@@ -14,7 +14,7 @@ enum class AxisRole : std::uint8_t {
   kSame,     ///< equal: it stays Partial, or its shards stay where they are in a Partial target
   kOwner,    ///< that of the piece: the axis cuts the source
   kFold,     ///< every one: the axis is reduced
-  kReplica,  ///< one of several that hold the same, see Routing
+  kReplica,  ///< one of several that hold the same, see ReplicaChoice
 };
 
 struct Roles {

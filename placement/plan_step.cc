@@ -215,7 +215,7 @@ PlanStep direct_step(const Spec& from, const Spec& to) {
   if (from.mesh() == to.mesh()) {
     step.axes = moved_axes(step);
   } else {
-    step.routing = Routing::kSpread;
+    step.replica = ReplicaChoice::kSpread;
   }
   step.kind = kind_of(step);
   return step;

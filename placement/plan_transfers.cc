@@ -170,8 +170,8 @@ class BoxProduct {
 class Router {
  public:
   explicit Router(const PlanStep& step)
-      : src_(step.src), dst_(step.dst), roles_(roles_of(step)), routing_(step.routing) {
-    if (src_.mesh() != dst_.mesh()) routing_ = Routing::kSpread;
+      : src_(step.src), dst_(step.dst), roles_(roles_of(step)), replica_(step.replica) {
+    if (src_.mesh() != dst_.mesh()) replica_ = ReplicaChoice::kSpread;
     for (int axis = 0; axis < dst_.mesh().ndim(); ++axis) {
       const auto a = static_cast<std::size_t>(axis);
       const bool replicated = dst_.layout().dim_of_axis(axis) < 0 && !dst_.layout().partial[a];
@@ -180,7 +180,7 @@ class Router {
   }
 
   const Roles& roles() const noexcept { return roles_; }
-  bool is_spread() const noexcept { return routing_ == Routing::kSpread; }
+  bool is_spread() const noexcept { return replica_ == ReplicaChoice::kSpread; }
   bool reads(const Coord& reader) const {
     for (std::size_t a = 0; a < reader.size(); ++a) {
       if (roles_.fills[a] && reader[a] != 0) return false;
@@ -264,7 +264,7 @@ class Router {
   const Spec& src_;
   const Spec& dst_;
   Roles roles_;
-  Routing routing_;
+  ReplicaChoice replica_;
   std::vector<int> copies_, others_;  ///< axes of the target that replicate it, and the rest
 };
 

@@ -15,7 +15,7 @@ using StepKind = PlanStep::Kind;
 
 std::uint64_t hash_of(const PlanStep& step) {
   std::uint64_t hash = static_cast<std::uint64_t>(step.kind) * 4 +
-                       static_cast<std::uint64_t>(step.routing) * 2 + std::uint64_t{step.in_place};
+                       static_cast<std::uint64_t>(step.replica) * 2 + std::uint64_t{step.in_place};
   const auto mix = [&](const Spec& spec) { hash = hash * 0x9e3779b97f4a7c15U + spec.hash(); };
   mix(step.src);
   mix(step.dst);

@@ -269,7 +269,7 @@ TEST_CASE("equal specs give equal plans", "[redistribute][price]") {
   const Topology cluster = value_or_throw(topology_preset("cluster"));
   const auto same = [](const PlanStep& a, const PlanStep& b) {
     return a.kind == b.kind && a.axes == b.axes && a.src == b.src && a.dst == b.dst &&
-           a.routing == b.routing && a.host == b.host && a.in_place == b.in_place &&
+           a.replica == b.replica && a.host == b.host && a.in_place == b.in_place &&
            a.kept == b.kept;
   };
   const std::vector<Mesh> meshes = {mesh_of({4}), mesh_of({2, 3}), mesh_of({2, 2, 2}), Mesh()};
