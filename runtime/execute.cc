@@ -259,6 +259,7 @@ CollectiveCall ExecutionState::call_of(Tensor& tensor) {
   call.reduce = step.reduce;
   call.divisor = step.divisor;
   call.signature_extra = step.hash;
+  call.pack_bytes = tensor.share().pack_bytes;
   const auto own = static_cast<std::size_t>(step.group->rank());
   switch (step.way) {
     case Way::kAllReduce:
@@ -282,7 +283,6 @@ CollectiveCall ExecutionState::call_of(Tensor& tensor) {
       break;
     default:
       call.kind = CollectiveCall::Kind::kExchange;
-      call.pack_bytes = tensor.share().pack_bytes;
       call.parts = {part_of(tensor)};
   }
   return call;

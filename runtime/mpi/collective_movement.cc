@@ -6,6 +6,8 @@
 
 #include "kernels/stream_row.h"
 #include "runtime/fold.h"
+#include "runtime/mpi/exchange_movement.h"
+#include "runtime/mpi/packed_fold.h"
 
 namespace tessera {
 namespace {
@@ -152,6 +154,13 @@ void CollectiveMovement::begin() {
 }
 
 bool CollectiveMovement::advance() {
+  if (folding_ != nullptr) {
+    if (!folding_->advance()) return false;
+    folding_.reset();
+    if (call_.kind == Kind::kReduceScatter) return true;
+    step_ = 1;
+    gather_slices();
+  }
   while (messages_.done()) {
     if (phase_ == Phase::kThanking) return true;
     if (!offers_.empty() || !sent_late_.empty()) {
@@ -163,6 +172,11 @@ bool CollectiveMovement::advance() {
     }
   }
   return false;
+}
+
+void CollectiveMovement::abandon() noexcept {
+  messages_.abandon();
+  if (folding_ != nullptr) folding_->abandon();
 }
 
 bool CollectiveMovement::next_step() {
@@ -240,6 +254,34 @@ void CollectiveMovement::take_summands(std::int64_t bytes) {
   }
 }
 
+std::vector<Slice> CollectiveMovement::slices_of_all() const {
+  std::vector<Slice> slices;
+  for (int i = 0; i < place_.group.size; ++i) {
+    slices.push_back(slice_of(call_.in.num_elements(), {i, place_.group.size}));
+  }
+  return slices;
+}
+
+std::vector<Slice> CollectiveMovement::rows_of_all() const {
+  const std::int64_t row = row_bytes(call_.in) / size_of(signature_.dtype);
+  std::vector<Slice> slices;
+  std::int64_t begin = 0;
+  for (const std::int64_t rows : signature_.send_splits) {
+    slices.push_back({begin, begin + rows * row});
+    begin += rows * row;
+  }
+  return slices;
+}
+
+// Where the summands, as messages, would take too much memory at once.
+bool CollectiveMovement::begin_folding(const std::vector<Slice>& slices, const Array& out) {
+  if (!folds_in_pieces(call_, slices)) return false;
+  fold_call_ = fold_as_exchange(call_, slices, out, place_.group.rank);
+  folding_ = std::make_unique<ExchangeMovement>(place_, *fold_call_);
+  folding_->begin();
+  return true;
+}
+
 // The rows of `in` that send_splits give to each other rank.
 void CollectiveMovement::give_rows(std::int64_t row_bytes) {
   for (int step = 1; step < place_.group.size; ++step) {
@@ -256,6 +298,7 @@ void CollectiveMovement::begin_all_reduce() {
   if (place_.group.size == 1) return;
   const bool whole = call_.in.num_bytes() <= kFoldAllBytes;
   const Slice own = whole ? Slice{0, count} : slice_of(count, place_.group);
+  if (!whole && begin_folding(slices_of_all(), slice_of_out(own))) return;
   const std::int64_t own_bytes = (own.end - own.begin) * element;
   take_summands(own_bytes);
   for (int step = 1; step < place_.group.size; ++step) {
@@ -266,7 +309,11 @@ void CollectiveMovement::begin_all_reduce() {
   }
 }
 
-std::pair<std::byte*, std::int64_t> CollectiveMovement::slice_of_out(int rank) const {
+Array CollectiveMovement::slice_of_out(const Slice& slice) const {
+  return call_.out.try_view({call_.out.num_elements()}).slice(0, slice.begin, slice.end);
+}
+
+std::pair<std::byte*, std::int64_t> CollectiveMovement::bytes_of_slice(int rank) const {
   const std::int64_t element = size_of(signature_.dtype);
   const Slice slice = slice_of(call_.out.num_elements(), {rank, place_.group.size});
   return {call_.out.bytes() + slice.begin * element, (slice.end - slice.begin) * element};
@@ -279,10 +326,10 @@ void CollectiveMovement::gather_slices() {
   const bool has_all = call_.kind == Kind::kBroadcast && place_.group.rank == call_.root;
   for (int step = 1; step < place_.group.size && !has_all; ++step) {
     const int from = (place_.group.rank + step) % place_.group.size;
-    const auto [data, bytes] = slice_of_out(from);
+    const auto [data, bytes] = bytes_of_slice(from);
     take(from, MessagePart::kSecondData, data, bytes);
   }
-  const auto [own, own_bytes] = slice_of_out(place_.group.rank);
+  const auto [own, own_bytes] = bytes_of_slice(place_.group.rank);
   for (int step = 1; step < place_.group.size; ++step) {
     const int to = (place_.group.rank + step) % place_.group.size;
     if (call_.kind == Kind::kBroadcast && to == call_.root) continue;
@@ -309,6 +356,7 @@ void CollectiveMovement::begin_all_gather() {
 
 void CollectiveMovement::begin_reduce_scatter() {
   if (place_.group.size == 1) return;
+  if (begin_folding(rows_of_all(), call_.out.try_view({call_.out.num_elements()}))) return;
   take_summands(call_.out.num_bytes());
   give_rows(row_bytes(call_.in));
 }
@@ -354,12 +402,12 @@ void CollectiveMovement::begin_broadcast() {
     return;
   }
   if (self != 0) {
-    const auto [slice, slice_bytes] = slice_of_out(place_.group.rank);
+    const auto [slice, slice_bytes] = bytes_of_slice(place_.group.rank);
     return recv(call_.root, MessagePart::kData, slice, slice_bytes);
   }
   for (int step = 1; step < size; ++step) {
     const int to = (place_.group.rank + step) % size;
-    const auto [slice, slice_bytes] = slice_of_out(to);
+    const auto [slice, slice_bytes] = bytes_of_slice(to);
     send(to, MessagePart::kData, slice, slice_bytes);
   }
 }

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,7 @@ class CollectiveMovement final : public Movement {
 
   void begin() override;
   bool advance() override;
-  void abandon() noexcept override { messages_.abandon(); }
+  void abandon() noexcept override;
 
  private:
   /// A range that a near rank offers: to be copied to `into`, or, where that is null, folded.
@@ -41,7 +43,7 @@ class CollectiveMovement final : public Movement {
   enum class Phase : std::uint8_t { kMoving, kThanking };
 
   bool next_step();
-  std::pair<std::byte*, std::int64_t> slice_of_out(int rank) const;
+  std::pair<std::byte*, std::int64_t> bytes_of_slice(int rank) const;
   bool is_read_in_place() const;
 
   void give(int to, MessagePart part, const std::byte* data, std::int64_t bytes);
@@ -49,6 +51,10 @@ class CollectiveMovement final : public Movement {
   void send(int to, MessagePart part, const std::byte* data, std::int64_t bytes);
   void recv(int from, MessagePart part, std::byte* into, std::int64_t bytes);
   void take_summands(std::int64_t bytes);
+  bool begin_folding(const std::vector<Slice>& slices, const Array& out);
+  std::vector<Slice> slices_of_all() const;
+  std::vector<Slice> rows_of_all() const;
+  Array slice_of_out(const Slice& slice) const;
   void give_rows(std::int64_t row_bytes);
   void accept_offers();
   void accept(const Offer& offer);
@@ -71,6 +77,8 @@ class CollectiveMovement final : public Movement {
   const CollectiveCall& call_;
   const Signature& signature_;
   Messages messages_;
+  std::optional<CollectiveCall> fold_call_;  ///< what folding_ does
+  std::unique_ptr<Movement> folding_;        ///< in pieces, before the messages
   int step_ = 0;
   Phase phase_ = Phase::kMoving;
   std::deque<Notice> notices_;              ///< sent

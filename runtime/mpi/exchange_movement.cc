@@ -208,7 +208,9 @@ void ExchangeMovement::thank() {
 }
 
 bool ExchangeMovement::advance() {
-  for (Outgoing& outgoing : outgoing_) static_cast<void>(is_over(outgoing));
+  for (Outgoing& outgoing : outgoing_) {
+    if (outgoing.cutter && !outgoing.cutter->is_done()) static_cast<void>(is_over(outgoing));
+  }
   if (phase_ == Phase::kHearing) {
     while (heard_ < incoming_.size() && hears(incoming_[heard_])) ++heard_;
     if (heard_ < incoming_.size()) return false;

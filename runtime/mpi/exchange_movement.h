@@ -68,6 +68,7 @@ class ExchangeMovement final : public Movement {
   std::deque<Outgoing> outgoing_;
   std::deque<Incoming> incoming_;
   std::size_t heard_ = 0;                  ///< so many of the incoming are known to come how
+  std::size_t closed_ = 0;                 ///< so many of the outgoing are over
   std::vector<ReceivedSource*> received_;  ///< in landing_
   std::optional<PackedLanding> landing_;
   Phase phase_ = Phase::kHearing;

@@ -32,7 +32,7 @@ struct MovementPlace {
   bool reads_in_place(int peer, std::int64_t bytes) const {
     return bytes >= kInPlaceBytes && host->is_near(rank_of(peer));
   }
-  static constexpr std::int64_t kInPlaceBytes = 16 * 1024;
+  static constexpr std::int64_t kInPlaceBytes = 4 * 1024;
 };
 
 /// One prepared call's data under way.

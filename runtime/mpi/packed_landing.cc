@@ -67,13 +67,19 @@ ReceivedSource::ReceivedSource(const MovementPlace& place, Pair pair, std::int64
 }
 
 bool ReceivedSource::fill(const std::vector<Stretch>& message, std::byte* buffer) {
-  if (!std::exchange(is_expecting_, true)) {
+  if (state_ == State::kIdle) {
     messages_.recv(*place_.link, place_.at(peer(), MessagePart::kData), buffer,
                    message_bytes(message), 1);
+    state_ = State::kExpecting;
   }
-  if (!messages_.done()) return false;
-  is_expecting_ = false;
+  if (state_ != State::kArrived) return false;
+  state_ = State::kIdle;
   return true;
+}
+
+bool ReceivedSource::look() {
+  if (state_ == State::kExpecting && messages_.done()) state_ = State::kArrived;
+  return state_ != State::kExpecting;
 }
 
 LocalSource::LocalSource(Pair pair, std::vector<Packer::Source> sources, std::int64_t capacity,
@@ -148,7 +154,14 @@ void PackedLanding::add_folded_part(std::size_t p) {
   }
 }
 
+// A look in vain costs a turn of the MPI library's own progress, so there is one at most.
 bool PackedLanding::advance() {
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const std::size_t at = (looked_at_ + i) % sources_.size();
+    if (sources_[at]->look()) continue;
+    looked_at_ = at;
+    break;
+  }
   for (bool moves = true; moves;) {
     moves = false;
     for (Stack& stack : landing_) moves |= land(stack);

@@ -32,6 +32,8 @@ class PackedSource {
     std::int64_t bytes = 0;
   };
   AtHand at_hand();
+  /// Looks whether what at_hand() waits for has come: true unless it is still under way.
+  virtual bool look() { return true; }
   /// Requires that so many are at hand.
   void consume(std::int64_t bytes) noexcept;
 
@@ -53,14 +55,16 @@ class ReceivedSource final : public PackedSource {
  public:
   /// Expects the first message.
   ReceivedSource(const MovementPlace& place, Pair pair, std::int64_t capacity);
+  bool look() override;
   void abandon() noexcept { messages_.abandon(); }
 
  private:
+  enum class State : std::uint8_t { kIdle, kExpecting, kArrived };
   bool fill(const std::vector<Stretch>& message, std::byte* buffer) override;
 
   MovementPlace place_;
   Messages messages_;
-  bool is_expecting_ = false;
+  State state_ = State::kIdle;
 };
 
 /// This rank's own summands, or those of a near one, packed like the others so that all have the
@@ -113,6 +117,7 @@ class PackedLanding {
 
   std::vector<ExchangePart> parts_;
   Sources sources_;
+  std::size_t looked_at_ = 0;   ///< the source whose message was not there at the last look
   std::vector<Stack> landing_;  ///< of parts that do not fold: one source each
   std::vector<Stack> folding_;
   std::vector<Accumulation> accumulating_;

@@ -10,7 +10,10 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-constexpr std::int64_t kLeastBytes = 16 * 1024;
+constexpr std::int64_t kLeastBytes = 4 * 1024;  // as long as what is read in place
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 std::int64_t round_up(std::int64_t bytes, std::int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -28,8 +31,10 @@ class SegmentAllocator final : public Allocator {
     const bool shared = bytes >= static_cast<std::size_t>(kLeastBytes) &&
                         bytes < static_cast<std::size_t>(segment_->bytes());
     if (shared) {
-      const std::lock_guard lock(mutex_);
-      if (std::byte* data = take(static_cast<std::int64_t>(bytes))) return data;
+      if (std::byte* data = take(static_cast<std::int64_t>(bytes))) {
+        use_huge_pages(data, static_cast<std::int64_t>(bytes));
+        return data;
+      }
     }
     return plain_allocator()->allocate(bytes);
   }
@@ -47,7 +52,16 @@ class SegmentAllocator final : public Allocator {
   static std::int64_t unit_of(std::int64_t bytes) { return bytes >= kHugePage ? kHugePage : kPage; }
   static std::int64_t size_of_block(std::int64_t bytes) { return round_up(bytes, unit_of(bytes)); }
 
+  // Where the system gives shared memory small pages only, it still merges them when asked.
+  static void use_huge_pages(std::byte* data, std::int64_t bytes) noexcept {
+    if (bytes < kHugePage) return;
+    for (std::int64_t at = 0; at < bytes; at += kHugePage) data[at] = std::byte{0};
+    static_cast<void>(
+        ::madvise(data, static_cast<std::size_t>(round_up(bytes, kHugePage)), MADV_COLLAPSE));
+  }
+
   std::byte* take(std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
     const std::int64_t size = size_of_block(bytes);
     for (auto range = free_.begin(); range != free_.end(); ++range) {
       const std::int64_t begin = range->first, end = begin + range->second;

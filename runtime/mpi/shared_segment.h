@@ -62,7 +62,7 @@ class SharedSegment {
 /// Another process's segment, read-only. Null where `address` leads to no segment, or to another.
 std::unique_ptr<Mapping> open_segment(const std::string& address);
 
-/// Blocks of the segment from 16 KiB up; smaller ones, and what no longer fits, are plain memory.
+/// Blocks of the segment from 4 KiB up; smaller ones, and what no longer fits, are plain memory.
 /// Released blocks go back to the system.
 std::shared_ptr<Allocator> make_segment_allocator(std::shared_ptr<SharedSegment> segment);
 

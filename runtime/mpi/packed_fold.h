@@ -1,0 +1,19 @@
+// runtime/mpi/packed_fold.h: a reduction as an exchange of slices that fold, for arrays whose
+// summands, as messages, would take more buffers than the call allows.
+#pragma once
+
+#include <span>
+
+#include "runtime/communicator.h"
+#include "runtime/signature.h"
+
+namespace tessera {
+
+/// Whether the summands of the largest slice need more than `call.pack_bytes`.
+bool folds_in_pieces(const CollectiveCall& call, std::span<const Slice> slices);
+
+/// Rank i folds the elements slices[i] of all ranks' `call.in`; `out`: this rank's slice.
+CollectiveCall fold_as_exchange(const CollectiveCall& call, std::span<const Slice> slices,
+                                const Array& out, int self);
+
+}  // namespace tessera
