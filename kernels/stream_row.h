@@ -90,7 +90,8 @@ class RowWriter {
  public:
   RowWriter(std::int64_t target_bytes, std::int64_t row_bytes)
       : row_bytes_(static_cast<std::size_t>(row_bytes)),
-        streams_(stores_for(target_bytes) == Stores::kStreamed && row_bytes >= kLeastBytes) {}
+        streams_(stores_for(target_bytes) == Stores::kStreamed &&
+                 (row_bytes % kLine == 0 || row_bytes >= kLongBytes)) {}
 
   void copy(const std::byte* from, std::byte* to) const {
     if (streams_) {
@@ -102,7 +103,9 @@ class RowWriter {
   static void finish() { finish_streams(); }
 
  private:
-  static constexpr std::int64_t kLeastBytes = 256;  ///< rows that are mostly whole cache lines
+  static constexpr std::int64_t kLine = 64;
+  static constexpr std::int64_t kLongBytes =
+      2048;  ///< mostly whole cache lines wherever they begin
 
   std::size_t row_bytes_;
   bool streams_;
