@@ -32,7 +32,7 @@ std::string short_byte_text(std::int64_t bytes) {
   constexpr const char* kUnits[] = {"", "K", "M", "G", "T", "P", "E"};
   const Scaled scaled = scale(bytes, 999.5);
   const bool whole = scaled.power == 0 || scaled.value >= 9.95;
-  return absl::StrFormat(whole ? "%.0f%s" : "%.1f%s", scaled.value, kUnits[scaled.power]);
+  return absl::StrFormat("%.*f%s", whole ? 0 : 1, scaled.value, kUnits[scaled.power]);
 }
 
 }  // namespace tessera::audit

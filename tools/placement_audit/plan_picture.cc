@@ -40,8 +40,7 @@ std::string holders_text(const Spec& spec, const Block& block) {
 
 // Where there is no room for the names.
 std::string holders_count_text(const Spec& spec, const Block& block) {
-  return absl::StrFormat(spec.has_partial() ? "summands of %d ranks" : "%d ranks",
-                         block.ranks.size());
+  return (spec.has_partial() ? "summands of " : "") + std::to_string(block.ranks.size()) + " ranks";
 }
 
 std::string senders_text(const Block& block) {

@@ -36,10 +36,10 @@ std::string axes_text(const PlanStep& step) {
 std::string share_text(std::int64_t bytes, std::int64_t bound) {
   if (bound == 0) return bytes == 0 ? "-" : "above 0";
   const double share = static_cast<double>(bytes) / static_cast<double>(bound);
-  return absl::StrFormat(share < 10 ? "%.3f" : "%.1f", share);
+  return absl::StrFormat("%.*f", share < 10 ? 3 : 1, share);
 }
 
-std::string time_text(double us) { return absl::StrFormat(us < 100 ? "%.2f" : "%.0f", us); }
+std::string time_text(double us) { return absl::StrFormat("%.*f", us < 100 ? 2 : 0, us); }
 
 // Characters of a text in UTF-8.
 std::size_t width_of(std::string_view text) {
