@@ -347,9 +347,18 @@ Status check(const Spec& src, const Spec& dst, const PlanOptions& options) {
 
 /// Bytes of all ranks together must be countable.
 Status check_volume(const Plan& made) {
-  const auto most = static_cast<double>(made.dst.global_bytes()) *
-                    static_cast<double>(made.src.mesh().num_ranks()) *
-                    static_cast<double>(made.dst.mesh().num_ranks());
+  // Nobody receives more than every summand of all that it holds.
+  auto most = static_cast<double>(made.dst.global_bytes());
+  for (int axis = 0; axis < made.src.mesh().ndim(); ++axis) {
+    if (made.src.layout().partial[static_cast<std::size_t>(axis)]) {
+      most *= static_cast<double>(made.src.mesh().size(axis));
+    }
+  }
+  for (int axis = 0; axis < made.dst.mesh().ndim(); ++axis) {
+    if (made.dst.layout().dim_of_axis(axis) < 0) {
+      most *= static_cast<double>(made.dst.mesh().size(axis));
+    }
+  }
   if (most < static_cast<double>(INT64_MAX) / 4) return absl::OkStatus();
   std::int64_t total = 0;
   for (const PlanStep& step : made.steps) total = sum_of(total, bytes_of(step).total);
