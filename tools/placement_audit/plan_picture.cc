@@ -196,8 +196,9 @@ Area Picture::readers(double x, const PlanStep& step) {
   const Ranks of_target = readers_of(step);
   const std::size_t columns = of_target.size() <= 4 ? 2 : of_target.size() <= 6 ? 3 : 4;
   for (std::size_t i = 0; i < of_target.size(); ++i) {
-    reader(x + static_cast<double>(i % columns) * (each.width + 16),
-           y_ + 20 + static_cast<double>(i / columns) * (each.height + 24), step, of_target[i]);
+    const std::size_t row = i / columns, column = i % columns;
+    reader(x + static_cast<double>(column) * (each.width + 16),
+           y_ + 20 + static_cast<double>(row) * (each.height + 24), step, of_target[i]);
   }
   const std::size_t rows = (of_target.size() + columns - 1) / columns;
   return {

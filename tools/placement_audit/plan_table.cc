@@ -76,6 +76,7 @@ std::vector<std::string> lines_of(const PlanTable& table) {
     }
   }
   std::vector<std::string> lines;
+  lines.reserve(all.size());
   for (const auto& cells : all) lines.push_back(line_of(table, cells, widths));
   return lines;
 }
