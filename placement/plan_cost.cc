@@ -250,7 +250,7 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
   const Layout& to = dst.layout();
   const bool one_mesh = src.mesh() == dst.mesh();
   const auto stays = [&](int, std::size_t a) {
-    return one_mesh && from.partial[a] && to.partial[a];
+    return one_mesh && from.partial[a] && from.partial[a] == to.partial[a];
   };
   const std::int64_t groups = one_mesh ? product_of(src.mesh(), stays) : 1;
   const std::int64_t contributors = product_of(
