@@ -381,21 +381,23 @@ PlanCost cost_of(const Plan& plan, const Topology* topology) {
     cost.messages.total += cost.steps.back().messages.total;
     cost.estimated_us += cost.steps.back().estimated_us;
   }
-  const bool joint =
-      plan.steps.size() > 1 && std::all_of(plan.steps.begin(), plan.steps.end(), is_linear_form);
-  if (joint) {
-    const Sum sum = sum_of_forms(plan.steps[0].dst, plan.steps);
-    cost.bytes_received.max = sum.elements.max * size_of(plan.dst.dtype());
-    cost.messages.max = sum.messages.max;
-  } else if (plan.steps.size() > 1 && plan.dst.mesh().num_ranks() <= kFewRanks) {
+  cost.lower_bound = lower_bound(plan.src, plan.dst);
+  const std::vector<std::int64_t> ranks = ranks_of(plan);
+  if (std::ssize(ranks) <= kFewRanks) {
     cost.bytes_received.max = cost.messages.max = 0;
-    for (const std::int64_t rank : plan.dst.mesh().ranks()) {
+    for (const std::int64_t rank : ranks) {
       const RankCost own = cost_on(plan, rank);
       cost.bytes_received.max = std::max(cost.bytes_received.max, own.bytes_received);
       cost.messages.max = std::max(cost.messages.max, own.messages);
+      cost.peak_local_bytes = std::max(cost.peak_local_bytes, own.peak_local_bytes);
     }
+    return cost;
   }
-  cost.lower_bound = lower_bound(plan.src, plan.dst);
+  if (!plan.steps.empty() && std::all_of(plan.steps.begin(), plan.steps.end(), is_linear_form)) {
+    const Sum sum = sum_of_forms(plan.steps[0].dst, plan.steps);
+    cost.bytes_received.max = sum.elements.max * size_of(plan.dst.dtype());
+    cost.messages.max = sum.messages.max;
+  }
   cost.peak_local_bytes = peak_of(plan, largest_bytes);
   // A step packs at most what it moves.
   std::int64_t packed = 0;

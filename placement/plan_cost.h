@@ -46,9 +46,9 @@ struct PlanCost {
   /// bytes_received.total / lower_bound.total; 1 where both are 0.
   double ratio() const noexcept;
 };
-/// Maxima are those of one rank over all steps; with an all-reduce or a fill among several steps
-/// only up to 512 ranks, beyond that the sum of the steps' maxima. Cost: that of its steps; between
-/// meshes O(ranks · peers).
+/// Maxima and the peak are exact up to 512 ranks. Beyond, the peak is a bound, and with an
+/// all-reduce or a fill among several steps maxima are sums of the steps'. Cost: O(ranks · peers)
+/// up to 512 ranks and between meshes, else that of its steps.
 PlanCost cost_of(const Plan& plan, const Topology* topology = nullptr);
 
 /// One rank's share of a plan.
