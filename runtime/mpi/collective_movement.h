@@ -24,6 +24,9 @@ class CollectiveMovement final : public Movement {
   void begin() override;
   bool advance() override;
   void abandon() noexcept override;
+  std::int64_t progress() const noexcept override {
+    return folding_ == nullptr ? 0 : folding_->progress();
+  }
 
  private:
   /// A range that a near rank offers: to be copied to `into`, or, where that is null, folded.

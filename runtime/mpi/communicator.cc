@@ -27,6 +27,11 @@ constexpr std::chrono::milliseconds kVerdictLimit{300};
 class Polling {
  public:
   explicit Polling(ControlChannel& control) : control_(control) {}
+  /// Something has come; more may be close behind.
+  void restart(Clock::time_point now) {
+    yield_until_ = now + kYields;
+    pause_ = kFirstPause;
+  }
   void rest(Clock::time_point now) {
     if (now < yield_until_) {
       std::this_thread::yield();
@@ -37,9 +42,12 @@ class Polling {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kYields{2};
+  static constexpr std::chrono::microseconds kFirstPause{20};
+
   ControlChannel& control_;
-  Clock::time_point yield_until_ = Clock::now() + std::chrono::milliseconds(2);
-  std::chrono::microseconds pause_{20};
+  Clock::time_point yield_until_ = Clock::now() + kYields;
+  std::chrono::microseconds pause_ = kFirstPause;
 };
 
 bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
@@ -288,10 +296,11 @@ void MpiRank::wait_until_over(MpiWork& work) {
   Polling polling(control());
   Telling telling(control());
   auto verdict_limit = Clock::time_point::max();
-  for (;;) {
+  for (std::int64_t progress = 0;;) {
     advance_all();
     if (work.is_over()) return;
     const auto now = Clock::now();
+    if (std::exchange(progress, work.progress()) != work.progress()) polling.restart(now);
     if (work.is_comparing() && control().failed() &&
         control().first_failure().code() == absl::StatusCode::kFailedPrecondition) {
       verdict_limit = std::min(verdict_limit, now + kVerdictLimit);

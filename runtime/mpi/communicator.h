@@ -60,6 +60,7 @@ class MpiWork final : public Work {
   bool is_over() const noexcept { return phase_ == Phase::kFinished || phase_ == Phase::kFailed; }
 
   bool has_failed() const noexcept { return phase_ == Phase::kFailed; }
+  std::int64_t progress() const noexcept { return movement_ ? movement_->progress() : 0; }
   bool is_comparing() const noexcept { return phase_ == Phase::kComparing; }
 
   /// Posts the first messages. A failure poisons the job.

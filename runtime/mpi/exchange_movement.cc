@@ -74,6 +74,7 @@ bool ExchangeMovement::is_over(Outgoing& outgoing) {
     if (!outgoing.cutter || outgoing.cutter->is_done()) return true;
     const std::vector<Stretch> message = outgoing.cutter->next();
     outgoing.packer->pack(message, outgoing.buffer.bytes());
+    ++sent_;
     outgoing.messages.send(*place_.link, place_.at(outgoing.pair.peer, MessagePart::kData),
                            outgoing.buffer.bytes(), message_bytes(message), 1);
   }

@@ -24,6 +24,9 @@ class ExchangeMovement final : public Movement {
   void begin() override;
   bool advance() override;
   void abandon() noexcept override;
+  std::int64_t progress() const noexcept override {
+    return sent_ + (landing_ ? landing_->progress() : 0);
+  }
 
  private:
   enum class Phase : std::uint8_t { kHearing, kLanding, kClosing };
@@ -68,6 +71,7 @@ class ExchangeMovement final : public Movement {
   std::deque<Outgoing> outgoing_;
   std::deque<Incoming> incoming_;
   std::size_t heard_ = 0;                  ///< so many of the incoming are known to come how
+  std::int64_t sent_ = 0;                  ///< messages
   std::size_t closed_ = 0;                 ///< so many of the outgoing are over
   std::vector<ReceivedSource*> received_;  ///< in landing_
   std::optional<PackedLanding> landing_;

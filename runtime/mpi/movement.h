@@ -44,6 +44,8 @@ class Movement {
   /// Goes on as far as it can without waiting; true when all is done. Throws Error.
   virtual bool advance() = 0;
   virtual void abandon() noexcept = 0;
+  /// Grows with every message of several: who waits looks again soon after one.
+  virtual std::int64_t progress() const noexcept { return 0; }
 };
 
 /// `call` and `signature` outlive the movement.

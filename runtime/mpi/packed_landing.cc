@@ -167,6 +167,7 @@ bool PackedLanding::advance() {
     for (Stack& stack : landing_) moves |= land(stack);
     for (Stack& stack : folding_) moves |= fold(stack);
     for (Accumulation& each : accumulating_) moves |= accumulate(each);
+    progress_ += moves ? 1 : 0;
     std::erase_if(landing_, [](const Stack& stack) { return stack.left_bytes == 0; });
     std::erase_if(folding_, [](const Stack& stack) { return stack.left_bytes == 0; });
     std::erase_if(accumulating_,

@@ -88,6 +88,7 @@ class PackedLanding {
   PackedLanding(std::vector<ExchangePart> parts, Sources sources);
   /// As far as it goes; true when all has landed.
   bool advance();
+  std::int64_t progress() const noexcept { return progress_; }
 
  private:
   /// Sources whose boxes of one part land on the same elements, in order of contributor. Where
@@ -117,6 +118,7 @@ class PackedLanding {
 
   std::vector<ExchangePart> parts_;
   Sources sources_;
+  std::int64_t progress_ = 0;   ///< rounds in which something landed
   std::size_t looked_at_ = 0;   ///< the source whose message was not there at the last look
   std::vector<Stack> landing_;  ///< of parts that do not fold: one source each
   std::vector<Stack> folding_;

@@ -1,6 +1,7 @@
 // A training run in which one rank meets with a fault at its n-th call: it is killed, stopped, or
 // throws. Every other rank writes what its calls then returned, and when, to a file of its own.
-//   fault_run BACKEND RANKS KIND RANK CALL FOLDER   (threads|mpi; kill|stop|throw)
+//   fault_run BACKEND RANKS KIND RANK CALL FOLDER   (threads|mpi; kill|stop|throw|kill_moving)
+// With kill_moving long arrays are gathered, exchanged and reduced instead.
 #include "tests/mpi/fault_run.h"
 
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "moe/trainer.h"
 #include "moe/weights.h"
@@ -51,6 +53,12 @@ class Fault {
         break;
       case FaultKind::kThrow:
         throw Error(absl::ResourceExhaustedError("a planned fault"));
+      case FaultKind::kKillMoving:
+        std::thread([delay = std::chrono::microseconds(plan_.call * 397 % 9000)] {
+          std::this_thread::sleep_for(delay);
+          raise(SIGKILL);
+        }).detach();
+        break;
     }
   }
 
@@ -116,6 +124,22 @@ void train(World& world) {
   }
 }
 
+void move_long_arrays(World& world) {
+  const std::vector<std::int64_t> ranks = testing::ranks_below(world.size());
+  Communicator& group = *value_or_throw(world.group(ranks));
+  const std::int64_t part = std::int64_t{1} << 20;
+  const Array own = Array::zeros({part}, DType::kF32, world.allocator());
+  const Array all = Array::zeros({part * world.size()}, DType::kF32, world.allocator());
+  const Array other = Array::zeros({part * world.size()}, DType::kF32, world.allocator());
+  const std::vector<std::int64_t> splits(ranks.size(), part);
+  for (int round = 0; round < 100'000; ++round) {
+    group.all_gather(own, all);
+    group.all_to_all(all, other, splits, splits);
+    group.all_reduce(other, other, ReduceOp::kMax);
+    group.reduce_scatter(other, own, ReduceOp::kMax);
+  }
+}
+
 /// What a call made after the failure returns.
 Status later_call(World& world) {
   try {
@@ -130,7 +154,11 @@ Status later_call(World& world) {
 void run_rank(World& inner, const FaultPlan& plan) {
   WatchedWorld world(inner, plan);
   try {
-    train(world);
+    if (plan.kind == FaultKind::kKillMoving) {
+      move_long_arrays(world);
+    } else {
+      train(world);
+    }
   } catch (const Error& error) {
     if (world.rank() == plan.rank) throw;
     const double at_ms = now_ms();
@@ -162,9 +190,10 @@ int main(int argc, char** argv) {
   const std::string kind = argv[3];
   return tessera::run({.backend = argv[1],
                        .num_ranks = std::atoi(argv[2]),
-                       .kind = kind == "kill"   ? FaultKind::kKill
-                               : kind == "stop" ? FaultKind::kStop
-                                                : FaultKind::kThrow,
+                       .kind = kind == "kill"          ? FaultKind::kKill
+                               : kind == "stop"        ? FaultKind::kStop
+                               : kind == "kill_moving" ? FaultKind::kKillMoving
+                                                       : FaultKind::kThrow,
                        .rank = std::atoi(argv[4]),
                        .call = std::atoi(argv[5]),
                        .folder = argv[6]});

@@ -11,7 +11,8 @@ namespace tessera::testing {
 /// A rank of a fault run waits so long for another.
 constexpr std::int64_t kFaultTimeoutMs = 1000;
 
-enum class FaultKind : std::uint8_t { kKill, kStop, kThrow };
+/// kKillMoving: killed some time into a call, while ranks read one another's arrays.
+enum class FaultKind : std::uint8_t { kKill, kStop, kThrow, kKillMoving };
 
 struct FaultPlan {
   std::string backend;  ///< threads or mpi

@@ -20,7 +20,17 @@ namespace tessera::testing {
 namespace {
 
 const char* name_of(FaultKind kind) {
-  return kind == FaultKind::kKill ? "kill" : kind == FaultKind::kStop ? "stop" : "throw";
+  switch (kind) {
+    case FaultKind::kKill:
+      return "kill";
+    case FaultKind::kStop:
+      return "stop";
+    case FaultKind::kThrow:
+      return "throw";
+    case FaultKind::kKillMoving:
+      break;
+  }
+  return "kill_moving";
 }
 
 std::set<std::string> names_in(const char* folder) {
@@ -144,6 +154,7 @@ void check_end(const FaultPlan& plan, const FaultEnd& end) {
     CHECK(contains(each.later, "UNAVAILABLE: "));
     switch (plan.kind) {
       case FaultKind::kKill:
+      case FaultKind::kKillMoving:
         CHECK(contains(each.pending, "UNAVAILABLE: " + victim + " died in "));
         CHECK(contains(each.later, victim + " died in "));
         break;
@@ -167,7 +178,7 @@ FaultPlan plan_of(unsigned seed, FaultKind kind, const std::string& backend) {
   plan.num_ranks = seed % 5 == 4 ? 8 : 4;
   plan.kind = kind;
   plan.rank = static_cast<std::int64_t>(random() % static_cast<unsigned>(plan.num_ranks));
-  plan.call = static_cast<std::int64_t>(random() % 1200);
+  plan.call = static_cast<std::int64_t>(random() % (kind == FaultKind::kKillMoving ? 60 : 1200));
   return plan;
 }
 
@@ -189,6 +200,10 @@ void run_seeds(FaultKind kind, const std::string& backend, unsigned first, unsig
 
 TEST_CASE("a killed process is named to every other within a second", "[mpi][faults]") {
   run_seeds(FaultKind::kKill, "mpi", 0, 15);
+}
+TEST_CASE("a process killed while others read its arrays is named to every other",
+          "[mpi][faults]") {
+  run_seeds(FaultKind::kKillMoving, "mpi", 400, 8);
 }
 TEST_CASE("a stopped process is named to every other after the timeout", "[mpi][faults]") {
   run_seeds(FaultKind::kStop, "mpi", 100, 12);
