@@ -1,8 +1,10 @@
 // benchmarks/redistribute.cc: redistributions among 4 rank threads on 2 cores, beside the floor of
 // two plain threads in the same rounds, and beside what other libraries took elsewhere. Times are
-// medians over rounds, of the slowest rank; ratios are medians of a round's ratios.
+// medians over rounds, of the slowest rank; ratios are medians of a round's ratios. `work` is the
+// ratio of processor times: on a busy machine 4 threads get more of it than 2.
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include "benchmarks/redistribute_floor.h"
@@ -119,6 +121,7 @@ struct Floor {
 struct Shared {
   std::vector<Array> sources{kRanks}, results{kRanks};
   std::vector<Clock::time_point> begin{kRanks}, end{kRanks};
+  std::vector<double> processor = std::vector<double>(kRanks);
 
   double seconds() const {
     return std::chrono::duration<double>(*std::max_element(end.begin(), end.end()) -
@@ -128,9 +131,24 @@ struct Shared {
 };
 
 struct Times {
-  std::vector<double> ours, plain, streamed;
+  std::vector<double> ours, plain, streamed;                ///< ms on the clock
+  std::vector<double> our_work, plain_work, streamed_work;  ///< ms of processor time
   bool right = true;
+
+  void add(double clock, double processor, const Spent& plainly, const Spent& in_streams) {
+    ours.push_back(clock * 1e3);
+    plain.push_back(plainly.clock * 1e3);
+    streamed.push_back(in_streams.clock * 1e3);
+    our_work.push_back(processor);
+    plain_work.push_back(plainly.processor);
+    streamed_work.push_back(in_streams.processor);
+  }
 };
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+  return median_of(ratios);
+}
 
 bool agrees(const std::vector<Array>& results, const std::vector<Array>& targets) {
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
@@ -155,20 +173,18 @@ Times measure_large(const Move& move, const Shape& shape, int rounds) {
     if (self == 0) floor.emplace(pair, shared.sources);
     for (int round = -2; round < rounds; ++round) {  // the first two warm the pools up
       group.barrier();
+      const double before = thread_seconds();
       shared.begin[self] = Clock::now();
       shared.results[self] = execute(world, program, shared.sources[self]);
       shared.end[self] = Clock::now();
+      shared.processor[self] = thread_seconds() - before;
       group.barrier();
       if (self == 0) {
-        const double plain = floor_seconds(floor->blocks, Stores::kPlain);
-        const double streamed = floor_seconds(floor->blocks, Stores::kStreamed);
-        if (round < 0) {
-          times.right = times.right && agrees(shared.results, floor->targets);
-        } else {
-          times.ours.push_back(shared.seconds() * 1e3);
-          times.plain.push_back(plain * 1e3);
-          times.streamed.push_back(streamed * 1e3);
-        }
+        const Spent plain = floor_time(floor->blocks, Stores::kPlain);
+        const Spent streamed = floor_time(floor->blocks, Stores::kStreamed);
+        if (round < 0) times.right = times.right && agrees(shared.results, floor->targets);
+        const double work = std::accumulate(shared.processor.begin(), shared.processor.end(), 0.0);
+        if (round >= 0) times.add(shared.seconds(), work, plain, streamed);
       }
       group.barrier();
       shared.results[self] = {};
@@ -276,19 +292,18 @@ double measure_overhead(int ranks, int rounds, int repeats) {
 void print_large(const Shape& shape, int rounds) {
   std::printf("float32 [%lld, %lld], 4 rank threads, warm pooled output, ms\n",
               static_cast<long long>(shape[0]), static_cast<long long>(shape[1]));
-  std::printf("%-24s %8s %8s %8s %7s %7s   measured elsewhere on a machine like this, ms:\n", "",
-              "ours", "memcpy", "streamed", "ratio", "target");
-  std::printf("%-70s OpenMPI  COSTA ScaLAPACK  jax  gloo\n", "");
+  std::printf("%-24s %8s %8s %8s %7s %7s %7s   measured elsewhere on a machine like this, ms:\n",
+              "", "ours", "memcpy", "streamed", "ratio", "work", "target");
+  std::printf("%-78s OpenMPI  COSTA ScaLAPACK  jax  gloo\n", "");
   for (const Move& move : moves()) {
     const Times times = measure_large(move, shape, rounds);
     const bool streams = median_of(times.streamed) < median_of(times.plain);
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < times.ours.size(); ++i) {
-      ratios.push_back(times.ours[i] / (streams ? times.streamed[i] : times.plain[i]));
-    }
-    std::printf("%-24s %8.2f %8.2f %8.2f %7.2f %7.2f   %s%s\n", move.name, median_of(times.ours),
-                median_of(times.plain), median_of(times.streamed), median_of(ratios), move.most,
-                move.elsewhere, times.right ? "" : "   WRONG RESULT");
+    const double clock = median_ratio(times.ours, streams ? times.streamed : times.plain);
+    const double work =
+        median_ratio(times.our_work, streams ? times.streamed_work : times.plain_work);
+    std::printf("%-24s %8.2f %8.2f %8.2f %7.2f %7.2f %7.2f   %s%s\n", move.name,
+                median_of(times.ours), median_of(times.plain), median_of(times.streamed), clock,
+                work, move.most, move.elsewhere, times.right ? "" : "   WRONG RESULT");
     std::fflush(stdout);
   }
 }

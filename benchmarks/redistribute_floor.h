@@ -3,6 +3,7 @@
 #pragma once
 
 #include <immintrin.h>
+#include <time.h>
 
 #include <algorithm>
 #include <barrier>
@@ -92,26 +93,45 @@ inline void run_block(const Block& block, Stores stores) {
   if (stores == Stores::kStreamed) _mm_sfence();
 }
 
-/// Runs the targets' blocks on two threads. Units: seconds.
-inline double floor_seconds(const std::vector<std::vector<Block>>& targets, Stores stores) {
+/// Processor time of the calling thread. Units: seconds.
+inline double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// Units: seconds, on the clock and of all threads' processor time.
+struct Spent {
+  double clock = 0;
+  double processor = 0;
+};
+
+/// Runs the targets' blocks on two threads.
+inline Spent floor_time(const std::vector<std::vector<Block>>& targets, Stores stores) {
   using Clock = std::chrono::steady_clock;
   std::barrier start(kFloorThreads);
   Clock::time_point begin[kFloorThreads], end[kFloorThreads];
+  double processor[kFloorThreads] = {};
   std::vector<std::thread> threads;
   for (int t = 0; t < kFloorThreads; ++t) {
     threads.emplace_back([&, t] {
       start.arrive_and_wait();
+      const double before = thread_seconds();
       begin[t] = Clock::now();
       for (auto i = static_cast<std::size_t>(t); i < targets.size(); i += kFloorThreads) {
         for (const Block& block : targets[i]) run_block(block, stores);
       }
       end[t] = Clock::now();
+      processor[t] = thread_seconds() - before;
     });
   }
   for (std::thread& thread : threads) thread.join();
   const auto spent =
       *std::max_element(end, end + kFloorThreads) - *std::min_element(begin, begin + kFloorThreads);
-  return std::chrono::duration<double>(spent).count();
+  return {std::chrono::duration<double>(spent).count(), processor[0] + processor[1]};
+}
+inline double floor_seconds(const std::vector<std::vector<Block>>& targets, Stores stores) {
+  return floor_time(targets, stores).clock;
 }
 
 inline double median_of(std::vector<double> values) {
