@@ -179,6 +179,39 @@ void fold_few(const std::byte* const* srcs, std::byte* dst, std::int64_t n) {
   }
 }
 
+constexpr std::int64_t kLine = 64;
+
+// The same past the caches to several targets, all on cache lines: a line at a time, in registers.
+template <class E, class Op, int kSources>
+void stream_few(const std::byte* const* srcs, std::span<std::byte* const> targets,
+                std::int64_t lines) {
+  using T = typename E::T;
+  using Acc = typename E::Acc;
+  constexpr auto kElements = kLine / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t at = 0; at < lines * kLine; at += kLine) {
+    const T* from[kSources];
+    for (int s = 0; s < kSources; ++s) from[s] = reinterpret_cast<const T*>(srcs[s] + at);
+    alignas(kLine) T line[kElements];
+#pragma omp simd
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      Acc value = E::widen(from[0][i]);
+      for (int s = 1; s < kSources; ++s) value = Op::of(value, E::widen(from[s][i]));
+      line[i] = E::narrow(value);
+    }
+    for (std::byte* target : targets) {
+      kernels::stream_lines(target + at, reinterpret_cast<const std::byte*>(line), kLine);
+    }
+  }
+}
+
+template <class E, class Op>
+void stream_sums(std::span<const std::byte* const> srcs, std::span<std::byte* const> targets,
+                 std::int64_t lines) {
+  if (srcs.size() == 2) return stream_few<E, Op, 2>(srcs.data(), targets, lines);
+  if (srcs.size() == 3) return stream_few<E, Op, 3>(srcs.data(), targets, lines);
+  stream_few<E, Op, 4>(srcs.data(), targets, lines);
+}
+
 template <class E, class Op>
 void fold_blocks(const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,
                  std::int64_t n) {
@@ -223,6 +256,30 @@ void fold(DType dtype, const Fold& how, std::span<const std::byte* const> srcs, 
   });
 }
 
+namespace {
+
+/// A few sources into targets on cache lines go straight through registers.
+bool goes_in_lines(const Fold& how, std::size_t num_srcs, const FoldTargets& to) {
+  if (to.stores != kernels::Stores::kStreamed || how.divisor != 1) return false;
+  if (num_srcs < 2 || num_srcs > 4) return false;
+  return std::ranges::all_of(to.targets, [](const std::byte* target) {
+    return reinterpret_cast<std::uintptr_t>(target) % kLine == 0;
+  });
+}
+
+/// Whole lines that can be taken so; what they leave is done in pieces. Units: elements.
+std::int64_t fold_lines(DType dtype, const Fold& how, std::span<const std::byte* const> srcs,
+                        const FoldTargets& to) {
+  if (!goes_in_lines(how, srcs.size(), to)) return 0;
+  const std::int64_t lines = to.elements * size_of(dtype) / kLine;
+  with_element(dtype, [&]<class E>(E) {
+    with_op(how.op, [&]<class Op>(Op) { stream_sums<E, Op>(srcs, to.targets, lines); });
+  });
+  return lines * kLine / size_of(dtype);
+}
+
+}  // namespace
+
 void fold_to(DType dtype, const Fold& how, std::span<const std::byte* const> srcs,
              const FoldTargets& to) {
   const bool streams = to.stores == kernels::Stores::kStreamed;
@@ -233,8 +290,10 @@ void fold_to(DType dtype, const Fold& how, std::span<const std::byte* const> src
   // No target is written before all sources of a piece have been read.
   alignas(64) std::byte piece[kPieceBytes];
   const std::int64_t element = size_of(dtype), step = kPieceBytes / element;
+  const std::int64_t done = fold_lines(dtype, how, srcs, to);
   absl::InlinedVector<const std::byte*, 8> at(srcs.begin(), srcs.end());
-  for (std::int64_t begin = 0; begin < to.elements; begin += step) {
+  for (const std::byte*& src : at) src += done * element;
+  for (std::int64_t begin = done; begin < to.elements; begin += step) {
     const std::int64_t size = std::min(step, to.elements - begin);
     fold(dtype, how, at, piece, size);
     for (std::byte* target : to.targets) {
