@@ -122,8 +122,10 @@ class PoolAllocator final : public CountingAllocator {
     used_bytes_ -= size_class.bytes;
     ASAN_UNPOISON_MEMORY_REGION(data, size_class.bytes);
     // What is kept stays near what was in use at some time; beyond that this block goes back, and
-    // the others stay for the next round: a training step asks for the same sizes again.
-    if (cached_bytes_ + size_class.bytes > std::max(peak_bytes_ / 4 * 5, kAlwaysKeptBytes)) {
+    // the others stay for the next round: a training step asks for the same sizes again. Small
+    // blocks are never many more than were in use at once, and asked for most often.
+    if (size_class.bytes >= kHugePage &&
+        cached_bytes_ + size_class.bytes > std::max(peak_bytes_ / 4 * 5, kAlwaysKeptBytes)) {
       source_->release(data, size_class.bytes);
       return;
     }

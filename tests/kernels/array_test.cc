@@ -209,6 +209,30 @@ TEST_CASE("a block may be released by another thread", "[kernels][allocator]") {
   }
 }
 
+TEST_CASE("small blocks stay in a pool that keeps much", "[kernels][allocator]") {
+  class Source final : public Allocator {
+   public:
+    void* allocate(std::size_t bytes) override {
+      ++allocated;
+      return plain_allocator()->allocate(bytes);
+    }
+    void release(void* data, std::size_t bytes) noexcept override {
+      ++released;
+      plain_allocator()->release(data, bytes);
+    }
+    int allocated = 0, released = 0;
+  };
+  const auto source = std::make_shared<Source>();
+  const std::shared_ptr<Allocator> pool = make_pool_over(source);
+  const auto use = [&](std::size_t bytes) { pool->release(pool->allocate(bytes), bytes); };
+  for (const std::size_t mebibytes : {112, 28, 100, 64}) use(mebibytes << 20);
+  CHECK(source->allocated == 3);  // 100 MiB fit the first block
+  CHECK(source->released == 1);   // more than was in use at any time
+  for (int i = 0; i < 10; ++i) use(1 << 16);
+  CHECK(source->allocated == 4);
+  CHECK(source->released == 1);
+}
+
 TEST_CASE("an array keeps its pool alive", "[kernels][allocator]") {
   Array x;
   {
