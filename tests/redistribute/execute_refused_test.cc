@@ -1,0 +1,67 @@
+// What execution refuses, on every rank, before any of them moves a byte.
+#include "tests/redistribute/executed.h"
+
+using namespace tessera;  // NOLINT
+using judge::mesh_of;
+using judge::spec_of;
+
+namespace {
+
+Mesh mesh_from(std::int64_t first_rank, std::int64_t ranks) {
+  return value_or_throw(Mesh::make(std::vector<std::int64_t>{ranks}, {"dp"}, first_rank));
+}
+
+/// What each rank's call threw, and the bytes that it received and sent by then.
+struct Refusal {
+  std::string text;
+  std::int64_t bytes = 0;
+};
+std::vector<Refusal> refusals_of(int num_ranks, const Plan& plan,
+                                 const std::function<Array(World&)>& local_of) {
+  return testing::results_of(num_ranks, {},
+                             [&](World& world) {
+                               Refusal refusal;
+                               try {
+                                 execute(world, plan, local_of(world));
+                               } catch (const Error& error) {
+                                 refusal.text = error.what();
+                               }
+                               for (const Event& event : world.events().events()) {
+                                 refusal.bytes += event.bytes_received + event.bytes_sent;
+                               }
+                               return refusal;
+                             })
+      .value();
+}
+
+}  // namespace
+
+TEST_CASE("a mesh over ranks that the world does not have is refused on every rank",
+          "[redistribute][refused]") {
+  const Spec src = spec_of(mesh_from(0, 2), {8}, "S(0)");
+  const Spec dst = spec_of(mesh_from(2, 4), {8}, "R");
+  const auto local_of = [&](World& world) {
+    return world.rank() < 2 ? Array::zeros({4}, DType::kF64) : Array();
+  };
+  for (const Refusal& each : refusals_of(4, value_or_throw(plan(src, dst)), local_of)) {
+    CHECK(each.text == "group: ranks [0, 1, 2, 3, 4, 5] must lie in [0, 4)");
+    CHECK(each.bytes == 0);
+  }
+  const auto back = [&](World& world) {
+    return world.rank() >= 2 ? Array::zeros({8}, DType::kF64) : Array();
+  };
+  for (const Refusal& each : refusals_of(4, value_or_throw(plan(dst, src)), back)) {
+    CHECK(each.text == "group: ranks [0, 1, 2, 3, 4, 5] must lie in [0, 4)");
+    CHECK(each.bytes == 0);
+  }
+}
+
+TEST_CASE("a rank outside of the source gives no array", "[redistribute][refused]") {
+  const Plan made = value_or_throw(
+      plan(spec_of(mesh_from(0, 2), {8}, "S(0)"), spec_of(mesh_from(0, 4), {8}, "S(0)")));
+  const Status status = testing::launch(4, {}, [&](World& world, std::string&) {
+                          execute(world, made, Array::zeros({4}, DType::kF64));
+                        }).first;
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(std::string(message_of(status)).find("pass a null one") != std::string::npos);
+}
