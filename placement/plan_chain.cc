@@ -16,7 +16,7 @@ namespace {
 // Chains of more steps than this never pay: each one moves data once more.
 constexpr std::size_t kMostSteps = 6;
 // And a search ends after as many layouts.
-constexpr std::size_t kMostLayouts = 100;
+constexpr std::size_t kMostLayouts = 300;
 
 bool has_only_axes(const Layout& layout) {
   for (const Levels& levels : layout.dims) {

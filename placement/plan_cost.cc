@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "placement/all_reduce_parts.h"
+#include "placement/plan_refine.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_tally.h"
 
@@ -12,7 +13,7 @@ namespace {
 using Kind = PlanStep::Kind;
 
 /// So many ranks are looked at one by one where classes of ranks cannot be counted.
-constexpr std::int64_t kFewRanks = 512;
+constexpr std::int64_t kFewRanks = 128;
 
 /// Elements and messages that one rank receives.
 struct Received {
@@ -351,6 +352,9 @@ Volume bytes_of(const PlanStep& step) {
 }
 
 Volume lower_bound(const Spec& src, const Spec& dst) {
+  if (src.mesh() != dst.mesh()) {
+    if (const auto both = on_common_mesh(src, dst)) return lower_bound(both->first, both->second);
+  }
   const std::int64_t element = size_of(dst.dtype());
   const bool reduces = src.has_partial();
   if (!reduces && !dst.has_partial()) {

@@ -46,9 +46,9 @@ struct PlanCost {
   /// bytes_received.total / lower_bound.total; 1 where both are 0.
   double ratio() const noexcept;
 };
-/// Maxima and the peak are exact up to 512 ranks. Beyond, the peak is a bound, and with an
+/// Maxima and the peak are exact up to 128 ranks. Beyond, the peak is a bound, and with an
 /// all-reduce or a fill among several steps maxima are sums of the steps'. Cost: O(ranks · peers)
-/// up to 512 ranks and between meshes, else that of its steps.
+/// up to 128 ranks and between meshes, else that of its steps.
 PlanCost cost_of(const Plan& plan, const Topology* topology = nullptr);
 
 /// One rank's share of a plan.
