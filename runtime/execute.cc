@@ -50,12 +50,13 @@ struct Tensor {
   Array written;       ///< what the step under way writes
   bool owned = false;  ///< `current` is an array of ours that nobody else sees
   std::size_t next = 0;
-  int half = -1;  ///< of an all_reduce that a bucket takes in two
+  /// Which exchange of an all_reduce that a bucket takes in exchanges.
+  std::optional<std::size_t> line = {};
 
   const ProgramShare& share() const { return program.share(); }
   const ProgramStep& step() const {
     const ProgramStep& whole = share().steps[next];
-    return half < 0 ? whole : (*whole.halves)[static_cast<std::size_t>(half)];
+    return line ? (*whole.lines)[*line] : whole;
   }
   bool is_over() const { return next == share().steps.size(); }
   bool is_last() const { return next + 1 == share().steps.size(); }
@@ -164,7 +165,7 @@ void ExecutionState::start_collectives() {
   }
   for (const Batch& batch : batches) {
     if (!batch.all_reduces || batch.tensors.size() == 1) continue;
-    for (const std::size_t index : batch.tensors) tensors[index].half = 0;
+    for (const std::size_t index : batch.tensors) tensors[index].line = 0;
   }
   works.reserve(batches.size());
   for (const Batch& batch : batches) start(batch);
@@ -210,8 +211,7 @@ void ExecutionState::prepare_written(Tensor& tensor) {
     return;
   }
   const DType dtype = tensor.share().src.dtype();
-  // Peers read no element that this rank writes, so that what is its own may be written over.
-  if ((step.way == Way::kAllReduce || step.is_line) && tensor.owned) {
+  if (step.may_overwrite && tensor.owned) {
     tensor.written = tensor.current;
     return;
   }
@@ -227,11 +227,8 @@ void ExecutionState::step_done(Tensor& tensor) {
     tensor.current = std::move(tensor.written);
     tensor.written = {};
   }
-  if (tensor.half == 0) {
-    tensor.half = 1;
-    return;
-  }
-  tensor.half = -1;
+  if (tensor.line && ++*tensor.line < tensor.share().steps[tensor.next].lines->size()) return;
+  tensor.line.reset();
   ++tensor.next;
 }
 

@@ -54,8 +54,9 @@ Array execute(World& world, const PlanProgram& program, const Array& local,
 Array execute(World& world, const Plan& plan, const Array& local, const ExecuteInfo& info = {});
 
 /// Executes a bucket of plans, locals[i] by programs[i]: the i-th collectives of all plans that
-/// have one group are one call; several all_reduces are two calls, with the bytes of theirs. All
-/// ranks give the same plans in the same order. Cost: the messages of the longest plan, not of all.
+/// have one group are one call; several all_reduces are two calls at most, with the bytes of
+/// theirs. All ranks give the same plans in the same order. Cost: the messages of the longest plan,
+/// not of all.
 std::vector<Array> execute_all(World& world, std::span<const PlanProgram> programs,
                                std::span<const Array> locals, const ExecuteInfo& info = {});
 

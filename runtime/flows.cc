@@ -79,6 +79,11 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
     case Kind::kBarrier:
       break;
     case Kind::kAllReduce: {
+      if (call.in.num_bytes() <= kFoldAllBytes) {
+        sent.add_all([&](int) { return call.in.num_bytes(); });
+        received = sent;
+        break;
+      }
       // Each rank gets the others' summands of its slice, and gives them the folded slice.
       const auto slice_bytes = [&](int rank) {
         const Slice slice = slice_of(call.in.num_elements(), {rank, place.size});

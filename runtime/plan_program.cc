@@ -122,11 +122,14 @@ std::shared_ptr<const ExchangeBoxes> with_landing(ExchangeBoxes boxes, std::int6
   return std::make_shared<const ExchangeBoxes>(std::move(boxes));
 }
 
-/// An all_reduce as two exchanges, with the slices (and so the bytes) of the native one.
-std::array<ProgramStep, 2> halves_of(const ProgramStep& step) {
+/// An all_reduce as exchanges, with the bytes of the native one.
+std::vector<ProgramStep> lines_of(const ProgramStep& step, DType dtype) {
   const std::int64_t elements = num_elements(step.written);
+  const bool whole = elements * size_of(dtype) <= kFoldAllBytes;
   const int self = step.group->rank(), size = step.group->size();
-  const auto slice = [&](int rank) { return slice_of(elements, {rank, size}); };
+  const auto slice = [&](int rank) {
+    return whole ? Slice{0, elements} : slice_of(elements, {rank, size});
+  };
   ExchangeBoxes fold{.fold = true, .reduce = step.reduce, .divisor = step.divisor}, gather;
   for (int rank = 0; rank < size; ++rank) {
     fold.into.push_back(box_of(rank, rank, slice(self)));
@@ -135,15 +138,17 @@ std::array<ProgramStep, 2> halves_of(const ProgramStep& step) {
     gather.into.push_back(box_of(rank, 0, slice(rank)));
     gather.from.push_back(box_of(rank, 0, slice(self)));
   }
-  std::array<ProgramStep, 2> halves{step, step};
-  for (ProgramStep& half : halves) {
-    half.way = Way::kExchange;
-    half.is_line = true;
+  std::vector<ProgramStep> lines(whole ? 1 : 2, step);
+  for (ProgramStep& line : lines) {
+    line.way = Way::kExchange;
+    line.is_line = true;
+    line.may_overwrite = !whole;
   }
-  halves[0].boxes = with_landing(std::move(fold), elements);
-  halves[1].boxes = with_landing(std::move(gather), elements);
-  halves[1].in_place = true;
-  return halves;
+  lines[0].boxes = with_landing(std::move(fold), elements);
+  if (whole) return lines;
+  lines[1].boxes = with_landing(std::move(gather), elements);
+  lines[1].in_place = true;
+  return lines;
 }
 
 /// Works out one step on one rank.
@@ -208,7 +213,9 @@ class StepMaker {
 
   void make_native() {
     if (made_.way == Way::kAllReduce) {
-      made_.halves = std::make_shared<const std::array<ProgramStep, 2>>(halves_of(made_));
+      made_.may_overwrite = true;
+      made_.lines =
+          std::make_shared<const std::vector<ProgramStep>>(lines_of(made_, step_.dst.dtype()));
     }
     if (made_.way != Way::kAllGather && made_.way != Way::kReduceScatter) return;
     const Spec& cut = made_.way == Way::kAllGather ? step_.src : step_.dst;

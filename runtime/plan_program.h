@@ -2,7 +2,6 @@
 // with nothing left to work out at the call.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,10 +44,14 @@ struct ProgramStep {
   std::int64_t divisor = 1;
   std::vector<std::int64_t> rows = {};  ///< of each rank of the group: native collectives on rows
   std::int64_t first_row = 0;           ///< kReduceScatter: of its own in the array written
-  /// kAllReduce: the same in two exchanges on the array as one line of elements, each rank folding
-  /// its slice, then all slices gathered in place. For buckets: exchanges merge.
-  std::shared_ptr<const std::array<ProgramStep, 2>> halves = {};
-  bool is_line = false;  ///< one of these halves
+  /// What it writes may be the array that it reads, where nobody else holds that: peers read
+  /// nothing that this rank writes.
+  bool may_overwrite = false;
+  /// kAllReduce: the same in exchanges on the array as one line of elements. Small ones fold the
+  /// whole in one; of others each rank folds its slice, then all slices are gathered in place. For
+  /// buckets: exchanges merge.
+  std::shared_ptr<const std::vector<ProgramStep>> lines = {};
+  bool is_line = false;  ///< one of these exchanges
 };
 
 struct ProgramShare {

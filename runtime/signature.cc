@@ -428,6 +428,9 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
     case Kind::kBarrier:
       return {};
     case Kind::kAllReduce: {
+      if (call.in.num_bytes() <= kFoldAllBytes) {
+        return {others * call.in.num_bytes(), others * call.in.num_bytes()};
+      }
       const Slice own = slice_of(call.in.num_elements(), place);
       const std::int64_t own_bytes = (own.end - own.begin) * size_of(call.in.dtype());
       const std::int64_t bytes = call.in.num_bytes() - own_bytes + others * own_bytes;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "placement/all_reduce_parts.h"
 #include "runtime/backend_api.h"
 #include "runtime/communicator.h"
 
@@ -107,7 +108,7 @@ struct Slice {
 };
 Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept;
 /// Small all_reduces: every rank folds the whole instead of its slice.
-constexpr std::int64_t kFoldAllBytes = 4 * 1024;
+constexpr std::int64_t kFoldAllBytes = kFoldWholeBytes;
 
 /// "ranks 0, 1", "rank 2", "none"
 std::string list_ranks(std::span<const std::int64_t> ranks);
