@@ -2,7 +2,7 @@
 // element by the judge of tests/redistribute, states what it moves, and keeps within the bound.
 #include "placement/plan_cost.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/redistribute/simulate.h"
+#include "tests/redistribute/judge.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 // Plans between different meshes, over the same, overlapping or disjoint ranks.
+#include "tests/redistribute/judge.h"
 #include "tests/redistribute/layouts.h"
-#include "tests/redistribute/simulate.h"
 
 using namespace tessera;  // NOLINT
 using judge::mesh_of;

@@ -1,6 +1,6 @@
 // Every ordered pair of layouts of a family, and sampled ones of larger families.
+#include "tests/redistribute/judge.h"
 #include "tests/redistribute/layouts.h"
-#include "tests/redistribute/simulate.h"
 
 using namespace tessera;  // NOLINT
 using judge::mesh_of;

@@ -1,7 +1,7 @@
 // Partial tensors: every kind to every kind, mixed kinds, and what a rank holds where a whole or
 // sharded tensor becomes a Partial one.
+#include "tests/redistribute/judge.h"
 #include "tests/redistribute/layouts.h"
-#include "tests/redistribute/simulate.h"
 
 using namespace tessera;  // NOLINT
 using judge::mesh_of;

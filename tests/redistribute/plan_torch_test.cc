@@ -1,6 +1,6 @@
 // Pairs on which torch 2.15's DTensor gives wrong values or raises, by name.
+#include "tests/redistribute/judge.h"
 #include "tests/redistribute/layouts.h"
-#include "tests/redistribute/simulate.h"
 
 using namespace tessera;  // NOLINT
 using judge::mesh_of;
