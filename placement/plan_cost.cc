@@ -245,14 +245,14 @@ Sum sum_of_exchange(const Spec& src, const Spec& dst) {
   return sum_of({.kind = Kind::kExchange, .axes = {}, .src = src, .dst = dst}, Count::kBytes);
 }
 
-/// See lower_bound(). An element that some target rank has a summand of needs one message less.
-std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
+/// See lower_bound(), where the Partial axes of `stay` are reduced by nobody: each coord of them
+/// goes its own way. An element that some target rank has a summand of needs one message less.
+std::int64_t partial_bound_elements(const Spec& src, const Spec& dst,
+                                    const std::vector<bool>& stay) {
   const Layout& from = src.layout();
   const Layout& to = dst.layout();
   const bool one_mesh = src.mesh() == dst.mesh();
-  const auto stays = [&](int, std::size_t a) {
-    return one_mesh && from.partial[a] && from.partial[a] == to.partial[a];
-  };
+  const auto stays = [&](int, std::size_t a) { return one_mesh && stay[a]; };
   const std::int64_t groups = one_mesh ? product_of(src.mesh(), stays) : 1;
   const std::int64_t contributors = product_of(
       src.mesh(), [&](int axis, std::size_t a) { return from.partial[a] && !stays(axis, a); });
@@ -294,6 +294,23 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
   return times(elements, contributors + targets - 1) - met;
 }
 
+/// The least over all choices of axes that stay Partial: they need not.
+std::int64_t partial_bound_elements(const Spec& src, const Spec& dst) {
+  const auto& from = src.layout().partial;
+  const auto& to = dst.layout().partial;
+  std::vector<std::size_t> may_stay;
+  for (std::size_t a = 0; src.mesh() == dst.mesh() && a < from.size(); ++a) {
+    if (from[a] && from[a] == to[a]) may_stay.push_back(a);
+  }
+  std::int64_t least = INT64_MAX;
+  for (std::uint64_t chosen = 0; chosen < (std::uint64_t{1} << may_stay.size()); ++chosen) {
+    std::vector<bool> stay(from.size(), false);
+    for (std::size_t i = 0; i < may_stay.size(); ++i) stay[may_stay[i]] = (chosen >> i & 1) != 0;
+    least = std::min(least, partial_bound_elements(src, dst, stay));
+  }
+  return least;
+}
+
 std::int64_t array_bytes(const Spec& spec, std::int64_t rank) {
   const std::optional<Coord> coord = spec.mesh().coord_of(rank);
   return coord ? num_elements(spec.local_shape(*coord)) * size_of(spec.dtype()) : 0;
@@ -301,7 +318,7 @@ std::int64_t array_bytes(const Spec& spec, std::int64_t rank) {
 
 std::int64_t packed_bytes(const PlanStep& step, std::int64_t rank, RankCost& cost) {
   const std::int64_t element = size_of(step.dst.dtype());
-  std::int64_t received = 0, sent = 0, messages = 0;
+  std::int64_t received = 0, sent = 0, kept = 0, messages = 0;
   if (step.kind == Kind::kAllReduce) {
     const std::vector<std::int64_t> group = group_of(step, rank);
     const auto at = std::find(group.begin(), group.end(), rank);
@@ -315,14 +332,18 @@ std::int64_t packed_bytes(const PlanStep& step, std::int64_t rank, RankCost& cos
     const Received own = received_by(step, rank);
     received = own.elements * element;
     messages = own.messages;
+    const bool folds = fold_of(step).has_value();
     for (const Transfer& transfer : transfers_from(step, rank)) {
-      if (transfer.peer != rank) sent += transfer.num_elements() * element;
+      // A summand of its own is packed like the others, so that all have the same pieces.
+      const std::int64_t bytes = transfer.num_elements() * element;
+      if (transfer.peer != rank) sent += bytes;
+      if (transfer.peer == rank && folds) kept += bytes;
     }
   }
   cost.bytes_received += received;
   cost.bytes_sent += sent;
   cost.messages += messages;
-  return received + sent;
+  return received + sent + kept;
 }
 
 /// Bounds from the largest arrays: those of coord 0.

@@ -250,7 +250,22 @@ std::vector<std::string> labels_of(const Plan& plan, std::span<const ProgramStep
   return labels;
 }
 
+/// Every rank refuses, also one whose own groups are complete.
+void check_ranks(const World& world, const Plan& plan) {
+  for (const Spec* spec : {&plan.src, &plan.dst}) {
+    const Mesh& mesh = spec->mesh();
+    std::int64_t last = mesh.first_rank();
+    for (const MeshAxis& axis : mesh.axes()) last += (axis.size - 1) * axis.stride;
+    if (last < world.size()) continue;
+    throw Error(invalid_argument(absl::StrFormat(
+        "execute: mesh %s has rank %d, but the world's ranks are 0 to %d [from %s, "
+        "to %s]",
+        mesh.to_string(), last, world.size() - 1, plan.src.to_string(), plan.dst.to_string())));
+  }
+}
+
 ProgramShare share_of(World& world, const Plan& plan) {
+  check_ranks(world, plan);
   ProgramShare share{.src = plan.src, .pack_bytes = plan.pack_bytes};
   const auto coord = plan.src.mesh().coord_of(world.rank());
   share.gives = coord.has_value();

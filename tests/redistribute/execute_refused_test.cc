@@ -44,14 +44,33 @@ TEST_CASE("a mesh over ranks that the world does not have is refused on every ra
     return world.rank() < 2 ? Array::zeros({4}, DType::kF64) : Array();
   };
   for (const Refusal& each : refusals_of(4, value_or_throw(plan(src, dst)), local_of)) {
-    CHECK(each.text == "group: ranks [0, 1, 2, 3, 4, 5] must lie in [0, 4)");
+    CHECK(
+        each.text ==
+        "execute: mesh {dp: 4} has rank 5, but the world's ranks are 0 to 3 [from F64[8] (S(0)) on "
+        "{dp: 2}, to F64[8] (R) on {dp: 4}]");
     CHECK(each.bytes == 0);
   }
   const auto back = [&](World& world) {
     return world.rank() >= 2 ? Array::zeros({8}, DType::kF64) : Array();
   };
   for (const Refusal& each : refusals_of(4, value_or_throw(plan(dst, src)), back)) {
-    CHECK(each.text == "group: ranks [0, 1, 2, 3, 4, 5] must lie in [0, 4)");
+    CHECK(each.text ==
+          "execute: mesh {dp: 4} has rank 5, but the world's ranks are 0 to 3 [from F64[8] (R) on "
+          "{dp: 4}, "
+          "to F64[8] (S(0)) on {dp: 2}]");
+    CHECK(each.bytes == 0);
+  }
+}
+
+TEST_CASE("ranks whose own group is complete refuse the mesh too", "[redistribute][refused]") {
+  const Mesh mesh = mesh_of({2, 3});  // along the second axis ranks 0, 1 and 2 would have all peers
+  const Spec src = spec_of(mesh, {6, 2}, "R, S(0)");
+  const Spec dst = spec_of(mesh, {6, 2}, "R, R");
+  const auto local_of = [](World&) { return Array::zeros({2, 2}, DType::kF64); };
+  for (const Refusal& each : refusals_of(4, value_or_throw(plan(src, dst)), local_of)) {
+    CHECK(each.text ==
+          "execute: mesh {2, 3} has rank 5, but the world's ranks are 0 to 3 [from F64[6, 2] "
+          "(R, S(0)) on {2, 3}, to F64[6, 2] (R, R) on {2, 3}]");
     CHECK(each.bytes == 0);
   }
 }

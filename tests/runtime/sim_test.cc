@@ -1,13 +1,14 @@
-#include <atomic>
 #include <fstream>
 
 #include "placement/plan_cost.h"
 #include "runtime/sim/sim_world.h"
 #include "tests/runtime/ranks.h"
+#include "tests/support/counted_world.h"
 
 namespace tessera {
 namespace {
 
+using testing::CountedWorld;
 using Texts = std::vector<std::string>;
 
 // What ranks of two backends must log alike.
@@ -23,44 +24,6 @@ Texts texts_of(const std::vector<Event>& events) {
   for (const Event& event : events) texts.push_back(text_of(event));
   return texts;
 }
-
-/// Counts the bytes asked for, without what a pool rounds up.
-class ExactAllocator final : public CountingAllocator {
- public:
-  void* allocate(std::size_t bytes) override {
-    used_ += static_cast<std::int64_t>(bytes);
-    peak_ = std::max<std::int64_t>(peak_, used_);
-    return plain_allocator()->allocate(bytes);
-  }
-  void release(void* data, std::size_t bytes) noexcept override {
-    used_ -= static_cast<std::int64_t>(bytes);
-    plain_allocator()->release(data, bytes);
-  }
-  MemoryUse use() const noexcept override { return {used_, peak_}; }
-
- private:
-  std::atomic<std::int64_t> used_{0};
-  std::atomic<std::int64_t> peak_{0};
-};
-
-/// A rank's World whose arrays are counted to the byte.
-class CountedWorld final : public World {
- public:
-  explicit CountedWorld(World& inner) : inner_(inner) {
-    allocator_ = std::make_shared<ExactAllocator>();
-  }
-  std::int64_t rank() const noexcept override { return inner_.rank(); }
-  std::int64_t size() const noexcept override { return inner_.size(); }
-  int threads_per_rank() const noexcept override { return inner_.threads_per_rank(); }
-  StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override {
-    return inner_.group(ranks);
-  }
-  void poison(const Status& status) override { inner_.poison(status); }
-  double now_us() const override { return inner_.now_us(); }
-
- private:
-  World& inner_;
-};
 
 Array source_of(const Plan& plan, World& world) {
   const std::optional<Coord> coord = plan.src.mesh().coord_of(world.rank());
