@@ -22,9 +22,8 @@ std::string layout_round_trip(const Mesh& mesh, ShapeView shape, std::string_vie
 }
 
 TEST_CASE("a mesh is read and written alike, named or not", "[io][placement_json]") {
-  for (const char* text :
-       {R"j({"shape":[2,2],"axes":["dp","tp"]})j", R"j({"shape":[8]})j", R"j({"shape":[]})j",
-        R"j({"shape":[2,4],"first_rank":8})j"}) {
+  for (const char* text : {R"j({"shape":[2,2],"axes":["dp","tp"]})j", R"j({"shape":[8]})j",
+                           R"j({"shape":[]})j", R"j({"shape":[2,4],"first_rank":8})j"}) {
     CHECK(to_json(mesh_of(text)).to_string() == text);
   }
   CHECK(mesh_of(R"j({"axes":["dp","tp"],"shape":[2,3]})j").num_ranks() == 6);

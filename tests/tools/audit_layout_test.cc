@@ -58,11 +58,10 @@ TEST_CASE("layout reads strided shards, levels and axes without names", "[tools]
 TEST_CASE("layout counts ranks from the mesh's first", "[tools][layout]") {
   const std::string input =
       R"j({"mesh":{"shape":[2],"first_rank":6},"tensor":{"shape":[4]},"placements":["S(0)"]})j";
-  CHECK(layout(input).out ==
-        R"j({"layout":{"dims":[[0]]},"ranks":[)j"
-        R"j({"rank":6,"coord":[0],"local_shape":[2],"intervals":[[[0,2]]]},)j"
-        R"j({"rank":7,"coord":[1],"local_shape":[2],"intervals":[[[2,4]]]}]})j"
-        "\n");
+  CHECK(layout(input).out == R"j({"layout":{"dims":[[0]]},"ranks":[)j"
+                             R"j({"rank":6,"coord":[0],"local_shape":[2],"intervals":[[[0,2]]]},)j"
+                             R"j({"rank":7,"coord":[1],"local_shape":[2],"intervals":[[[2,4]]]}]})j"
+                             "\n");
   const Ran text = layout(input, {"--format", "text"});
   CHECK_THAT(text.out, Catch::Contains("| 6   6 | 7   7 |"));
   CHECK_THAT(text.out, Catch::Contains("rank 7 at (1): local shape [2]\n"));
