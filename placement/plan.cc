@@ -31,10 +31,6 @@ constexpr std::int64_t kMostSends = 2;
 std::int64_t largest_elements(const Spec& spec) {
   return num_elements(spec.local_shape(Coord(static_cast<std::size_t>(spec.mesh().ndim()), 0)));
 }
-bool replicates(const Layout& layout, int axis) {
-  return layout.dim_of_axis(axis) < 0 && !layout.partial[static_cast<std::size_t>(axis)];
-}
-
 /// At most the largest integer.
 std::int64_t sum_of(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;

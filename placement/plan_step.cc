@@ -108,11 +108,6 @@ Kind kind_of(const PlanStep& step) {
                                                                           : Kind::kExchange;
 }
 
-bool replicates(const Spec& spec, int axis) {
-  return spec.layout().dim_of_axis(axis) < 0 &&
-         !spec.layout().partial[static_cast<std::size_t>(axis)];
-}
-
 /// Cuts the dim that leaves the smallest largest part along `axis`; of equal ones the outermost, so
 /// that parts are rows.
 void share_along(const Spec& spec, int axis, const Layout* later, Layout& part) {
@@ -187,6 +182,10 @@ std::size_t common_prefix(const Levels& a, const Levels& b) {
   return static_cast<std::size_t>(in_a - a.begin());
 }
 
+bool replicates(const Layout& layout, int axis) {
+  return layout.dim_of_axis(axis) < 0 && !layout.partial[static_cast<std::size_t>(axis)];
+}
+
 Spec with_layout(const Spec& spec, Layout layout) {
   StatusOr<Spec> made =
       Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(), std::move(layout));
@@ -239,7 +238,7 @@ Layout shared_part(const Spec& from, const Spec& to, Sharing sharing, const Layo
   if (sharing == Sharing::kEven) {
     std::vector<int> axes;
     for (int axis = 0; axis < to.mesh().ndim(); ++axis) {
-      if (replicates(to, axis) && to.mesh().size(axis) > 1) axes.push_back(axis);
+      if (replicates(to.layout(), axis) && to.mesh().size(axis) > 1) axes.push_back(axis);
     }
     return most_even(to, axes);
   }
@@ -247,7 +246,7 @@ Layout shared_part(const Spec& from, const Spec& to, Sharing sharing, const Layo
   for (const bool reduced : {true, false}) {
     for (int axis = 0; axis < to.mesh().ndim(); ++axis) {
       const bool folds = one_mesh && from.layout().partial[static_cast<std::size_t>(axis)];
-      if (folds != reduced || !replicates(to, axis)) continue;
+      if (folds != reduced || !replicates(to.layout(), axis)) continue;
       if (reduced || sharing != Sharing::kReduced) share_along(to, axis, later, part);
     }
   }

@@ -12,6 +12,8 @@ namespace tessera {
 
 std::size_t common_prefix(const Levels& a, const Levels& b);
 
+/// True if the axis neither cuts a dim nor is Partial.
+bool replicates(const Layout& layout, int axis);
 /// Spec of the same tensor under another layout of `mesh`. Requires a layout that fits.
 Spec with_layout(const Spec& spec, Layout layout);
 /// `layout` without Partial on `axes`.

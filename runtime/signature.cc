@@ -415,10 +415,8 @@ Status compare_calls(std::span<const Signature* const> calls, std::span<const st
 }
 
 Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept {
-  constexpr std::int64_t kGrain = 64;
-  const std::int64_t chunk = ((n + place.size - 1) / place.size + kGrain - 1) / kGrain * kGrain;
-  const std::int64_t begin = std::min(n, chunk * place.rank);
-  return {begin, std::min(n, begin + chunk)};
+  const ElementRange part = all_reduce_part(n, {place.rank, place.size});
+  return {part.begin, part.end};
 }
 
 Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
@@ -428,12 +426,9 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
     case Kind::kBarrier:
       return {};
     case Kind::kAllReduce: {
-      if (call.in.num_bytes() <= kFoldAllBytes) {
-        return {others * call.in.num_bytes(), others * call.in.num_bytes()};
-      }
-      const Slice own = slice_of(call.in.num_elements(), place);
-      const std::int64_t own_bytes = (own.end - own.begin) * size_of(call.in.dtype());
-      const std::int64_t bytes = call.in.num_bytes() - own_bytes + others * own_bytes;
+      const std::int64_t element = size_of(call.in.dtype());
+      const std::int64_t bytes =
+          element * all_reduce_received(call.in.num_elements(), element, {place.rank, place.size});
       return {bytes, bytes};
     }
     case Kind::kAllGather:
