@@ -189,7 +189,7 @@ Results wrap(Runtime& runtime, const ResolvedCall& call, Operands operands,
              absl::InlinedVector<Array, 2>& outputs) {
   Results results(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const int alias = call.mutates ? call.op->in_place[i] : -1;
+    const int alias = call.mutates ? call.op->alias_of(i) : -1;
     if (alias >= 0) {
       results[i] = *operands[static_cast<std::size_t>(alias)];
       TensorImpl& impl = *results[i].impl();

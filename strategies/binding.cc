@@ -288,6 +288,8 @@ void Binder::check_sizes() {
             .count = 0;
         continue;
       }
+      // A window's result has its own size; both are cut by the same axes.
+      if (factor.mark != nullptr && factor.mark->window) continue;
       if (!factor.cuttable) continue;
       factor.cuttable = false;
       factor.unequal = seen.at;

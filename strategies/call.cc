@@ -61,7 +61,7 @@ class Resolver {
   }
 
   StatusOr<Spec> output(std::size_t o) {
-    const int aliased = call_.op->in_place[o];
+    const int aliased = call_.op->alias_of(o);
     if (aliased >= 0) return input(static_cast<std::size_t>(aliased));
     TSR_RETURN_IF_ERROR(set_levels(call_.binding.outputs[o]));
     for (std::size_t a = 0; a < entries_.size(); ++a) entries_[a] = row(a).outputs[o];

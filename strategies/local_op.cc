@@ -73,6 +73,7 @@ LocalOp LocalOp::make(const Op& op, Resolution resolution, const Attrs& attrs, C
     for (const Spec& spec : resolved.outputs) state->output_views.push_back({&spec, &state->coord});
     find_index_maps(*state, attrs);
   }
+  state->global_attrs = attrs;
   state->local_attrs = op.def.localize != nullptr && distributed
                            ? op.def.localize(attrs, resolved.inputs, resolved.outputs, state->coord)
                            : attrs;
@@ -153,7 +154,7 @@ void LocalOp::allocate_outputs(KernelContext& ctx, std::span<const Array> inputs
                                std::span<Array> outputs) const {
   const State& state = *state_;
   for (std::size_t o = 0; o < outputs.size(); ++o) {
-    const int aliased = state.op->in_place[o];
+    const int aliased = state.op->alias_of(o);
     if (aliased >= 0) {
       outputs[o] = inputs[static_cast<std::size_t>(aliased)];
     } else {
@@ -185,6 +186,14 @@ void LocalOp::run(KernelContext& ctx, std::span<const Array> inputs,
   call.inputs = localized;
   call.absent = kernels::Absent::kSkip;
   state.op->def.kernel(call);
+}
+
+std::vector<Interval> LocalOp::windows_of(const LoweringStep& step, const Coord& coord) const {
+  const Resolution& resolved = state_->resolution;
+  const Spec& operand = resolved.inputs[static_cast<std::size_t>(step.in[0])];
+  const Coord operand_coord = coord_on(operand.mesh(), resolved.outputs[0].mesh(), coord);
+  return step.windows(state_->global_attrs, {&operand, &operand_coord},
+                      {&resolved.outputs[0], &coord});
 }
 
 void LocalOp::run_step(KernelContext& ctx, const LoweringStep& step,

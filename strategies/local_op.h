@@ -32,6 +32,8 @@ class LocalOp {
     return state_->resolution.lowering_axes;
   }
   int num_temporaries() const noexcept { return state_->num_temporaries; }
+  /// What rank `coord` of the group needs for a kWindow step, as global intervals of its dim.
+  std::vector<Interval> windows_of(const LoweringStep& step, const Coord& coord) const;
   void run_step(KernelContext& ctx, const LoweringStep& step, std::span<Array> temporaries) const;
   void allocate_outputs(KernelContext& ctx, std::span<const Array> inputs,
                         std::span<Array> outputs) const;
@@ -53,8 +55,9 @@ class LocalOp {
   struct State {
     const Op* op = nullptr;
     Resolution resolution;
+    Attrs global_attrs;
     Attrs local_attrs;
-    Coord coord;
+    Coord coord;                      ///< on the mesh of the results
     std::vector<Coord> input_coords;  ///< on each operand's own mesh
     std::vector<Shape> output_shapes;
     std::vector<IndexMap> index_maps;

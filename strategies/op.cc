@@ -146,7 +146,7 @@ Status OpTable::add(OpDef def) {
     TSR_RETURN_IF_ERROR(check_schema(def, *rule));
     op->rule = *std::move(rule);
   }
-  op->in_place.assign(static_cast<std::size_t>(def.num_outputs), -1);
+  op->in_place.assign(static_cast<std::size_t>(std::max(def.num_outputs, 0)), -1);
   for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {
     op->in_place[o] = op->rule.outputs[o].alias;
   }

@@ -75,7 +75,9 @@ using Infer =
 struct Strategy {
   std::vector<Spec> inputs;  ///< what each operand must be redistributed to
   std::vector<Spec> outputs;
-  std::string why;  ///< one line for the audit
+  std::string why;                   ///< one line for the audit
+  int lowering = -1;                 ///< index in OpDef::lowerings where ranks talk inside the op
+  std::vector<int> lowering_axes{};  ///< mesh axes over which they do
 };
 using StrategyFn = std::function<StatusOr<std::vector<Strategy>>(
     std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs, const Attrs&)>;
@@ -84,10 +86,15 @@ using StrategyFn = std::function<StatusOr<std::vector<Strategy>>(
 using Localize = std::function<Attrs(const Attrs&, std::span<const Spec> inputs,
                                      std::span<const Spec> outputs, const Coord&)>;
 
+/// The global intervals of one dim of an operand that a rank needs for its share of the results:
+/// global attributes, the operand (spec, coord of that rank) and the first result.
+using WindowFn = std::function<std::vector<Interval>(const Attrs&, const OperandView& operand,
+                                                     const OperandView& result)>;
+
 /// Steps that run where ranks must talk inside the op. Temporaries are numbered: inputs, outputs,
 /// then others.
 struct LoweringStep {
-  enum class Kind : std::uint8_t { kLocal, kReduce, kGather };
+  enum class Kind : std::uint8_t { kLocal, kReduce, kGather, kWindow };
   Kind kind = Kind::kLocal;
   std::vector<int> in;
   std::vector<int> out;
@@ -96,14 +103,22 @@ struct LoweringStep {
   Kernel kernel = nullptr;
   ReduceOp reduce =
       ReduceOp::kSum;  ///< kReduce: all-reduce of one temporary over the factor's axes
-  int dim = 0;         ///< kGather: concatenates along it, in coord order
+  int dim =
+      0;  ///< kGather: concatenates along it, in coord order; kWindow: the dim that windows cut
+  /// kWindow: temporary in[0], which is an operand, becomes on each rank the concatenation of these
+  /// global intervals of `dim`, in this order, wherever they lie. Every rank asks for every rank.
+  WindowFn windows = nullptr;
 };
 /// Lifts one `!`, `^` or `~` factor: on the axes that cut it, inputs and outputs that carry it are
 /// S, the rest R.
 struct Lowering {
+  /// How the factor may be cut. kIntervals: by whole axes in mesh order, so that every rank holds
+  /// one interval and coords follow it (scans, halos); operands that are cut otherwise are moved.
+  enum class Cut : std::uint8_t { kAny, kIntervals };
   std::string factor;  ///< its letter in the rule
   std::string doc;
   std::function<std::vector<LoweringStep>(const Attrs&)> steps;
+  Cut cut = Cut::kAny;
 };
 
 /// Inputs with which the op is verified. Values are distinct and well away from ties and
@@ -117,16 +132,20 @@ struct Sample {
   /// Per operand: rows along `unique_dim` hold distinct indices (scatter).
   std::vector<int> unique_dim = {};  ///< −1: no; default: all −1
   bool positive = false;             ///< floating operands > 0 (log, sqrt)
+  /// Last word on the values of one operand, row-major: a range, an order, counts that add up.
+  std::function<void(int operand, const Shape& shape, std::vector<double>& values)> adjust =
+      nullptr;
   bool differentiable = true;
 };
 
 struct OpDef {
+  static constexpr int kAsInferred = -1;
   std::string name;
   std::string doc;
   std::vector<ArgDef> args;
   std::vector<AttrDef> attrs = {};
-  std::string rule;  ///< may be empty where `strategies` is given
-  int num_outputs = 1;
+  std::string rule;         ///< may be empty where `strategies` is given
+  int num_outputs = 1;      ///< kAsInferred: as many as `infer` gives (split); only without a rule
   Kernel kernel = nullptr;  ///< CPU
   Infer infer = nullptr;  ///< default: shapes from the rule, dtype promote(inputs), I64 where `int`
   Gradient gradient = nullptr;         ///< none: not differentiable
@@ -135,8 +154,11 @@ struct OpDef {
   StrategyFn strategies = nullptr;
   Localize localize = nullptr;
   std::vector<Lowering> lowerings = {};
-  bool is_view = false;                    ///< the output aliases operand 0
-  std::vector<std::string> declined = {};  ///< sound rows left out, with reasons
+  bool is_view = false;  ///< the output aliases operand 0
+  /// Sound rows left out: "ROW; ROW: reason". A ROW is "P(max), R -> P(max)"; an entry is R, S,
+  /// S(1), P, P(max) or _ (any); without "->" any result is meant. A reason that concerns no
+  /// row that plain local execution could find starts with "lowering": "lowering r: why".
+  std::vector<std::string> declined = {};
   std::vector<Sample> samples = {};
 };
 
@@ -147,6 +169,10 @@ struct Op {
   int id = 0;
   std::vector<int> in_place;  ///< per output: the input it aliases by `&`, or −1
   bool mutates() const noexcept;
+  /// The input that result `output` aliases by `&`, or −1.
+  int alias_of(std::size_t output) const noexcept {
+    return output < in_place.size() ? in_place[output] : -1;
+  }
 };
 
 /// Ops by name. Not thread-safe while ops are added; each Runtime holds one.

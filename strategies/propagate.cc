@@ -238,6 +238,8 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
   }
   resolution.outputs = std::move(chosen.outputs);
   resolution.why = std::move(chosen.why);
+  resolution.lowering = chosen.lowering;
+  resolution.lowering_axes = std::move(chosen.lowering_axes);
   if (second >= 0) {
     const auto lost = static_cast<std::size_t>(second);
     resolution.runner_up = offers[lost].why + " would move " +

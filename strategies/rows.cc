@@ -12,6 +12,9 @@ using Mask = std::uint32_t;
 constexpr RowEntry shard(int dim) { return {RowEntry::Kind::kShard, dim, ReduceOp::kSum}; }
 constexpr RowEntry partial(ReduceOp op) { return {RowEntry::Kind::kPartial, -1, op}; }
 
+/// What a decreasing function makes of an extreme.
+ReduceOp opposite(ReduceOp op) { return op == ReduceOp::kMax ? ReduceOp::kMin : ReduceOp::kMax; }
+
 bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
 
 class RowMaker {
@@ -44,10 +47,10 @@ class RowMaker {
   void linearity_rows(int index);
   void polynomial_rows(int index, ReduceOp reduce);
   void extreme_rows(int index, ReduceOp reduce);
+  void product_rows(int index);
   bool cut_inputs(CompactRow& row, int factor) const;
   bool guard_holds(const RuleLinearity& linearity) const {
-    return linearity.guard_attr.empty() ||
-           attrs_.get_double(linearity.guard_attr) == linearity.guard_value;
+    return linearity.guard_attr.empty() || linearity.holds(attrs_.get_double(linearity.guard_attr));
   }
   /// Bits of the operands of each monomial; a monomial of an absent operand goes with it.
   std::vector<Mask> monomials(const RuleLinearity& linearity) const;
@@ -68,7 +71,7 @@ class RowMaker {
 
 void RowMaker::add(CompactRow row) {
   for (std::size_t o = 0; o < row.outputs.size(); ++o) {
-    const int aliased = op_.in_place[o];
+    const int aliased = op_.alias_of(o);
     if (aliased >= 0 && !(row.inputs[static_cast<std::size_t>(aliased)] == row.outputs[o])) return;
   }
   const bool known = std::any_of(rows_.begin(), rows_.end(), [&](const CompactRow& other) {
@@ -171,10 +174,16 @@ void RowMaker::linearity_rows(int index) {
       extreme_rows(index, ReduceOp::kMax);
       extreme_rows(index, ReduceOp::kMin);
       return;
+    case Kind::kAnti:
+      extreme_rows(index, ReduceOp::kMax);
+      extreme_rows(index, ReduceOp::kMin);
+      return;
     case Kind::kMax:
       return extreme_rows(index, ReduceOp::kMax);
     case Kind::kMin:
       return extreme_rows(index, ReduceOp::kMin);
+    case Kind::kProd:
+      return product_rows(index);
   }
 }
 
@@ -207,12 +216,29 @@ void RowMaker::extreme_rows(int index, ReduceOp reduce) {
   Mask all = 0;
   for (const Mask term : terms) all |= term;
   for (Mask chosen = all & (~all + 1); chosen != 0; chosen = (chosen - all) & all) {
-    if (linearity.kind == Kind::kMono && std::popcount(chosen) > 1) continue;
+    const bool one_at_a_time = linearity.kind == Kind::kMono || linearity.kind == Kind::kAnti;
+    if (one_at_a_time && std::popcount(chosen) > 1) continue;
     CompactRow row = blank(CompactRow::Origin::kLinearity);
     row.linearity = static_cast<std::int16_t>(index);
     row.reduce = reduce;
     set_partial(row, chosen, reduce);
-    if (set_partial_outputs(row, linearity, reduce)) add(std::move(row));
+    const ReduceOp result = linearity.kind == Kind::kAnti ? opposite(reduce) : reduce;
+    if (set_partial_outputs(row, linearity, result)) add(std::move(row));
+  }
+}
+
+/// A product passes where every operand listed is one.
+void RowMaker::product_rows(int index) {
+  const RuleLinearity& linearity = op_.rule.linearity[static_cast<std::size_t>(index)];
+  for (const Mask term : monomials(linearity)) {
+    CompactRow row = blank(CompactRow::Origin::kLinearity);
+    row.linearity = static_cast<std::int16_t>(index);
+    row.reduce = ReduceOp::kProd;
+    set_partial(row, term, ReduceOp::kProd);
+    if (set_partial_outputs(row, linearity, ReduceOp::kProd) &&
+        dtypes_allow(row, ReduceOp::kProd)) {
+      add(std::move(row));
+    }
   }
 }
 
@@ -285,12 +311,13 @@ bool RowMaker::dtypes_allow(const CompactRow& row, ReduceOp reduce) const {
 }
 
 std::string terms_text(const RuleLinearity& linearity) {
-  constexpr std::string_view kWords[] = {"lin", "aff", "mono", "max", "min"};
+  constexpr std::string_view kWords[] = {"lin", "aff", "mono", "anti", "max", "min", "prod"};
   std::string text(kWords[static_cast<int>(linearity.kind)]);
   text += ' ';
   const bool polynomial = linearity.kind == Kind::kLin || linearity.kind == Kind::kAff;
+  const bool joined = linearity.kind == Kind::kMono || linearity.kind == Kind::kAnti;
   for (std::size_t m = 0; m < linearity.monomials.size(); ++m) {
-    if (m > 0 && linearity.kind != Kind::kMono) text += polynomial ? '+' : ',';
+    if (m > 0 && !joined) text += polynomial ? '+' : ',';
     for (std::size_t i = 0; i < linearity.monomials[m].size(); ++i) {
       if (i > 0) text += '*';
       text += static_cast<char>('A' + linearity.monomials[m][i]);

@@ -27,8 +27,9 @@ class RuleBuilder {
   void only_output(int output) { rule_.linearity.back().only_outputs.push_back(output); }
   void begin_monomial() { rule_.linearity.back().monomials.emplace_back(); }
   void carrier(int input) { rule_.linearity.back().monomials.back().push_back(input); }
-  void guard(std::string_view attr, double value) {
+  void guard(std::string_view attr, RuleLinearity::Compare compare, double value) {
     rule_.linearity.back().guard_attr = std::string(attr);
+    rule_.linearity.back().guard_compare = compare;
     rule_.linearity.back().guard_value = value;
   }
 
@@ -50,6 +51,25 @@ std::string describe(std::string_view text, const rule_grammar::Error& error) {
 }
 
 }  // namespace
+
+bool RuleLinearity::holds(double value) const noexcept {
+  if (guard_attr.empty()) return true;
+  switch (guard_compare) {
+    case Compare::kEqual:
+      return value == guard_value;
+    case Compare::kNotEqual:
+      return value != guard_value;
+    case Compare::kLess:
+      return value < guard_value;
+    case Compare::kLessEqual:
+      return value <= guard_value;
+    case Compare::kGreater:
+      return value > guard_value;
+    case Compare::kGreaterEqual:
+      return value >= guard_value;
+  }
+  return false;
+}
 
 StatusOr<Rule> parse_rule(std::string_view text) {
   Rule rule;

@@ -50,12 +50,24 @@ struct RuleMark {
 };
 /// A sum of monomials; each lists operand indices. `lin A*B+C` → {{0,1},{2}}.
 struct RuleLinearity {
-  enum class Kind : std::uint8_t { kLin, kAff, kMono, kMax, kMin };
+  /// kAnti: non-increasing, P(max) becomes P(min); kProd: f(∏a, ∏b) = ∏ f(a, b).
+  enum class Kind : std::uint8_t { kLin, kAff, kMono, kAnti, kMax, kMin, kProd };
+  enum class Compare : std::uint8_t {
+    kEqual,
+    kNotEqual,
+    kLess,
+    kLessEqual,
+    kGreater,
+    kGreaterEqual
+  };
   Kind kind = Kind::kLin;
   std::vector<std::vector<int>> monomials;
   std::vector<int> only_outputs;  ///< `lin[0]`; empty: all
-  std::string guard_attr;         ///< `if value==0`
+  std::string guard_attr;         ///< `if value==0`, `if value>=0`
+  Compare guard_compare = Compare::kEqual;
   double guard_value = 0.0;
+  /// True without a guard, or where the attribute's value passes it.
+  bool holds(double value) const noexcept;
 };
 struct Rule {
   std::string text;

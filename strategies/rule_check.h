@@ -148,8 +148,8 @@ class Parser : private Scanner {
 
   constexpr bool section() {
     skip_spaces();
-    constexpr std::string_view kWords[] = {"lin", "aff", "mono", "max", "min"};
-    for (int i = 0; i < 5; ++i) {
+    constexpr std::string_view kWords[] = {"lin", "aff", "mono", "anti", "max", "min", "prod"};
+    for (int i = 0; i < 7; ++i) {
       if (at_word(kWords[i])) {
         pos_ += kWords[i].size();
         return linearity(static_cast<RuleLinearity::Kind>(i));
@@ -166,7 +166,7 @@ class Parser : private Scanner {
     const char c = peek();
     const bool rest = c == '*' || at("...");
     if (!rest && !is_lower(c))
-      return fail("a mark such as k:sum, r! or g#:own; or lin, aff, mono, max, min");
+      return fail("a mark such as k:sum, r! or g#:own; or lin, aff, mono, anti, max, min, prod");
     FactorLedger::Letter& letter = factors_.letter(c);
     if (letter.column < 0) return fail("a factor that an operand has");
     if (letter.marked) return fail("one mark for a factor");
@@ -216,7 +216,8 @@ class Parser : private Scanner {
   constexpr bool linearity(RuleLinearity::Kind kind) {
     sink_.begin_linearity(kind);
     if (peek() == '[' && !only_outputs()) return false;
-    const bool polynomial = kind == RuleLinearity::Kind::kLin || kind == RuleLinearity::Kind::kAff;
+    const bool polynomial = kind == RuleLinearity::Kind::kLin ||
+                            kind == RuleLinearity::Kind::kAff || kind == RuleLinearity::Kind::kProd;
     skip_spaces();
     for (;;) {
       sink_.begin_monomial();
@@ -263,8 +264,8 @@ class Parser : private Scanner {
     const std::string_view attr = name();
     if (attr.empty()) return fail("an attribute's name after if");
     skip_spaces();
-    if (!at("==")) return fail("'=='");
-    pos_ += 2;
+    RuleLinearity::Compare compare{};
+    if (!comparison(compare)) return fail("'==', '!=', '<', '<=', '>' or '>='");
     skip_spaces();
     double value = 0.0;
     if (at_word("true") || at_word("false")) {
@@ -273,9 +274,25 @@ class Parser : private Scanner {
     } else if (!number(value)) {
       return false;
     }
-    sink_.guard(attr, value);
+    sink_.guard(attr, compare, value);
     skip_spaces();
     return peek() == '\0' || peek() == '|' ? true : fail("'|' or the end");
+  }
+
+  constexpr bool comparison(RuleLinearity::Compare& compare) {
+    using Compare = RuleLinearity::Compare;
+    // The longer ones first.
+    constexpr std::string_view kSigns[] = {"==", "!=", "<=", ">=", "<", ">"};
+    constexpr Compare kCompares[] = {Compare::kEqual,     Compare::kNotEqual,
+                                     Compare::kLessEqual, Compare::kGreaterEqual,
+                                     Compare::kLess,      Compare::kGreater};
+    for (int i = 0; i < 6; ++i) {
+      if (!at(kSigns[i])) continue;
+      pos_ += kSigns[i].size();
+      compare = kCompares[i];
+      return true;
+    }
+    return false;
   }
 
   Sink& sink_;

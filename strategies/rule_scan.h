@@ -29,7 +29,7 @@ struct NullSink {
   constexpr void only_output(int) {}
   constexpr void begin_monomial() {}
   constexpr void carrier(int) {}
-  constexpr void guard(std::string_view, double) {}
+  constexpr void guard(std::string_view, RuleLinearity::Compare, double) {}
 };
 
 /// A place in a rule's text.

@@ -40,6 +40,7 @@ class Search {
   double bound(std::size_t num_axes);
   void evaluate();
   void choose_levels(std::size_t factor);
+  bool needs_intervals(int f) const;
   bool better(double bytes, int moved, const Choice& than) const;
   void keep(double bytes, int moved);
 
@@ -119,6 +120,16 @@ double Search::bound(std::size_t num_axes) {
   return bytes;
 }
 
+/// The chosen rows lower factor `f` by steps that count on intervals in coord order.
+bool Search::needs_intervals(int f) const {
+  return std::any_of(rows_.begin(), rows_.end(), [&](std::int16_t r) {
+    const CompactRow& row = call_.rows[static_cast<std::size_t>(r)];
+    return row.factor == f && row.lowering >= 0 &&
+           call_.op->def.lowerings[static_cast<std::size_t>(row.lowering)].cut ==
+               Lowering::Cut::kIntervals;
+  });
+}
+
 /// The level order comes from the operand that does not move, else from the one that is dearest to
 /// move; axes that it lacks are appended, because to slice what one has is free.
 void Search::choose_levels(std::size_t f) {
@@ -126,6 +137,12 @@ void Search::choose_levels(std::size_t f) {
   LevelList& out = levels_[f];
   out.clear();
   if (wanted == 0) return;
+  if (needs_intervals(static_cast<int>(f))) {
+    for (AxisMask left = wanted; left != 0; left &= left - 1) {
+      out.push_back(Level::of_axis(std::countr_zero(left)));
+    }
+    return;
+  }
   const LevelList* best = nullptr;
   double best_weight = -1.0;
   AxisMask best_axes = 0;

@@ -121,7 +121,7 @@ std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const 
     kernels::copy(ctx, given, copy);
     own[static_cast<std::size_t>(aliased)] = std::move(copy);
   }
-  std::vector<Array> outputs(static_cast<std::size_t>(op.def.num_outputs));
+  std::vector<Array> outputs(local.resolution().outputs.size());
   local.run(ctx, own, outputs);
   return outputs;
 }
