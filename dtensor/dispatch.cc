@@ -123,6 +123,7 @@ std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, Oper
   }
   call->local =
       std::make_unique<LocalOp>(LocalOp::make(op, std::move(resolution), call->attrs, *coord));
+  if (call->lowered) call->windows = plan_windows(*call, *coord);
   return call;
 }
 

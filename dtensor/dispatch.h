@@ -44,6 +44,8 @@ struct ResolvedCall {
   Attrs attrs;                     ///< completed
   std::unique_ptr<LocalOp> local;  ///< null on a rank outside the mesh
   Communicator* group = nullptr;   ///< of a lowering's axes
+  /// What each kWindow step of a lowering moves, by the step's number; null for other steps.
+  std::vector<std::shared_ptr<const ExchangeBoxes>> windows;
   std::string group_axes;
   absl::InlinedVector<const Spec*, 3> inputs;  ///< as the kernel gets them; null where absent
   absl::InlinedVector<const Spec*, 2> outputs;
@@ -114,6 +116,9 @@ void record_call(const std::shared_ptr<const ResolvedCall>& call, Operands opera
 /// The same local data under `as`, a spec of a mesh on which the tensor counts as R; recorded.
 DTensor promote_scalar(const DTensor& x, const Spec* as, const Site& site);
 
+/// What the window steps of a lowering move, from this rank's point of view.
+std::vector<std::shared_ptr<const ExchangeBoxes>> plan_windows(const ResolvedCall& call,
+                                                               const Coord& coord);
 /// Interprets the steps of a lowering. Collective: yes, over the call's lowering axes.
 void run_lowering(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
                   std::span<Array> outputs, const Site& site);

@@ -2,8 +2,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "kernels/elementwise.h"
+#include "strategies/window.h"
 
 namespace tessera {
 
@@ -51,7 +53,87 @@ Array reduce(Runtime& runtime, const ResolvedCall& call, const Array& part, Redu
   return out;
 }
 
+/// The transfer of a piece; the other dims are whole.
+Transfer transfer_of(const WindowPiece& piece, std::size_t peer, const Shape& local, int dim) {
+  Transfer box{.peer = static_cast<std::int64_t>(peer), .contributor = 0, .dims = {}};
+  for (const std::int64_t size : local) box.dims.push_back({{0, 0, size}});
+  box.dims[static_cast<std::size_t>(dim)] = {piece.run};
+  return box;
+}
+
+std::shared_ptr<const ExchangeBoxes> boxes_of(const ResolvedCall& call, const LoweringStep& step,
+                                              std::span<const Coord> group, const Coord& coord) {
+  const Spec& operand = *call.inputs[static_cast<std::size_t>(step.in[0])];
+  const auto self = static_cast<std::size_t>(call.group->rank());
+  TSR_CHECK(group[self] == coord, absl::StrFormat("rank %d of the group", call.group->rank()));
+  ExchangeBoxes boxes;
+  for (std::size_t place = 0; place < group.size(); ++place) {
+    for (const WindowPiece& piece : window_pieces(*call.local, step, group, place)) {
+      // Ranks of the group differ along the window's dim only.
+      if (place == self) {
+        const Shape local = operand.local_shape(group[piece.holder]);
+        boxes.into.push_back(transfer_of(piece, piece.holder, local, step.dim));
+        boxes.cut_from.push_back(local);
+      }
+      if (piece.holder == self) {
+        boxes.from.push_back(transfer_of(piece, place, operand.local_shape(coord), step.dim));
+      }
+    }
+  }
+  return std::make_shared<const ExchangeBoxes>(std::move(boxes));
+}
+
+/// Exactly what this rank lacks comes from the ranks that hold it.
+Array fetch_window(Runtime& runtime, const ResolvedCall& call, const Array& part,
+                   std::size_t number, const CallInfo& info) {
+  KernelContext& ctx = runtime.kernels();
+  const LoweringStep& step = call.local->lowering_steps()[number];
+  Shape shape = part.shape();
+  std::int64_t& size = shape[static_cast<std::size_t>(step.dim)];
+  size = 0;
+  for (const Interval& window : call.local->windows_of(step, *runtime.coord_on(call.outputs[0]))) {
+    size += std::max<std::int64_t>(0, window.stop - window.start);
+  }
+  const Array in = kernels::contiguous(ctx, part);
+  const Array out = Array::empty(shape, part.dtype(), ctx.allocator);
+  CollectiveCall exchange{.kind = CollectiveCall::Kind::kExchange};
+  exchange.parts.push_back({.in = in, .out = out, .boxes = call.windows[number]});
+  call.group->start(std::move(exchange), info)->wait();
+  return out;
+}
+
+Array run_collective(Runtime& runtime, const ResolvedCall& call, const Array& part,
+                     std::size_t number, const CallInfo& info) {
+  const LoweringStep& step = call.local->lowering_steps()[number];
+  switch (step.kind) {
+    case LoweringStep::Kind::kReduce:
+      return reduce(runtime, call, part, step.reduce, info);
+    case LoweringStep::Kind::kGather:
+      return gather(runtime, call, part, step.dim, info);
+    case LoweringStep::Kind::kWindow:
+      return fetch_window(runtime, call, part, number, info);
+    case LoweringStep::Kind::kLocal:
+      break;
+  }
+  return part;
+}
+
 }  // namespace
+
+std::vector<std::shared_ptr<const ExchangeBoxes>> plan_windows(const ResolvedCall& call,
+                                                               const Coord& coord) {
+  const std::vector<LoweringStep>& steps = call.local->lowering_steps();
+  std::vector<std::shared_ptr<const ExchangeBoxes>> windows(steps.size());
+  std::vector<Coord> group;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != LoweringStep::Kind::kWindow) continue;
+    if (group.empty()) {
+      group = group_coords(call.outputs[0]->mesh(), coord, call.local->lowering_axes());
+    }
+    windows[i] = boxes_of(call, steps[i], group, coord);
+  }
+  return windows;
+}
 
 void run_lowering(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
                   std::span<Array> outputs, const Site& site) {
@@ -67,7 +149,8 @@ void run_lowering(Runtime& runtime, const ResolvedCall& call, std::span<const Ar
   std::copy(outputs.begin(), outputs.end(),
             temporaries.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
   const CallInfo info{.tensor = call.op->def.name, .axes = call.group_axes, .site = site};
-  for (const LoweringStep& step : local.lowering_steps()) {
+  for (std::size_t number = 0; number < local.lowering_steps().size(); ++number) {
+    const LoweringStep& step = local.lowering_steps()[number];
     if (step.kind == LoweringStep::Kind::kLocal) {
       local.run_step(ctx, step, temporaries);
       continue;
@@ -75,9 +158,7 @@ void run_lowering(Runtime& runtime, const ResolvedCall& call, std::span<const Ar
     for (std::size_t i = 0; i < step.in.size(); ++i) {
       const Array& in = temporaries[static_cast<std::size_t>(step.in[i])];
       Array& out = temporaries[static_cast<std::size_t>(step.out[i])];
-      Array result = step.kind == LoweringStep::Kind::kReduce
-                         ? reduce(runtime, call, in, step.reduce, info)
-                         : gather(runtime, call, in, step.dim, info);
+      Array result = run_collective(runtime, call, in, number, info);
       const bool is_output = step.out[i] >= static_cast<int>(inputs.size()) &&
                              step.out[i] < static_cast<int>(inputs.size() + outputs.size());
       if (is_output) {

@@ -34,6 +34,8 @@ class LocalOp {
   int num_temporaries() const noexcept { return state_->num_temporaries; }
   /// What rank `coord` of the group needs for a kWindow step, as global intervals of its dim.
   std::vector<Interval> windows_of(const LoweringStep& step, const Coord& coord) const;
+  /// What rank `coord` holds of that dim.
+  std::vector<Interval> intervals_of(const LoweringStep& step, const Coord& coord) const;
   void run_step(KernelContext& ctx, const LoweringStep& step, std::span<Array> temporaries) const;
   void allocate_outputs(KernelContext& ctx, std::span<const Array> inputs,
                         std::span<Array> outputs) const;
