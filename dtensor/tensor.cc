@@ -104,7 +104,7 @@ DTensor& DTensor::set_requires_grad(bool on) {
   TensorImpl& impl = checked_leaf(impl_, "set_requires_grad");
   if (on && !is_floating(impl.spec->dtype())) {
     throw Error(invalid_argument(
-        absl::StrFormat("set_requires_grad: dtype %s has no gradient; allowed: F64, F32, BF16",
+        absl::StrFormat("set_requires_grad: dtype %s has no gradient; allowed: F64, F32, BF16, F16",
                         name_of(impl.spec->dtype()))));
   }
   impl.leaf_needs_grad = on;

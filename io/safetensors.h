@@ -24,7 +24,7 @@ struct TensorInfo {
   std::string name;
   std::string dtype_name;  ///< as the file spells it
   std::optional<DType>
-      dtype;  ///< none for a dtype of the format that this engine has not (F16, U8, …)
+      dtype;  ///< none for a dtype of the format that this engine has not (I16, F4, …)
   Shape shape;
   std::int64_t begin = 0;  ///< byte of the data section
   std::int64_t end = 0;

@@ -24,7 +24,7 @@ std::int64_t class_stride(const Array& logits) {
 
 /// Ids as contiguous I64. Errors: OutOfRange naming the position unless −1 <= id < classes.
 Array read_targets(KernelContext& ctx, const char* op, const Array& target, std::int64_t classes) {
-  if (!is_integer(target.dtype())) throw_dtype(op, target.dtype(), "I64, I32 for target ids");
+  if (!is_index(target.dtype())) throw_dtype(op, target.dtype(), "I64, I32 for target ids");
   const Array ids = contiguous(ctx, as_dtype(ctx, target, DType::kI64));
   const std::int64_t* id = ids.data<std::int64_t>();
   for (std::int64_t i = 0; i < ids.num_elements(); ++i) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/bfloat16.h"
+#include "kernels/float16.h"
 #include "placement/dtype.h"
 
 namespace tessera::kernels {
@@ -26,21 +27,29 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
       return f(TypeTag<float>{});
     case DType::kBF16:
       return f(TypeTag<BFloat16>{});
+    case DType::kF16:
+      return f(TypeTag<Float16>{});
     case DType::kI64:
       return f(TypeTag<std::int64_t>{});
     case DType::kI32:
       return f(TypeTag<std::int32_t>{});
+    case DType::kU8:
+      return f(TypeTag<std::uint8_t>{});
     case DType::kBool:
       break;
   }
   return f(TypeTag<bool>{});
 }
 
-/// Arithmetic happens in four types: double, float (F32, BF16), int64 and int32 (I32, BOOL).
+/// BF16 or F16.
+template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+/// Arithmetic happens in four types: double, float (F32, BF16, F16), int64 and int32 (I32, U8,
+/// BOOL).
 template <class T>
 using ComputeType =
-    std::conditional_t<std::is_same_v<T, BFloat16>, float,
-                       std::conditional_t<std::is_same_v<T, bool>, std::int32_t, T>>;
+    std::conditional_t<kIsHalf<T>, float, std::conditional_t<sizeof(T) == 1, std::int32_t, T>>;
 
 /// Calls f(TypeTag<C>) with the type in which values of `dtype` are computed.
 template <class F>
@@ -50,10 +59,12 @@ decltype(auto) visit_compute_type(DType dtype, F&& f) {
       return f(TypeTag<double>{});
     case DType::kF32:
     case DType::kBF16:
+    case DType::kF16:
       return f(TypeTag<float>{});
     case DType::kI64:
       return f(TypeTag<std::int64_t>{});
     case DType::kI32:
+    case DType::kU8:
     case DType::kBool:
       break;
   }
@@ -65,22 +76,26 @@ constexpr DType dtype_of() noexcept {
   if constexpr (std::is_same_v<T, double>) return DType::kF64;
   if constexpr (std::is_same_v<T, float>) return DType::kF32;
   if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
+  if constexpr (std::is_same_v<T, Float16>) return DType::kF16;
   if constexpr (std::is_same_v<T, std::int64_t>) return DType::kI64;
   if constexpr (std::is_same_v<T, std::int32_t>) return DType::kI32;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::kU8;
   return DType::kBool;
 }
 
-/// One element as another type: BF16 goes through F32, BOOL is "not zero".
+/// One element as another type: BF16 and F16 go through F32, BOOL is "not zero", U8 wraps.
 template <class To, class From>
 inline To convert(From value) noexcept {
   if constexpr (std::is_same_v<To, From>) {
     return value;
-  } else if constexpr (std::is_same_v<From, BFloat16>) {
+  } else if constexpr (kIsHalf<From>) {
     return convert<To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
+  } else if constexpr (kIsHalf<To>) {
+    return To(static_cast<float>(value));
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From{0};
+  } else if constexpr (std::is_same_v<To, std::uint8_t> && std::is_floating_point_v<From>) {
+    return static_cast<To>(static_cast<std::int32_t>(value));
   } else {
     return static_cast<To>(value);
   }
@@ -89,7 +104,7 @@ inline To convert(From value) noexcept {
 /// Throws InvalidArgument: "`kernel`: dtype I32 is not supported; allowed: `allowed`".
 [[noreturn]] void throw_dtype(std::string_view kernel, DType dtype, std::string_view allowed);
 inline void require_floating(std::string_view kernel, DType dtype) {
-  if (!is_floating(dtype)) throw_dtype(kernel, dtype, "F64, F32, BF16");
+  if (!is_floating(dtype)) throw_dtype(kernel, dtype, "F64, F32, BF16, F16");
 }
 
 }  // namespace tessera::kernels

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/lines.h"
 #include "kernels/matmul.h"
 #include "kernels/matrix_product.h"
 #include "kernels/parallel_tasks.h"
@@ -141,6 +142,12 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
                     const Array& counts_E, const Array& out_TN) {
   check_ranks("grouped_matmul", x_TK, w_EKN, counts_E, out_TN);
   check_product_dtypes("grouped_matmul", x_TK, w_EKN, out_TN);
+  if (x_TK.dtype() == DType::kF16) {
+    const StagedOutput wide(ctx, out_TN, DType::kF32);
+    grouped_matmul(ctx, as_dtype(ctx, x_TK, DType::kF32), as_dtype(ctx, w_EKN, DType::kF32),
+                   counts_E, wide.array());
+    return wide.finish(ctx);
+  }
   const std::vector<Group> groups = read_groups("grouped_matmul", counts_E, x_TK.size(0));
   const std::int64_t used = groups.empty() ? 0 : groups.back().begin + groups.back().rows;
   const std::int64_t cols = out_TN.size(1), depth = x_TK.size(1);
@@ -169,6 +176,12 @@ void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Arr
                                 const Array& counts_E, const Array& grad_w_EKN) {
   check_ranks("grouped_matmul_weight_grad", x_TK, grad_w_EKN, counts_E, grad_TN);
   check_product_dtypes("grouped_matmul_weight_grad", x_TK, grad_TN, grad_w_EKN);
+  if (x_TK.dtype() == DType::kF16) {
+    const StagedOutput wide(ctx, grad_w_EKN, DType::kF32);
+    grouped_matmul_weight_grad(ctx, as_dtype(ctx, x_TK, DType::kF32),
+                               as_dtype(ctx, grad_TN, DType::kF32), counts_E, wide.array());
+    return wide.finish(ctx);
+  }
   const std::vector<Group> groups =
       read_groups("grouped_matmul_weight_grad", counts_E, x_TK.size(0));
   const std::int64_t depth = x_TK.size(1), cols = grad_TN.size(1);

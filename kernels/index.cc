@@ -95,7 +95,7 @@ struct Assign {
     to = from;
   }
 };
-/// Integers wrap, BOOL is "or"; BF16 never gets here (summed in F32).
+/// Integers wrap, BOOL is "or"; BF16 and F16 never get here (summed in F32).
 struct AddTo {
   template <class T>
   void operator()(T& to, T from) const {
@@ -104,11 +104,38 @@ struct AddTo {
     } else if constexpr (std::is_integral_v<T>) {
       to = static_cast<T>(static_cast<std::make_unsigned_t<T>>(to) +
                           static_cast<std::make_unsigned_t<T>>(from));
-    } else if constexpr (std::is_same_v<T, BFloat16>) {
-      to = BFloat16(static_cast<float>(to) + static_cast<float>(from));
+    } else if constexpr (kIsHalf<T>) {
+      to = T(static_cast<float>(to) + static_cast<float>(from));
     } else {
       to += from;
     }
+  }
+};
+
+struct MultiplyBy {
+  template <class T>
+  void operator()(T& to, T from) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      to = to && from;
+    } else if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      to = static_cast<T>(static_cast<std::uint64_t>(static_cast<Unsigned>(to)) *
+                          static_cast<std::uint64_t>(static_cast<Unsigned>(from)));
+    } else {
+      to = convert<T>(convert<double>(to) * convert<double>(from));
+    }
+  }
+};
+
+template <int kSign>
+struct TakeExtreme {
+  template <class T>
+  void operator()(T& to, T from) const {
+    using C = ComputeType<T>;
+    const C a = convert<C>(to);
+    const C b = convert<C>(from);
+    const bool wins = kSign > 0 ? b > a : b < a;
+    if (wins || (b != b && a == a)) to = from;
   }
 };
 
@@ -181,10 +208,33 @@ void scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& ind
                  const Array& src, Absent absent) {
   require_dim("scatter_add", out, dim);
   check_scatter({"scatter_add", out.size(dim), absent}, out, dim, index, src);
-  if (out.dtype() != DType::kBF16) return scatter_with(ctx, out, dim, index, src, AddTo{});
+  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, AddTo{});
   const Array wide_src = as_f32(ctx, corner(src, index.shape()));
   add_in_f32(ctx, out,
              [&](const Array& wide) { scatter_with(ctx, wide, dim, index, wide_src, AddTo{}); });
+}
+
+void scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                     const Array& src, Combine combine, Absent absent) {
+  if (combine == Combine::kAdd) return scatter_add(ctx, out, dim, index, src, absent);
+  require_dim("scatter_reduce", out, dim);
+  check_scatter({"scatter_reduce", out.size(dim), absent}, out, dim, index, src);
+  switch (combine) {
+    case Combine::kAssign:
+    case Combine::kAdd:
+      return scatter_with(ctx, out, dim, index, src, Assign{});
+    case Combine::kMax:
+      return scatter_with(ctx, out, dim, index, src, TakeExtreme<1>{});
+    case Combine::kMin:
+      return scatter_with(ctx, out, dim, index, src, TakeExtreme<-1>{});
+    case Combine::kProduct:
+      break;
+  }
+  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, MultiplyBy{});
+  const Array wide_src = as_f32(ctx, corner(src, index.shape()));
+  add_in_f32(ctx, out, [&](const Array& wide) {
+    scatter_with(ctx, wide, dim, index, wide_src, MultiplyBy{});
+  });
 }
 
 }  // namespace tessera::kernels

@@ -54,7 +54,7 @@ template <class I>
 }  // namespace
 
 void check_index(const Array& index, const IndexUse& use) {
-  if (!is_integer(index.dtype())) throw_dtype(use.kernel, index.dtype(), "I64, I32 for an index");
+  if (!is_index(index.dtype())) throw_dtype(use.kernel, index.dtype(), "I64, I32 for an index");
   const std::int64_t low = use.absent == Absent::kSkip ? -1 : 0;
   if (index.dtype() == DType::kI64) {
     if (!all_within<std::int64_t>(index, low, use.size)) {

@@ -138,7 +138,7 @@ void add_checked_rows(KernelContext& ctx, const Array& out, int dim, const Array
   if (by_rows && out.dtype() == DType::kF64) {
     return add_rows<double>(ctx, out, positions, src, {to_rows, from_rows});
   }
-  if (out.dtype() == DType::kBF16) {
+  if (is_half(out.dtype())) {
     const Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
     const Array wide_src = Array::empty(src.shape(), DType::kF32, ctx.allocator);
     copy(ctx, out, wide);

@@ -129,6 +129,7 @@ template <class F>
 void visit_floating(DType dtype, F&& f) {
   if (dtype == DType::kF64) return f(TypeTag<double>{});
   if (dtype == DType::kF32) return f(TypeTag<float>{});
+  if (dtype == DType::kF16) return f(TypeTag<Float16>{});
   f(TypeTag<BFloat16>{});
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/lines.h"
 #include "kernels/matrix_product.h"
 #include "kernels/parallel_tasks.h"
 #include "placement/status.h"
@@ -132,6 +133,11 @@ void matmul(KernelContext& ctx, const Array& a, const Array& b, const Array& out
   if (cols_of(a) == 0) {
     fill(ctx, 0.0, out);
     return;
+  }
+  if (a.dtype() == DType::kF16) {  // the library's products of F16 need newer processors
+    const StagedOutput wide(ctx, out, DType::kF32);
+    matmul(ctx, as_dtype(ctx, a, DType::kF32), as_dtype(ctx, b, DType::kF32), wide.array());
+    return wide.finish(ctx);
   }
   const Array ready_a = is_taken(a) ? a : contiguous(ctx, a);
   const Array ready_b = is_taken(b) ? b : contiguous(ctx, b);

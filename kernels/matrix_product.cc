@@ -62,14 +62,14 @@ bool takes_operand(std::int64_t rows, std::int64_t cols, const Operand& operand)
 }
 
 void check_product_dtypes(const char* op, const Array& a, const Array& b, const Array& out) {
-  const bool widened = a.dtype() == DType::kBF16 && out.dtype() == DType::kF32;
+  const bool widened = is_half(a.dtype()) && out.dtype() == DType::kF32;
   if (is_floating(a.dtype()) && a.dtype() == b.dtype() && (out.dtype() == a.dtype() || widened)) {
     return;
   }
   throw Error(invalid_argument(
       absl::StrFormat("%s: operands %s and %s into %s; both must be of one floating dtype, and the "
                       "result of it, or "
-                      "F32 for BF16 operands",
+                      "F32 for BF16 and F16 operands",
                       op, name_of(a.dtype()), name_of(b.dtype()), name_of(out.dtype()))));
 }
 

@@ -130,7 +130,7 @@ class Sampler {
 /// The largest value of T below `value`.
 template <class T>
 T next_below(T value) {
-  if constexpr (!std::is_same_v<T, BFloat16>) {
+  if constexpr (!kIsHalf<T>) {
     return std::nextafter(value, -std::numeric_limits<T>::infinity());
   } else {
     const bool negative = (value.bits & 0x8000U) != 0;

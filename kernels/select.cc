@@ -185,7 +185,7 @@ void place_keys(const Array& keys_N, std::int64_t* next, const Array& permutatio
 
 void check_sort_by_key(const Array& keys_N, std::int64_t num_keys, const Array& permutation_N,
                        const Array& counts_E) {
-  if (!is_integer(keys_N.dtype())) throw_dtype("sort_by_key", keys_N.dtype(), "I64, I32 for keys");
+  if (!is_index(keys_N.dtype())) throw_dtype("sort_by_key", keys_N.dtype(), "I64, I32 for keys");
   for (const Array* out : {&permutation_N, &counts_E}) {
     if (out->dtype() != DType::kI64) throw_dtype("sort_by_key", out->dtype(), "I64 for outputs");
   }

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "absl/container/inlined_vector.h"
+#include "kernels/float16.h"
 
 namespace tessera {
 namespace {
@@ -24,7 +25,7 @@ struct Element {
   using T = Stored;
   using Acc = Accumulated;
   static Acc widen(T value) noexcept { return value; }
-  static T narrow(Acc value) noexcept { return value; }
+  static T narrow(Acc value) noexcept { return static_cast<T>(value); }
 };
 // On plain words, so that loops over them vectorise; the same rounding as BFloat16's.
 struct BF16Element {
@@ -41,6 +42,13 @@ struct BF16Element {
   }
 };
 
+struct F16Element {
+  using T = std::uint16_t;
+  using Acc = float;
+  static float widen(std::uint16_t bits) noexcept { return half_value(bits); }
+  static std::uint16_t narrow(float value) noexcept { return half_bits(value); }
+};
+
 template <class F>
 void with_element(DType dtype, F&& f) {
   switch (dtype) {
@@ -50,10 +58,14 @@ void with_element(DType dtype, F&& f) {
       return f(Element<float, float>{});
     case DType::kBF16:
       return f(BF16Element{});
+    case DType::kF16:
+      return f(F16Element{});
     case DType::kI64:
       return f(Element<std::int64_t, std::int64_t>{});
     case DType::kI32:
       return f(Element<std::int32_t, std::int32_t>{});
+    case DType::kU8:  // another accumulator than BOOL's, which "or"s
+      return f(Element<std::uint8_t, std::uint32_t>{});
     case DType::kBool:
       return f(Element<std::uint8_t, std::uint8_t>{});
   }
@@ -309,7 +321,7 @@ void fold_to(DType dtype, const Fold& how, std::span<const std::byte* const> src
 }
 
 std::int64_t accumulator_size(DType dtype) noexcept {
-  return dtype == DType::kBF16 ? 4 : size_of(dtype);
+  return is_half(dtype) || dtype == DType::kU8 ? 4 : size_of(dtype);
 }
 
 void fill_identity(DType dtype, const Fold& how, std::byte* accumulator, std::int64_t n) {

@@ -103,7 +103,7 @@ StatusOr<Signature> read_signature(std::span<const char> bytes, std::set<std::st
   call.axes = in.text();
   std::string file = in.text();
   call.site.line = in.value<std::uint32_t>();
-  const bool known = call.kind <= CollectiveCall::Kind::kExchange && call.dtype <= DType::kBool &&
+  const bool known = call.kind <= CollectiveCall::Kind::kExchange && call.dtype <= kLastDType &&
                      call.reduce <= ReduceOp::kProd;
   if (!in.is_whole() || !known) return io_error("a peer's signature is malformed");
   call.site.file = files.insert(std::move(file)).first->c_str();

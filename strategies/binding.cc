@@ -44,6 +44,7 @@ class Binder {
   Status bind_inputs();
   Status bind_outputs(std::span<const TensorMeta> outputs);
   void check_sizes();
+  void find_group_sizes();
   StatusOr<std::vector<Shape>> output_shapes();
   Binding take() { return std::move(binding_); }
 
@@ -74,6 +75,7 @@ class Binder {
   const Attrs& attrs_;
   Binding binding_;
   absl::InlinedVector<Occurrence, 12> occurrences_;
+  absl::InlinedVector<std::pair<BoundDim, std::int64_t>, 2> groups_;  // with the dim's size
   absl::InlinedVector<Listed, 2> listed_;
   int num_stars_ = 0;
   int num_batch_ = 0;
@@ -226,7 +228,10 @@ void Binder::note(const Slots& slots, const Shape& shape, DimRef at, BoundOperan
         place.factors[static_cast<std::size_t>(place.count++)] =
             static_cast<std::int8_t>(factor_of(letter, 0));
       }
-      if (place.count > 1) continue;
+      if (place.count > 1) {
+        groups_.emplace_back(place, shape[d]);
+        continue;
+      }
     } else {
       place.factors[0] = static_cast<std::int8_t>(factor_of(dim->letter, slots[d].position));
       place.count = 1;
@@ -294,6 +299,32 @@ void Binder::check_sizes() {
       factor.cuttable = false;
       factor.unequal = seen.at;
       factor.unequal_size = seen.size;
+    }
+  }
+  find_group_sizes();
+}
+
+/// A letter that stands only inside groups is what the group's dim leaves over.
+void Binder::find_group_sizes() {
+  for (bool found = true; found;) {
+    found = false;
+    for (const auto& [dim, size] : groups_) {
+      std::int64_t known = 1;
+      Factor* open = nullptr;
+      int num_open = 0;
+      for (int i = 0; i < dim.count; ++i) {
+        Factor& factor =
+            binding_.factors[static_cast<std::size_t>(dim.factors[static_cast<std::size_t>(i)])];
+        if (factor.size >= 0) {
+          known *= factor.size;
+        } else {
+          open = &factor;
+          ++num_open;
+        }
+      }
+      if (num_open != 1 || known == 0 || size % known != 0) continue;
+      open->size = size / known;
+      found = true;
     }
   }
 }
@@ -424,7 +455,7 @@ int rule_operand_of(const Rule& rule, int index) noexcept {
 int index_operand_of(const Binding& binding, int factor,
                      std::span<const TensorMeta> inputs) noexcept {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].absent && is_integer(inputs[i].dtype) &&
+    if (!inputs[i].absent && is_index(inputs[i].dtype) &&
         Binding::dim_of(binding.inputs[i], factor) < 0) {
       return static_cast<int>(i);
     }

@@ -18,7 +18,7 @@ std::vector<bool> index_operands(const Op& op, std::span<const TensorMeta> input
           op.rule.inputs[static_cast<std::size_t>(rule_operand_of(op.rule, int(i)))].dims;
       const bool carries = std::any_of(
           dims.begin(), dims.end(), [&](const RuleDim& dim) { return dim.letter == mark.letter; });
-      if (!inputs[i].absent && is_integer(inputs[i].dtype) && !carries) {
+      if (!inputs[i].absent && is_index(inputs[i].dtype) && !carries) {
         addresses[i] = true;
         break;
       }
@@ -62,12 +62,23 @@ Status check_count(const Op& op, std::span<const TensorMeta> inputs) {
   return absl::OkStatus();
 }
 
+/// An op's own refusal with its name and operands.
+Status named(const Op& op, std::span<const TensorMeta> inputs, const Status& status) {
+  const std::string text(message_of(status));
+  if (text.starts_with(op.def.name + ":")) return status;
+  return Status(status.code(),
+                to_absl(op.def.name + ": " + text + ". [" + describe_operands(op, inputs) + "]"));
+}
+
 }  // namespace
 
 StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,
                                         const Attrs& attrs) {
   TSR_RETURN_IF_ERROR(check_count(op, inputs));
-  if (op.def.infer != nullptr) return op.def.infer(inputs, attrs);
+  if (op.def.infer != nullptr) {
+    StatusOr<std::vector<TensorMeta>> own = op.def.infer(inputs, attrs);
+    return own.ok() ? std::move(own) : named(op, inputs, own.status());
+  }
   TSR_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, shapes_from_rule(op, inputs, attrs));
   const DType dtype = promoted(op, inputs);
   std::vector<TensorMeta> outputs;

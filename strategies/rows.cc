@@ -293,7 +293,10 @@ bool RowMaker::set_partial_outputs(CompactRow& row, const RuleLinearity& lineari
 /// floats only.
 bool RowMaker::dtypes_allow(const CompactRow& row, ReduceOp reduce) const {
   const auto allows = [&](DType dtype) {
-    if (dtype == DType::kBool) return !adds(reduce) && reduce != ReduceOp::kProd;
+    // U8 summands wrap, so that a wider result would not be their sum.
+    if (dtype == DType::kBool || dtype == DType::kU8) {
+      return !adds(reduce) && reduce != ReduceOp::kProd;
+    }
     return is_floating(dtype) || reduce != ReduceOp::kAvg;
   };
   bool floating_in = false;

@@ -92,13 +92,18 @@ void split_extreme(double value, std::span<double> parts, double sign, DType dty
   parts[static_cast<std::size_t>(below(random, std::int64_t(parts.size())))] = value;
 }
 
+/// Factors of one value: of either sign, and sometimes the identity.
 void split_product(double value, std::span<double> parts, bool floating, VerifyRandom& random) {
   double rest = value;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
-    parts[i] = floating ? uniform(random, 0.5, 2.0) : 1.0;
+    const std::int64_t way = below(random, 4);
+    parts[i] = floating && way != 0 ? uniform(random, 0.5, 2.0) : 1.0;
+    if (way == 1) parts[i] = -parts[i];
     rest /= parts[i];
   }
   parts.back() = rest;
+  std::swap(parts.back(),
+            parts[static_cast<std::size_t>(below(random, std::int64_t(parts.size())))]);
 }
 
 std::vector<WholeTensor> split(const WholeTensor& whole, ReduceOp op, std::int64_t count,
@@ -128,21 +133,6 @@ std::vector<WholeTensor> split(const WholeTensor& whole, ReduceOp op, std::int64
     for (std::size_t i = 0; i < parts.size(); ++i) parts[i].values[e] = each[i];
   }
   return parts;
-}
-
-double combine(ReduceOp op, double a, double b) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return a + b;
-    case ReduceOp::kMax:
-      return std::isnan(a) || std::isnan(b) ? a + b : std::max(a, b);
-    case ReduceOp::kMin:
-      return std::isnan(a) || std::isnan(b) ? a + b : std::min(a, b);
-    case ReduceOp::kProd:
-      return a * b;
-  }
-  return 0.0;
 }
 
 /// Which summand a rank holds: row-major over the Partial axes.
@@ -191,15 +181,14 @@ std::string index_text(const Shape& shape, std::size_t position) {
 }
 
 double tolerance_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
+  if (!is_floating(dtype)) return 0.0;
+  switch (size_of(dtype)) {
+    case 8:
       return 1e-10;
-    case DType::kF32:
+    case 4:
       return 2e-5;
-    case DType::kBF16:
-      return 3e-2;
     default:
-      return 0.0;
+      return 3e-2;
   }
 }
 
@@ -223,6 +212,7 @@ std::vector<WholeTensor> sample_values(const Sample& sample, VerifyRandom& rando
     whole.values = is_floating(whole.dtype)
                        ? distinct_values(num_elements(whole.shape), i, sample.positive, random)
                        : index_values(whole.shape, limit, unique, random);
+    if (sample.adjust != nullptr) sample.adjust(static_cast<int>(i), whole.shape, whole.values);
     // What the array can hold: comparisons start from the same numbers.
     operands.push_back(whole_of(array_of(whole)));
   }
@@ -332,6 +322,21 @@ StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals) {
     summands = std::move(folded);
   }
   return WholeTensor{spec.global_shape(), spec.dtype(), std::move(summands[0])};
+}
+
+double combine(ReduceOp op, double a, double b) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return a + b;
+    case ReduceOp::kMax:
+      return std::isnan(a) || std::isnan(b) ? a + b : std::max(a, b);
+    case ReduceOp::kMin:
+      return std::isnan(a) || std::isnan(b) ? a + b : std::min(a, b);
+    case ReduceOp::kProd:
+      return a * b;
+  }
+  return 0.0;
 }
 
 bool nearly_equal(double a, double b, DType dtype) {

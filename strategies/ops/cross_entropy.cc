@@ -15,7 +15,7 @@ StatusOr<std::vector<TensorMeta>> infer_cross_entropy(std::span<const TensorMeta
   const Shape& logits = inputs[0].shape;
   const Shape& target = inputs[1].shape;
   if (logits.empty() || target != Shape(logits.begin(), logits.end() - 1) ||
-      !is_integer(inputs[1].dtype)) {
+      !is_index(inputs[1].dtype)) {
     return invalid_argument("logits " + to_string(logits) + " and target " + to_string(target) +
                             " of " + std::string(name_of(inputs[1].dtype)) +
                             ": target must be class ids for all but the last dim of logits");

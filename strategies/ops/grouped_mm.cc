@@ -12,7 +12,7 @@ const std::vector<DType>& dtypes() {
 }
 
 Status check_counts(const TensorMeta& counts, std::int64_t groups) {
-  if (counts.shape.size() == 1 && counts.shape[0] == groups && is_integer(counts.dtype)) return {};
+  if (counts.shape.size() == 1 && counts.shape[0] == groups && is_index(counts.dtype)) return {};
   return invalid_argument("counts " + to_string(counts.shape) + " of " +
                           std::string(name_of(counts.dtype)) + ", but must be integers [" +
                           std::to_string(groups) + "], one for each weight");

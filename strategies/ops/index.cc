@@ -5,49 +5,17 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "strategies/ops/index_local.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
 namespace {
 
-Status check_index(const TensorMeta& self, const TensorMeta& index, int dim) {
-  if (!is_integer(index.dtype)) {
-    return invalid_argument("index is " + std::string(name_of(index.dtype)) +
-                            ", but must be I64 or I32");
-  }
-  if (index.shape.size() != self.shape.size()) {
-    return invalid_argument("index " + to_string(index.shape) + " and self " +
-                            to_string(self.shape) + " must have as many dims");
-  }
-  for (std::size_t d = 0; d < self.shape.size(); ++d) {
-    if (static_cast<int>(d) != dim && index.shape[d] > self.shape[d]) {
-      return invalid_argument("index " + to_string(index.shape) + " is larger than self " +
-                              to_string(self.shape) + " along dim " + std::to_string(d) +
-                              ", which only the addressed dim " + std::to_string(dim) + " allows");
-    }
-  }
-  return {};
-}
-
-Status check_source(const TensorMeta& self, const TensorMeta& index, const TensorMeta& src) {
-  if (src.dtype != self.dtype) {
-    return invalid_argument("src is " + std::string(name_of(src.dtype)) + " and self " +
-                            std::string(name_of(self.dtype)) + "; cast with `to` first");
-  }
-  bool fits = src.shape.size() == index.shape.size();
-  for (std::size_t d = 0; fits && d < src.shape.size(); ++d) {
-    fits = index.shape[d] <= src.shape[d];
-  }
-  if (fits) return {};
-  return invalid_argument("src " + to_string(src.shape) + " must be at least as large as index " +
-                          to_string(index.shape) + " along every dim");
-}
-
 StatusOr<std::vector<TensorMeta>> infer_gather(std::span<const TensorMeta> inputs,
                                                const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const int dim,
                        ops::dim_attr(attrs, static_cast<int>(inputs[0].shape.size())));
-  TSR_RETURN_IF_ERROR(check_index(inputs[0], inputs[1], dim));
+  TSR_RETURN_IF_ERROR(ops::check_index(inputs[0], inputs[1], dim));
   return std::vector<TensorMeta>{{inputs[1].shape, inputs[0].dtype}};
 }
 
@@ -55,8 +23,8 @@ StatusOr<std::vector<TensorMeta>> infer_scatter(std::span<const TensorMeta> inpu
                                                 const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const int dim,
                        ops::dim_attr(attrs, static_cast<int>(inputs[0].shape.size())));
-  TSR_RETURN_IF_ERROR(check_index(inputs[0], inputs[1], dim));
-  if (inputs.size() > 2) TSR_RETURN_IF_ERROR(check_source(inputs[0], inputs[1], inputs[2]));
+  TSR_RETURN_IF_ERROR(ops::check_index(inputs[0], inputs[1], dim));
+  if (inputs.size() > 2) TSR_RETURN_IF_ERROR(ops::check_source(inputs[0], inputs[1], inputs[2]));
   return std::vector<TensorMeta>{inputs[0]};
 }
 
@@ -64,7 +32,7 @@ StatusOr<std::vector<TensorMeta>> infer_gather_grad(std::span<const TensorMeta> 
                                                     const Attrs& attrs) {
   const TensorMeta out = {attrs.get_ints("size"), inputs[0].dtype};
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
-  TSR_RETURN_IF_ERROR(check_index(out, inputs[1], dim));
+  TSR_RETURN_IF_ERROR(ops::check_index(out, inputs[1], dim));
   return std::vector<TensorMeta>{out};
 }
 
@@ -134,7 +102,7 @@ void add_gather(OpTable& table) {
                   .doc = "out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
                   .args = {in("self"), in("index")},
                   .attrs = {ops::int_attr("dim")},
-                  .rule = "*g@dim, *i@dim -> *i | g#:sum | lin A | mono A",
+                  .rule = "*g@dim, *i@dim -> *i | g#:sum | lin A | mono A | prod A",
                   .kernel =
                       [](KernelCall& call) {
                         kernels::gather(call.ctx, call.inputs[0],
@@ -223,7 +191,7 @@ void add_scatter(OpTable& table) {
                        "equal indices the last wins.",
                    .args = {in("self"), in("index"), in("src")},
                    .attrs = {ops::int_attr("dim")},
-                   .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i! | lin A+C | max A,C | min A,C",
+                   .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C",
                    .kernel = run_scatter,
                    .infer = infer_scatter,
                    .gradient = scatter_gradient,
@@ -231,7 +199,7 @@ void add_scatter(OpTable& table) {
                    .declined = {"index and src cut along the addressed dim: overwrites do not add"},
                    .samples = scatter_samples()};
   add_both(table, std::move(scatter),
-           "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i! | lin A+C | max A,C | min A,C");
+           "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C");
 
   std::vector<Sample> samples = scatter_samples();
   for (Sample& sample : samples) {
@@ -246,7 +214,8 @@ void add_scatter(OpTable& table) {
                  .doc = "self with `value` at [.., index[.., i, ..], ..] along a dim.",
                  .args = {in("self"), in("index")},
                  .attrs = {ops::int_attr("dim"), ops::double_attr("value")},
-                 .rule = "*g@dim, *i@dim -> *g | g#:own i! | lin A if value==0 | aff A | mono A",
+                 .rule = "*g@dim, *i@dim -> *g | g#:own i! | lin A if value==0 | aff A | mono A | "
+                         "prod A if value==0 | prod A if value==1",
                  .kernel = run_scatter_value,
                  .infer = infer_scatter,
                  .gradient = scatter_value_gradient,
@@ -254,7 +223,8 @@ void add_scatter(OpTable& table) {
                  .declined = {"P(sum) for value != 0: the sum over ranks would be n times it"},
                  .samples = samples};
   add_both(table, std::move(value),
-           "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A");
+           "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A | "
+                         "prod A if value==0 | prod A if value==1");
 
   std::vector<Sample> add_samples = scatter_samples();
   for (Sample& sample : add_samples) sample.unique_dim.clear();

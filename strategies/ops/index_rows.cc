@@ -1,22 +1,17 @@
 // Whole slices of a dim addressed by a 1-D index, and rows of a table addressed by ids.
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "strategies/ops/index_local.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
 namespace {
 
-Status check_integer(const TensorMeta& index, std::string_view name) {
-  if (is_integer(index.dtype)) return {};
-  return invalid_argument(std::string(name) + " is " + std::string(name_of(index.dtype)) +
-                          ", but must be I64 or I32");
-}
-
 StatusOr<std::vector<TensorMeta>> infer_index_select(std::span<const TensorMeta> inputs,
                                                      const Attrs& attrs) {
   TensorMeta out = inputs[0];
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
-  TSR_RETURN_IF_ERROR(check_integer(inputs[1], "index"));
+  TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
   if (inputs[1].shape.size() != 1) {
     return invalid_argument("index " + to_string(inputs[1].shape) + ", but must have one dim");
   }
@@ -40,7 +35,7 @@ StatusOr<std::vector<TensorMeta>> infer_select_grad(std::span<const TensorMeta> 
                                                     const Attrs& attrs) {
   TensorMeta out = inputs[0];
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
-  TSR_RETURN_IF_ERROR(check_integer(inputs[1], "index"));
+  TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
   out.shape[static_cast<std::size_t>(dim)] = attrs.get_int("size");
   return std::vector<TensorMeta>{out};
 }
@@ -72,7 +67,7 @@ void add_index_select(OpTable& table) {
        .doc = "Slices of a dim, in the order of a 1-D index.",
        .args = {in("self"), in("index")},
        .attrs = {ops::int_attr("dim")},
-       .rule = "*g@dim, i -> *i@dim | g#:sum | lin A | mono A",
+       .rule = "*g@dim, i -> *i@dim | g#:sum | lin A | mono A | prod A",
        .kernel = run_index_select,
        .infer = infer_index_select,
        .gradient = [](GradContext& c) -> std::vector<Var> {
@@ -150,7 +145,7 @@ void add_index_add(OpTable& table) {
 
 StatusOr<std::vector<TensorMeta>> infer_embedding(std::span<const TensorMeta> inputs,
                                                   const Attrs&) {
-  TSR_RETURN_IF_ERROR(check_integer(inputs[1], "indices"));
+  TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "indices"));
   if (inputs[0].shape.size() != 2) {
     return invalid_argument("weight " + to_string(inputs[0].shape) + ", but must be [v, d]");
   }
@@ -163,7 +158,7 @@ void add_embedding(OpTable& table) {
   table.must_add({.name = "embedding",
                   .doc = "Rows of weight [v, d] by id.",
                   .args = {in("weight"), in("indices")},
-                  .rule = "vd, * -> *d | v#:sum | lin A | mono A",
+                  .rule = "vd, * -> *d | v#:sum | lin A | mono A | prod A",
                   .kernel =
                       [](KernelCall& call) {
                         kernels::embedding(call.ctx, call.inputs[0], call.inputs[1], call.absent,
@@ -192,7 +187,7 @@ void add_embedding(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
-         TSR_RETURN_IF_ERROR(check_integer(inputs[1], "indices"));
+         TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "indices"));
          return std::vector<TensorMeta>{
              {{attrs.get_int("num_embeddings"), inputs[0].shape.back()}, inputs[0].dtype}};
        },

@@ -20,7 +20,7 @@ void add_sort_by_key_ops(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
-         if (inputs[0].shape.size() != 1 || !is_integer(inputs[0].dtype)) {
+         if (inputs[0].shape.size() != 1 || !is_index(inputs[0].dtype)) {
            return invalid_argument("keys " + to_string(inputs[0].shape) + " of " +
                                    std::string(name_of(inputs[0].dtype)) +
                                    ", but must be integers with one dim");

@@ -247,16 +247,16 @@ TEST_CASE("a part of a tensor is read without the rest", "[io][safetensors]") {
 TEST_CASE("a dtype that the engine has not is listed, and refused where it is read",
           "[io][safetensors]") {
   const Folder folder;
-  const std::string path = folder / "f16.safetensors";
-  write_bytes(path, file_of(R"({"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", 4));
+  const std::string path = folder / "i16.safetensors";
+  write_bytes(path, file_of(R"({"h":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})", 4));
   const auto file = SafetensorsFile::open(path);
   REQUIRE(file.ok());
-  CHECK(file->tensors().at(0).dtype_name == "F16");
+  CHECK(file->tensors().at(0).dtype_name == "I16");
   CHECK_FALSE(file->tensors().at(0).dtype.has_value());
   CHECK_THAT(
       std::string(message_of(file->read("h").status())),
-      Catch::EndsWith(": tensor \"h\" has dtype F16, which cannot be read; readable: F64 F32 "
-                      "BF16 I64 I32 BOOL"));
+      Catch::EndsWith(": tensor \"h\" has dtype I16, which cannot be read; readable: F64 F32 "
+                      "BF16 F16 I64 I32 U8 BOOL"));
 }
 
 TEST_CASE("a BOOL byte other than 0 and 1 is refused", "[io][safetensors]") {

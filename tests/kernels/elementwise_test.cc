@@ -191,7 +191,7 @@ TEST_CASE("integer and bool unary ops", "[kernels][elementwise]") {
   }
   const Array x = Array::from_values({2}, DType::kI32, std::vector<double>{1, 2});
   CHECK(error_of([&] { unary(ctx, Unary::kExp, x, x); }) ==
-        "exp: dtype I32 is not supported; allowed: F64, F32, BF16");
+        "exp: dtype I32 is not supported; allowed: F64, F32, BF16, F16");
   const Array flags = Array::from_values({2}, DType::kBool, std::vector<double>{1, 0});
   unary(ctx, Unary::kLogicalNot, flags, flags);
   CHECK(flags.to_vector() == std::vector<double>{0, 1});
@@ -266,7 +266,7 @@ TEST_CASE("integer arithmetic is exact, wraps, and divides towards minus infinit
     CHECK(quotient.to_vector() == std::vector<double>{3.5, -3.5, -3.5, 3.5, 0, -2, 2});
     CHECK(error_of([&] { binary(ctx, Binary::kDiv, a, b, out); }) ==
           "div: dtype " + std::string(name_of(dtype)) +
-              " is not supported; allowed: F64, F32, BF16");
+              " is not supported; allowed: F64, F32, BF16, F16");
     CHECK(error_of([&] { binary_scalar(ctx, Binary::kRemainder, a, 0, out); }) ==
           "floor_divide, remainder: integer division by zero");
   }
@@ -483,7 +483,7 @@ TEST_CASE("swiglu and its gradients match finite differences", "[kernels][elemen
   }
   const Array integers = Array::zeros({2}, DType::kI32);
   CHECK(error_of([&] { swiglu(ctx, integers, integers, integers); }) ==
-        "swiglu: dtype I32 is not supported; allowed: F64, F32, BF16");
+        "swiglu: dtype I32 is not supported; allowed: F64, F32, BF16, F16");
 }
 
 TEST_CASE("maps give the same bits on 1 and 2 threads, and on parts", "[kernels][elementwise]") {

@@ -180,7 +180,7 @@ TEST_CASE("a product names what it cannot take", "[kernels][matmul]") {
         }) ==
         "matmul: operands F32 and F64 into F32; both must be of one floating dtype, and the result "
         "of it, or F32 for "
-        "BF16 operands");
+        "BF16 and F16 operands");
   CHECK(error_of([&] {
           matmul(ctx, f32, f32, Array::zeros({2, 3}, DType::kF32));
         }) ==

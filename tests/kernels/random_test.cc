@@ -189,7 +189,7 @@ TEST_CASE("streams hash names by FNV-1a; bad calls are named", "[kernels][random
         }) == "random: the global indices do not match the output's shape [3] of global [3]");
   CHECK(error_of([&] {
           kernels::random(ctx, kNormalSpec, {3}, whole_index({3}), Array::zeros({3}, DType::kI32));
-        }) == "random: dtype I32 is not supported; allowed: F64, F32, BF16");
+        }) == "random: dtype I32 is not supported; allowed: F64, F32, BF16, F16");
   RandomSpec empty = kTruncatedSpec;
   empty.high = -2;
   CHECK(error_of([&] {

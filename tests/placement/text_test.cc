@@ -103,13 +103,19 @@ TEST_CASE("specs are equal and hash alike where their placements mean the same",
 }
 
 TEST_CASE("dtypes read back, promote and accumulate", "[placement][dtype]") {
-  for (const char* name : {"F64", "F32", "BF16", "I64", "I32", "BOOL"}) {
+  for (const char* name : {"F64", "F32", "BF16", "F16", "I64", "I32", "U8", "BOOL"}) {
     CHECK(name_of(value_or_throw(parse_dtype(name))) == name);
   }
   CHECK(message_of(parse_dtype("f32").status()) ==
-        "dtype 'f32' is not known; allowed are F64, F32, BF16, I64, I32, BOOL");
+        "dtype 'f32' is not known; allowed are F64, F32, BF16, F16, I64, I32, U8, BOOL");
   CHECK(promote(DType::kBF16, DType::kF32) == DType::kF32);
   CHECK(promote(DType::kI64, DType::kBF16) == DType::kBF16);
+  CHECK(promote(DType::kF16, DType::kBF16) == DType::kF32);
+  CHECK(promote(DType::kF16, DType::kI64) == DType::kF16);
+  CHECK(promote(DType::kU8, DType::kI32) == DType::kI32);
+  CHECK(promote(DType::kU8, DType::kBool) == DType::kU8);
+  CHECK(accumulation_type(DType::kF16) == DType::kF32);
+  CHECK(accumulation_type(DType::kU8) == DType::kI64);
   CHECK(accumulation_type(DType::kBF16) == DType::kF32);
   CHECK(accumulation_type(DType::kI32) == DType::kI64);
 }

@@ -46,7 +46,7 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   }
   TrainPlan plan;
   TSR_ASSIGN_OR_RETURN(plan.dtype, parse_dtype(flags.dtype));
-  if (!is_floating(plan.dtype)) {
+  if (!is_floating(plan.dtype) || plan.dtype == DType::kF16) {
     return invalid_argument("--dtype " + flags.dtype + ": F32, F64 and BF16 are allowed");
   }
   TSR_ASSIGN_OR_RETURN(plan.config, read_model_config(flags.config));
