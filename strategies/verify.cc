@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/elementwise.h"
-#include "kernels/reduce.h"
 #include "strategies/search.h"
+#include "strategies/verify_complete.h"
 #include "strategies/verify_gradient.h"
+#include "strategies/verify_lowering.h"
 
 namespace tessera {
 namespace {
@@ -15,110 +15,6 @@ std::string mesh_text(const Shape& shape) {
   std::string text;
   for (const std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
-}
-
-/// Ranks that differ from `coord` on `axes` only, in coord order.
-std::vector<std::size_t> group_of(const std::vector<Coord>& coords, const Coord& coord,
-                                  const std::vector<int>& axes) {
-  std::vector<std::size_t> group;
-  for (std::size_t r = 0; r < coords.size(); ++r) {
-    bool same = true;
-    for (std::size_t a = 0; a < coord.size(); ++a) {
-      const bool varies = std::find(axes.begin(), axes.end(), static_cast<int>(a)) != axes.end();
-      same &= varies || coords[r][a] == coord[a];
-    }
-    if (same) group.push_back(r);
-  }
-  return group;
-}
-
-Array folded(KernelContext& ctx, ReduceOp op, const std::vector<Array>& parts) {
-  Array total = Array::empty(parts[0].shape(), parts[0].dtype());
-  kernels::copy(ctx, parts[0], total);
-  for (std::size_t i = 1; i < parts.size(); ++i) kernels::accumulate(ctx, op, total, parts[i]);
-  return total;
-}
-
-Array concatenated(KernelContext& ctx, int dim, const std::vector<Array>& parts) {
-  Shape shape = parts[0].shape();
-  const auto d = static_cast<std::size_t>(dim < 0 ? dim + parts[0].ndim() : dim);
-  shape[d] = 0;
-  for (const Array& part : parts) shape[d] += part.shape()[d];
-  Array joined = Array::empty(shape, parts[0].dtype());
-  std::int64_t at = 0;
-  for (const Array& part : parts) {
-    kernels::copy(ctx, part, joined.slice(static_cast<int>(d), at, at + part.shape()[d]));
-    at += part.shape()[d];
-  }
-  return joined;
-}
-
-/// One step on all ranks: in process, a collective is a loop over them.
-void run_communication(KernelContext& ctx, const LoweringStep& step,
-                       const std::vector<std::vector<std::size_t>>& groups,
-                       std::vector<std::vector<Array>>& temporaries) {
-  for (std::size_t i = 0; i < step.in.size(); ++i) {
-    std::vector<Array> results;
-    for (const std::vector<std::size_t>& group : groups) {
-      std::vector<Array> parts;
-      for (const std::size_t peer : group) {
-        parts.push_back(temporaries[peer][static_cast<std::size_t>(step.in[i])]);
-      }
-      results.push_back(step.kind == LoweringStep::Kind::kReduce
-                            ? folded(ctx, step.reduce, parts)
-                            : concatenated(ctx, step.dim, parts));
-    }
-    const int out = step.out.empty() ? step.in[i] : step.out[i];
-    for (std::size_t r = 0; r < results.size(); ++r) {
-      temporaries[r][static_cast<std::size_t>(out)] = results[r];
-    }
-  }
-}
-
-/// All ranks' results under one resolution.
-std::vector<std::vector<Array>> run_ranks(const Op& op, const Resolution& resolution,
-                                          const Attrs& attrs, const Mesh& mesh,
-                                          const std::vector<std::vector<Array>>& operands) {
-  KernelContext ctx;
-  const std::vector<Coord> coords = coords_of(mesh);
-  const std::size_t num_inputs = resolution.inputs.size();
-  const std::size_t num_outputs = resolution.outputs.size();
-  std::vector<LocalOp> locals;
-  std::vector<std::vector<Array>> temporaries, results;
-  for (std::size_t r = 0; r < coords.size(); ++r) {
-    locals.push_back(LocalOp::make(op, resolution, attrs, coords[r]));
-    std::vector<Array> inputs;
-    for (std::size_t i = 0; i < num_inputs; ++i) {
-      inputs.push_back(i < operands.size() ? operands[i][r] : Array());
-    }
-    std::vector<Array>& outputs = results.emplace_back(num_outputs);
-    if (resolution.lowering < 0) {
-      locals[r].run(ctx, inputs, outputs);
-      continue;
-    }
-    locals[r].allocate_outputs(ctx, inputs, outputs);
-    inputs.insert(inputs.end(), outputs.begin(), outputs.end());
-    inputs.resize(static_cast<std::size_t>(locals[r].num_temporaries()));
-    temporaries.push_back(std::move(inputs));
-  }
-  if (resolution.lowering < 0) return results;
-  std::vector<std::vector<std::size_t>> groups;
-  for (const Coord& coord : coords) {
-    groups.push_back(group_of(coords, coord, resolution.lowering_axes));
-  }
-  for (const LoweringStep& step : locals[0].lowering_steps()) {
-    if (step.kind == LoweringStep::Kind::kLocal) {
-      for (std::size_t r = 0; r < coords.size(); ++r) {
-        locals[r].run_step(ctx, step, temporaries[r]);
-      }
-    } else {
-      run_communication(ctx, step, groups, temporaries);
-    }
-  }
-  for (std::size_t r = 0; r < coords.size(); ++r) {
-    for (std::size_t o = 0; o < num_outputs; ++o) results[r][o] = temporaries[r][num_inputs + o];
-  }
-  return results;
 }
 
 /// Proves one op: keeps count by (mesh, row), so that a row counts once however many samples it
@@ -136,6 +32,7 @@ class Verifier {
         fail("", "on one rank", sample, error.what());
       }
     }
+    if (options_.completeness == VerifyOptions::Completeness::kSearch) verify_completeness();
     for (const auto& [key, proven] : rows_) ++(proven ? report_.rows_proven : report_.rows_failed);
     report_.declined = op_.def.declined;
     return std::move(report_);
@@ -160,6 +57,7 @@ class Verifier {
              const std::string& row);
   std::string run_and_compare(const Case& test, const Mesh& mesh, const Resolution& resolution);
   void verify_gradient(const Case& test);
+  void verify_completeness();
   void record(const std::string& mesh, const std::string& row, bool passed) {
     const auto [at, added] = rows_.emplace(mesh + " | " + row, passed);
     at->second = at->second && passed;
@@ -361,6 +259,26 @@ void Verifier::verify_gradient(const Case& test) {
     problem = error.what();
   }
   if (!problem.empty()) fail("1", "gradient", test.sample, problem);
+}
+
+void Verifier::verify_completeness() {
+  Completeness result;
+  try {
+    result = judge_completeness(op_, search_rows(op_, options_.seed));
+  } catch (const std::exception& error) {
+    result.complaints.emplace_back(error.what());
+  }
+  report_.rows_found = result.rows_found;
+  report_.rows_declined = result.rows_declined;
+  const std::string name = op_.def.name;
+  for (const MissingRow& missing : result.missing) {
+    report_.failures.push_back({name, "search", missing.row, missing.sample,
+                                "running the op finds this row right; the op neither has it nor "
+                                "declines it"});
+  }
+  for (const std::string& complaint : result.complaints) {
+    report_.failures.push_back({name, "search", "declined", "", complaint});
+  }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// strategies/verify.h: proves an op: every row × every sample × every mesh against the one-rank
-// result, in process. Soundness only for now: rows give the right values, gradients agree with
-// finite differences in F64.
+// strategies/verify.h: proves an op, in process. Soundness: every row × every sample × every mesh
+// gives the one-rank result, and gradients agree with finite differences in F64. Completeness:
+// every row that a search over placements finds right is there or declined with a reason.
 #pragma once
 
 #include <string>
@@ -17,6 +17,8 @@ struct VerifyFailure {
 struct VerifyReport {
   std::int64_t rows_proven = 0;
   std::int64_t rows_failed = 0;
+  std::int64_t rows_found = 0;     ///< by the search, distinct
+  std::int64_t rows_declined = 0;  ///< found, and declined with a reason
   std::vector<std::string> declined;
   std::vector<VerifyFailure> failures;
 };
@@ -25,6 +27,8 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
   enum class Gradients : std::uint8_t { kCheck, kSkip };
   Gradients gradients = Gradients::kCheck;
+  enum class Completeness : std::uint8_t { kSearch, kSkip };
+  Completeness completeness = Completeness::kSearch;
 };
 /// Operands are cut by the row's placements (Partial ones into adversarial random summands), the
 /// local op runs on every rank in process, and the outputs, put together again, are compared with
