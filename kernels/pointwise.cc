@@ -1,0 +1,100 @@
+#include "kernels/pointwise.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "kernels/block_map.h"
+#include "kernels/pointwise_table.h"
+
+namespace tessera::kernels {
+namespace {
+
+const Pointwise* find_function(std::string_view name) noexcept {
+  for (const std::span<const Pointwise> table :
+       {elementary_functions(), elementary_slopes(), activation_functions(), activation_slopes(),
+        pair_functions(), integer_functions(), loss_functions()}) {
+    const auto at = std::find_if(table.begin(), table.end(),
+                                 [&](const Pointwise& each) { return each.name == name; });
+    if (at != table.end()) return &*at;
+  }
+  return nullptr;
+}
+
+template <class C, int N>
+void run_map(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> block,
+             std::span<const Array> operands, const double* params, const Array& out) {
+  std::array<const Array*, N + 1> arrays;
+  arrays[0] = &out;
+  for (std::size_t i = 0; i < N; ++i) arrays[i + 1] = &operands[i];
+  // Integer division may throw, which must not happen inside a parallel region.
+  const int threads = std::is_integral_v<C> ? 1 : ctx.threads;
+  BlockMap<C, 1, N>(function.name, arrays)
+      .run(threads, [block, params](const C* const* in, C* const* to, std::int64_t n) {
+        block(in, to[0], n, params);
+      });
+}
+
+template <class C>
+void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> block,
+               std::span<const Array> operands, const double* params, const Array& out) {
+  switch (function.num_operands) {
+    case 1:
+      return run_map<C, 1>(ctx, function, block, operands, params, out);
+    case 2:
+      return run_map<C, 2>(ctx, function, block, operands, params, out);
+    case 3:
+      return run_map<C, 3>(ctx, function, block, operands, params, out);
+    default:
+      return run_map<C, 4>(ctx, function, block, operands, params, out);
+  }
+}
+
+template <class C>
+void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+  BlockMap<C, 1, 2>("nextafter", {&out, &a, &b})
+      .run(ctx.threads, [](const C* const* in, C* const* to, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) to[0][i] = std::nextafter(in[0][i], in[1][i]);
+      });
+}
+
+}  // namespace
+
+bool has_pointwise_function(std::string_view name) noexcept {
+  return find_function(name) != nullptr;
+}
+
+const Pointwise& pointwise_function(std::string_view name) {
+  if (const Pointwise* found = find_function(name)) return *found;
+  throw Error(internal_error(absl::StrFormat("no pointwise function '%s'", std::string(name))));
+}
+
+void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
+               std::span<const double> params, const Array& out) {
+  const bool is_complete = static_cast<int>(operands.size()) == function.num_operands;
+  if (!is_complete) {
+    throw Error(internal_error(absl::StrFormat("%s: %d operands of %d", std::string(function.name),
+                                               operands.size(), function.num_operands)));
+  }
+  const auto floats = [](const Array& operand) { return is_floating(operand.dtype()); };
+  const bool is_float = std::any_of(operands.begin(), operands.end(), floats);
+  if (!is_float && function.integer != nullptr) {
+    return run_typed<std::int64_t>(ctx, function, function.integer, operands, params.data(), out);
+  }
+  if (function.floating == nullptr) {
+    const auto first = std::find_if(operands.begin(), operands.end(), floats);
+    throw_dtype(function.name, first->dtype(), "I64, I32, U8, BOOL");
+  }
+  if (!is_float) require_floating(function.name, out.dtype());
+  run_typed<double>(ctx, function, function.floating, operands, params.data(), out);
+}
+
+void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+  const DType dtype = promote(a.dtype(), b.dtype());
+  if (dtype == DType::kF64) return run_nextafter<double>(ctx, a, b, out);
+  if (dtype != DType::kF32) throw_dtype("nextafter", dtype, "F64, F32");
+  run_nextafter<float>(ctx, a, b, out);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,44 @@
+// kernels/pointwise.h: one element from the elements of one to four operands that broadcast: every
+// such function by name, with one way of running them all.
+// Floating operands are computed in F64 and rounded once; integers, U8 and BOOL in I64, wrapping.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/array.h"
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+namespace kernels {
+
+/// n elements of each operand to n results. `params` are numbers such as a slope, in the op's
+/// order.
+template <class C>
+using PointwiseBlock = void (*)(const C* const* in, C* out, std::int64_t n, const double* params);
+
+/// A function that is not defined on floating types or on integers is null there.
+struct Pointwise {
+  std::string_view name;
+  int num_operands = 1;
+  PointwiseBlock<double> floating = nullptr;
+  PointwiseBlock<std::int64_t> integer = nullptr;
+};
+
+/// Names are those of the ops; the derivative of f by operand i is "f'i".
+/// Errors: internal for a name that is not in the tables.
+const Pointwise& pointwise_function(std::string_view name);
+/// Whether the tables hold the name.
+bool has_pointwise_function(std::string_view name) noexcept;
+
+/// Computes in F64 where an operand is floating or the function has no integer form, then converts
+/// to out's dtype. Errors: InvalidArgument where the function has no form for the operands' dtypes,
+/// or an integer is divided by zero.
+void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
+               std::span<const double> params, const Array& out);
+
+/// The neighbour of a towards b in the operands' own dtype. dtypes: F64, F32.
+void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out);
+
+}  // namespace kernels
+}  // namespace tessera

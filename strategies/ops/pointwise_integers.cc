@@ -1,0 +1,60 @@
+// Bits, divisors and shifts: integers only.
+#include "strategies/ops/pointwise.h"
+
+namespace tessera {
+namespace {
+
+using ops::PointwiseDef;
+
+StatusOr<std::vector<TensorMeta>> infer_integers(std::span<const TensorMeta> inputs,
+                                                 const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
+  if (is_floating(out[0].dtype)) {
+    return invalid_argument("dtype " + std::string(name_of(out[0].dtype)) +
+                            " where integers or BOOL are needed; cast with `to` first");
+  }
+  return out;
+}
+
+void add(OpTable& table, std::string name, std::string doc, std::string rule,
+         std::vector<std::string> declined = {}) {
+  table.must_add(ops::integer_op({.name = std::move(name),
+                                  .doc = std::move(doc),
+                                  .rule = std::move(rule),
+                                  .infer = infer_integers,
+                                  .declined = std::move(declined)},
+                                 7));
+}
+
+void add_with_scalar(OpTable& table, std::string name, std::string doc) {
+  table.must_add(ops::integer_op({.name = std::move(name),
+                                  .doc = std::move(doc),
+                                  .rule = "* -> *",
+                                  .attrs = {ops::int_attr("value")},
+                                  .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 3}}},
+                                  .infer = infer_integers},
+                                 7));
+}
+
+}  // namespace
+
+void add_pointwise_integers_ops(OpTable& table) {
+  const char plain[] = "*, * -> *";
+  add(table, "bitwise_not", "All bits turned over: -x - 1.", "* -> * | anti A");
+  add(table, "bitwise_and", "Bits set in both.", plain);
+  add(table, "bitwise_or", "Bits set in one.", plain);
+  add(table, "bitwise_xor", "Bits set in one but not in both.", plain);
+  add(table, "bitwise_left_shift",
+      "self times 2 to the power of other; bits leave at the top, all of them beyond the word.",
+      "*, * -> * | lin A", {"P(max), R; P(min), R: what leaves at the top breaks the order"});
+  add(table, "bitwise_right_shift", "self over 2 to the power of other, rounded towards -inf.",
+      "*, * -> * | mono A");
+  add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain);
+  add(table, "lcm", "Least common multiple; 0 where one is 0.", plain);
+  add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
+  add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");
+  add_with_scalar(table, "bitwise_xor_scalar", "Bits set in self or `value` but not in both.");
+  ops::add_in_place_forms(table, {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor"});
+}
+
+}  // namespace tessera
