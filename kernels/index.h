@@ -23,6 +23,11 @@ void scatter_value(KernelContext& ctx, const Array& out, int dim, const Array& i
                    Absent absent);
 void scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
                  const Array& src, Absent absent);
+/// What is written where a source meets an element that is there already.
+enum class Combine : std::uint8_t { kAssign, kAdd, kProduct, kMax, kMin };
+/// out[..., index[..., i, ...], ...] = combine(it, src), in operand order; NaN wins max and min.
+void scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                     const Array& src, Combine combine, Absent absent);
 /// Whole slices of `dim` by a 1-D (index_select, index_add) or any-shape index (embedding: rows of
 /// dim 0).
 void index_select(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,

@@ -115,8 +115,25 @@ class Sampler {
       return spec_.a + (spec_.b - spec_.a) * unit;
     }
     const double inside = (static_cast<double>(bits) + 0.5) * 0x1p-53;  // (0, 1)
-    if (spec_.distribution == Distribution::kNormal)
-      return spec_.a + spec_.b * normal_quantile(inside);
+    switch (spec_.distribution) {
+      case Distribution::kUniform:
+      case Distribution::kNormal:
+        return spec_.a + spec_.b * normal_quantile(inside);
+      case Distribution::kLogNormal:
+        return std::exp(spec_.a + spec_.b * normal_quantile(inside));
+      case Distribution::kExponential:
+        return -std::log(inside) / spec_.a;
+      case Distribution::kCauchy:
+        return spec_.a + spec_.b * std::tan(std::numbers::pi * (inside - 0.5));
+      case Distribution::kGeometric:
+        return std::max(1.0, std::ceil(std::log(inside) / std::log1p(-spec_.a)));
+      case Distribution::kBernoulli:
+        return static_cast<double>(bits) * 0x1p-53 < spec_.a ? 1.0 : 0.0;
+      case Distribution::kInteger:
+        return spec_.a + std::floor(static_cast<double>(bits) * 0x1p-53 * (spec_.b - spec_.a));
+      case Distribution::kTruncatedNormal:
+        break;
+    }
     const double p = low_probability_ + (high_probability_ - low_probability_) * inside;
     return std::clamp(spec_.a + spec_.b * normal_quantile(p), spec_.low, spec_.high);
   }
@@ -168,6 +185,20 @@ void check_indices(const Shape& global_shape,
 }
 
 void check_spec(const RandomSpec& spec) {
+  const bool is_integer_range = spec.distribution == Distribution::kInteger;
+  const bool is_probability = spec.distribution == Distribution::kBernoulli ||
+                              spec.distribution == Distribution::kGeometric;
+  if (is_integer_range && !(spec.a < spec.b)) {
+    throw Error(invalid_argument(
+        absl::StrFormat("random: integers in [%g, %g), but the range is empty", spec.a, spec.b)));
+  }
+  if (is_probability && !(spec.a >= 0 && spec.a <= 1)) {
+    throw Error(
+        invalid_argument(absl::StrFormat("random: %g is no probability in [0, 1]", spec.a)));
+  }
+  if (spec.distribution == Distribution::kExponential && !(spec.a > 0)) {
+    throw Error(invalid_argument(absl::StrFormat("random: the rate %g must be > 0", spec.a)));
+  }
   if (spec.distribution == Distribution::kTruncatedNormal &&
       !(spec.low < spec.high && spec.b > 0)) {
     throw Error(invalid_argument(absl::StrFormat(
@@ -202,7 +233,7 @@ void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shap
             std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
   check_indices(global_shape, global_index, out);
   check_spec(spec);
-  require_floating("random", out.dtype());
+  if (!is_discrete(spec.distribution)) require_floating("random", out.dtype());
   if (out.num_elements() == 0) return;
   const Sampler sampler(spec);
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {

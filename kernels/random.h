@@ -14,9 +14,15 @@ namespace tessera TSR_API {
 namespace kernels {
 
 enum class Distribution : std::uint8_t {
-  kUniform,         ///< low + (high − low)·u, u in [0, 1)
-  kNormal,          ///< mean a, std b, by the inverse CDF: one draw per element
-  kTruncatedNormal  ///< mean a, std b, kept inside absolute bounds [low, high], by the inverse CDF
+  kUniform,          ///< low + (high − low)·u, u in [0, 1)
+  kNormal,           ///< mean a, std b, by the inverse CDF: one draw per element
+  kTruncatedNormal,  ///< mean a, std b, kept inside absolute bounds [low, high], by inverse CDF
+  kLogNormal,        ///< e to a normal value of mean a, std b
+  kExponential,      ///< rate a
+  kCauchy,           ///< median a, half-width b
+  kGeometric,        ///< tries until the first success of probability a, from 1
+  kBernoulli,        ///< 1 with probability a, else 0
+  kInteger           ///< integers in [a, b)
 };
 struct RandomSpec {
   Distribution distribution = Distribution::kUniform;
@@ -25,6 +31,10 @@ struct RandomSpec {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 };
+/// True where values are whole numbers, so that outputs may be integers (and BOOL).
+constexpr bool is_discrete(Distribution distribution) noexcept {
+  return distribution >= Distribution::kGeometric;
+}
 /// Fills out; `global_index[d][i]` is the global index of local element i along dim d,
 /// `global_shape` the whole.
 void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,

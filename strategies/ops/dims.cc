@@ -189,7 +189,8 @@ void add_size_one_dims(OpTable& table) {
       "squeeze", "Without a dim of size 1; a dim of another size stays.", squeeze_back);
   squeeze.attrs = {ops::int_attr("dim")};
   squeeze.localize = localize_squeeze;
-  squeeze.samples = {{.shapes = {{8, 1, 6}}, .attrs = {{"dim", 1}}},
+  squeeze.samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
+                     {.shapes = {{8, 1, 6}}, .attrs = {{"dim", 1}}},
                      {.shapes = {{5, 3}}, .attrs = {{"dim", 0}}}};
   table.must_add(std::move(squeeze));
   OpDef unsqueeze =
@@ -221,7 +222,8 @@ void add_expand(OpTable& table) {
   expand.infer = infer_expand;
   expand.localize = localize_expand;
   expand.attrs = {ops::ints_attr("size")};
-  expand.samples = {{.shapes = {{8, 1}}, .attrs = {{"size", Shape{8, 6}}}},
+  expand.samples = {{.shapes = {{8, 6}}, .attrs = {{"size", Shape{7, 8, 6}}}},
+                    {.shapes = {{8, 1}}, .attrs = {{"size", Shape{8, 6}}}},
                     {.shapes = {{5, 3}}, .attrs = {{"size", Shape{4, -1, 3}}}},
                     {.shapes = {{1, 8}}, .attrs = {{"size", Shape{5, 8}}}}};
   table.must_add(std::move(expand));

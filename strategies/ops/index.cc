@@ -157,10 +157,10 @@ void add_gather(OpTable& table) {
 
 std::vector<Sample> scatter_samples() {
   const std::vector<DType> dtypes = {kF, kI, kF};
-  return {{.shapes = {{8, 6}, {8, 4}, {8, 4}},
+  return {{.shapes = {{8, 7}, {8, 6}, {8, 6}},
            .attrs = {{"dim", 1}},
            .dtypes = dtypes,
-           .below = {2, 6, 2},
+           .below = {2, 7, 2},
            .unique_dim = {-1, 1, -1}},
           {.shapes = {{4, 4}, {4, 3}, {8, 3}},
            .attrs = {{"dim", 1}},
@@ -185,19 +185,20 @@ void add_both(OpTable& table, OpDef def, const std::string& in_place_rule) {
 }
 
 void add_scatter(OpTable& table) {
-  OpDef scatter = {.name = "scatter",
-                   .doc =
-                       "self with [.., index[.., i, ..], ..] = src[.., i, ..] along a dim; of "
-                       "equal indices the last wins.",
-                   .args = {in("self"), in("index"), in("src")},
-                   .attrs = {ops::int_attr("dim")},
-                   .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C",
-                   .kernel = run_scatter,
-                   .infer = infer_scatter,
-                   .gradient = scatter_gradient,
-                   .saved_inputs = {1},
-                   .declined = {"index and src cut along the addressed dim: overwrites do not add"},
-                   .samples = scatter_samples()};
+  OpDef scatter = {
+      .name = "scatter",
+      .doc =
+          "self with [.., index[.., i, ..], ..] = src[.., i, ..] along a dim; of "
+          "equal indices the last wins.",
+      .args = {in("self"), in("index"), in("src")},
+      .attrs = {ops::int_attr("dim")},
+      .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C",
+      .kernel = run_scatter,
+      .infer = infer_scatter,
+      .gradient = scatter_gradient,
+      .saved_inputs = {1},
+      .declined = {"index and src cut along the addressed dim: overwrites do not add"},
+      .samples = scatter_samples()};
   add_both(table, std::move(scatter),
            "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C");
 
@@ -214,8 +215,9 @@ void add_scatter(OpTable& table) {
                  .doc = "self with `value` at [.., index[.., i, ..], ..] along a dim.",
                  .args = {in("self"), in("index")},
                  .attrs = {ops::int_attr("dim"), ops::double_attr("value")},
-                 .rule = "*g@dim, *i@dim -> *g | g#:own i! | lin A if value==0 | aff A | mono A | "
-                         "prod A if value==0 | prod A if value==1",
+                 .rule =
+                     "*g@dim, *i@dim -> *g | g#:own i! | lin A if value==0 | aff A | mono A | "
+                     "prod A if value==0 | prod A if value==1",
                  .kernel = run_scatter_value,
                  .infer = infer_scatter,
                  .gradient = scatter_value_gradient,
@@ -224,7 +226,7 @@ void add_scatter(OpTable& table) {
                  .samples = samples};
   add_both(table, std::move(value),
            "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A | "
-                         "prod A if value==0 | prod A if value==1");
+           "prod A if value==0 | prod A if value==1");
 
   std::vector<Sample> add_samples = scatter_samples();
   for (Sample& sample : add_samples) sample.unique_dim.clear();

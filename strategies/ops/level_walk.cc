@@ -72,6 +72,8 @@ bool any_axis(const Levels& levels) {
                      [](const Level& level) { return level.kind == Level::Kind::kAxis; });
 }
 
+}  // namespace
+
 Layout without_axes(const Layout& layout, std::uint32_t axes) {
   Layout out = layout;
   for (Levels& levels : out.dims) {
@@ -83,7 +85,6 @@ Layout without_axes(const Layout& layout, std::uint32_t axes) {
   return out;
 }
 
-/// The axes that cut a dim, as bits.
 std::uint32_t cutting_axes(const Layout& layout) {
   std::uint32_t axes = 0;
   for (const Levels& levels : layout.dims) {
@@ -93,6 +94,8 @@ std::uint32_t cutting_axes(const Layout& layout) {
   }
   return axes;
 }
+
+namespace {
 
 StatusOr<Strategy> make_strategy(const Spec& input, const TensorMeta& output, Layout in, Layout out,
                                  std::string why) {

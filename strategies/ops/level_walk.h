@@ -14,6 +14,11 @@ namespace tessera::ops {
 /// does not fit.
 using LevelWalk = std::function<StatusOr<std::vector<Levels>>(const std::vector<Levels>&)>;
 
+/// The axes that cut a dim, as bits.
+std::uint32_t cutting_axes(const Layout& layout);
+/// `layout` without the cuts by these axes; a dim that no axis cuts any more is whole.
+Layout without_axes(const Layout& layout, std::uint32_t axes);
+
 /// The walk of a tensor of shape `from` seen as `to` (equal numbers of elements, row-major).
 LevelWalk reshape_walk(const Mesh& mesh, Shape from, Shape to);
 /// One strategy without movement where the walk takes the operand as it is. Else one for each

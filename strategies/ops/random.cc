@@ -2,8 +2,7 @@
 // tensor only, so every placement holds the same numbers.
 #include "kernels/random.h"
 
-#include <numeric>
-
+#include "strategies/ops/random_fill.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
@@ -12,31 +11,8 @@ namespace {
 using kernels::Distribution;
 using kernels::RandomSpec;
 
-/// Global indices of the local elements along each dim.
-std::vector<std::vector<std::int64_t>> global_indices(const KernelCall& call, const Array& out) {
-  std::vector<std::vector<std::int64_t>> indices;
-  for (int dim = 0; dim < out.ndim(); ++dim) {
-    std::vector<std::int64_t>& index =
-        indices.emplace_back(static_cast<std::size_t>(out.size(dim)));
-    std::iota(index.begin(), index.end(), 0);
-    if (call.output_views.empty()) continue;
-    const Spec& spec = *call.output_views[0].spec;
-    const auto d = static_cast<std::size_t>(dim);
-    for (std::int64_t& i : index) {
-      i = local_to_global(spec.mesh(), spec.global_shape()[d], spec.layout().dims[d],
-                          *call.output_views[0].coord, i);
-    }
-  }
-  return indices;
-}
-
 void fill_random(KernelCall& call, RandomSpec spec) {
-  const Array& out = call.outputs[0];
-  spec.seed = static_cast<std::uint64_t>(call.attrs.get_int("seed"));
-  spec.stream = static_cast<std::uint64_t>(call.attrs.get_int("stream"));
-  const Shape& global_shape =
-      call.output_views.empty() ? out.shape() : call.output_views[0].spec->global_shape();
-  kernels::random(call.ctx, spec, global_shape, global_indices(call, out), out);
+  ops::fill_random(call, spec, call.outputs[0]);
 }
 
 void add_random(OpTable& table, std::string name, std::string doc, std::vector<AttrDef> attrs,
@@ -48,7 +24,7 @@ void add_random(OpTable& table, std::string name, std::string doc, std::vector<A
                   .doc = std::move(doc),
                   .args = {in("self")},
                   .attrs = std::move(attrs),
-                  .rule = "* -> &A *",
+                  .rule = "* -> &A * | aff A | mono A",
                   .kernel = std::move(kernel),
                   .infer = ops::infer_in_place,
                   .gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; },
@@ -56,9 +32,51 @@ void add_random(OpTable& table, std::string name, std::string doc, std::vector<A
                               {.shapes = {{5, 3}}, .attrs = sample, .differentiable = false}}});
 }
 
+void add_skewed(OpTable& table) {
+  add_random(table, "log_normal_", "Values whose logarithms are normal.",
+             {ops::double_attr("mean", 1.0), ops::double_attr("std", 2.0)}, [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kLogNormal,
+                                  .a = call.attrs.get_double("mean"),
+                                  .b = call.attrs.get_double("std")});
+             });
+  add_random(table, "exponential_", "Exponential values of rate `lambd`.",
+             {ops::double_attr("lambd", 1.0)}, [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kExponential,
+                                  .a = call.attrs.get_double("lambd")});
+             });
+  add_random(table, "cauchy_", "Cauchy values.",
+             {ops::double_attr("median", 0.0), ops::double_attr("sigma", 1.0)},
+             [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kCauchy,
+                                  .a = call.attrs.get_double("median"),
+                                  .b = call.attrs.get_double("sigma")});
+             });
+}
+
+void add_discrete(OpTable& table) {
+  add_random(table, "bernoulli_", "1 with probability p, else 0.", {ops::double_attr("p", 0.5)},
+             [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kBernoulli,
+                                  .a = call.attrs.get_double("p")});
+             });
+  add_random(table, "geometric_", "Tries until the first success of probability p, from 1.",
+             {ops::double_attr("p", 0.5)}, [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kGeometric,
+                                  .a = call.attrs.get_double("p")});
+             });
+  add_random(table, "random_", "Integers in [from, to).",
+             {ops::int_attr("from", 0), ops::int_attr("to", 1 << 24)}, [](KernelCall& call) {
+               fill_random(call, {.distribution = Distribution::kInteger,
+                                  .a = call.attrs.get_double("from"),
+                                  .b = call.attrs.get_double("to")});
+             });
+}
+
 }  // namespace
 
 void add_random_ops(OpTable& table) {
+  add_skewed(table);
+  add_discrete(table);
   add_random(table, "uniform_", "Uniform values in [from, to).",
              {ops::double_attr("from", 0.0), ops::double_attr("to", 1.0)}, [](KernelCall& call) {
                fill_random(call, {.distribution = Distribution::kUniform,

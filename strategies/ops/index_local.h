@@ -1,0 +1,50 @@
+// strategies/ops/index_local.h: what ops addressed by index operands share: checks, indices as
+// positions in this rank's part, and rules that an attribute chooses.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategies/op.h"
+
+namespace tessera::ops {
+
+/// Errors: InvalidArgument unless I64 or I32.
+Status check_integer(const TensorMeta& index, std::string_view name);
+/// An index of gather and scatter: as many dims as self, no larger but along `dim`.
+Status check_index(const TensorMeta& self, const TensorMeta& index, int dim);
+/// A source of scatter: self's dtype, at least as large as the index.
+Status check_source(const TensorMeta& self, const TensorMeta& index, const TensorMeta& src);
+
+/// The dim of an operand that an index addresses, as a rank sees it.
+struct AddressedDim {
+  std::string_view op;
+  std::int64_t global_size = 0;
+  int dim = 0;
+  OperandView view = {};  ///< without a spec in plain calls
+};
+/// Dim `dim` of input `operand` of a call.
+AddressedDim addressed_dim(const KernelCall& call, std::string_view op, int operand, int dim);
+/// Global positions as this rank's, a dense I64 array; −1 where another rank holds the element.
+/// Negative positions count from the end. Errors: throws OutOfRange naming position and value.
+Array local_positions(KernelCall& call, const AddressedDim& addressed, const Array& index);
+/// kSkip where positions may be −1.
+kernels::Absent absent_of(const AddressedDim& addressed);
+
+/// Global indices of a rank's elements along each dim of an operand of local shape `shape`.
+std::vector<std::vector<std::int64_t>> global_indices(const OperandView& view, const Shape& shape);
+/// The view of result 0, without a spec in plain calls.
+OperandView result_view(const KernelCall& call);
+OperandView input_view(const KernelCall& call, int operand);
+
+/// Attribute `dim` counted from the front, for lowerings, whose steps state dims.
+Attrs localize_dim(const Attrs& attrs, std::span<const Spec> inputs, std::span<const Spec> outputs,
+                   const Coord& coord);
+
+/// Gives `def` the rule that `choose` picks for a call's attributes: strategies are those of an op
+/// with that rule. The kernel makes indices local by itself (local_positions).
+void use_rule_cases(OpDef& def, const std::vector<std::string>& rules,
+                    std::function<std::size_t(const Attrs&)> choose);
+
+}  // namespace tessera::ops
