@@ -1,4 +1,4 @@
-# Generates the list of calls that fill the op table. Included, it offers tessera_collect_ops(TARGET FOLDER); run as
+# Generates the list of calls that fill the op table, and which file each stands in. Included, it offers tessera_collect_ops(TARGET FOLDER); run as
 # a script (-P) with FOLDER and OUTPUT it writes the source: one call for each `void add_…_ops(OpTable& table)`.
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.25)
@@ -6,22 +6,31 @@ if(CMAKE_SCRIPT_MODE_FILE)
   list(SORT op_sources)
   set(declarations "")
   set(calls "")
+  set(families "")
   foreach(source IN LISTS op_sources)
     file(STRINGS ${source} heads REGEX "^void add_[a-z0-9_]+_ops\\(OpTable& table\\)")
     foreach(head IN LISTS heads)
       string(REGEX REPLACE "^void (add_[a-z0-9_]+_ops).*" "\\1" function "${head}")
       string(APPEND declarations "void ${function}(OpTable& table);\n")
       string(APPEND calls "  ${function}(table);\n")
+      get_filename_component(family ${source} NAME_WE)
+      string(APPEND families "    {\"${family}\", ${function}},\n")
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT "// Generated from strategies/ops/ by cmake/collect_ops.cmake.
-#include \"strategies/op.h\"
+#include \"strategies/families.h\"
 
 namespace tessera {
 
 @declarations@
 void add_builtin_ops(OpTable& table) {
 @calls@}
+
+std::span<const OpFamily> builtin_families() {
+  static constexpr OpFamily kFamilies[] = {
+@families@  };
+  return kFamilies;
+}
 
 }  // namespace tessera
 ")

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "io/exit_code.h"
 #include "io/file.h"
@@ -53,7 +54,13 @@ struct Options {
 struct Command {
   StatusOr<Answer> (*run)(const Request&) = nullptr;
   bool reads_input = false;
-  bool draws = false;  ///< has the formats html and svg, too
+  bool draws = false;   ///< has the formats html and svg, too
+  bool writes = false;  ///< has the format md, too
+
+  bool has(Format format) const noexcept {
+    if (format == Format::kMarkdown) return writes;
+    return draws || (format != Format::kHtml && format != Format::kSvg);
+  }
 };
 
 bool may_colour(const Options& options) {
@@ -68,6 +75,29 @@ Status read_input(Options& options) {
   TSR_ASSIGN_OR_RETURN(options.request.input, is_stdin ? read_standard_input(kMaxJsonBytes)
                                                        : read_file(options.input, kMaxJsonBytes));
   return absl::OkStatus();
+}
+
+ExitCode write_output(const Options& options, std::string_view text);
+
+/// The pages into the folder that --output names, made where it is not there; else one after the
+/// other.
+ExitCode write_pages(const Options& options, const std::vector<Page>& pages) {
+  if (options.output == "-") {
+    std::string all;
+    for (const Page& page : pages) all += (all.empty() ? "" : "\n") + page.text;
+    return write_output(options, all);
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(options.output, failed);
+  if (failed) {
+    return options.complain(ExitCode::kInputOutput,
+                            options.output + ": cannot make this folder: " + failed.message());
+  }
+  for (const Page& page : pages) {
+    const Status status = write_file(options.output + "/" + page.name, page.text);
+    if (!status.ok()) return options.complain(status);
+  }
+  return ExitCode::kFine;
 }
 
 ExitCode write_output(const Options& options, std::string_view text) {
@@ -87,6 +117,7 @@ ExitCode write_output(const Options& options, std::string_view text) {
 
 Format format_of(std::string_view name) {
   return name == "text"   ? Format::kText
+         : name == "md"   ? Format::kMarkdown
          : name == "html" ? Format::kHtml
          : name == "svg"  ? Format::kSvg
                           : Format::kJson;
@@ -94,10 +125,11 @@ Format format_of(std::string_view name) {
 
 ExitCode run_command(Options& options, const Command& command) {
   options.request.format = format_of(options.format);
-  if (!command.draws && options.request.format >= Format::kHtml) {
+  if (!command.has(options.request.format)) {
     return options.complain(
         ExitCode::kUsage,
-        "--format " + options.format + ": not built for this command; allowed: json, text");
+        "--format " + options.format + ": not built for this command; allowed: json, text" +
+            (command.draws ? ", html, svg" : "") + (command.writes ? ", md" : ""));
   }
   options.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
@@ -105,9 +137,9 @@ ExitCode run_command(Options& options, const Command& command) {
   }
   const StatusOr<Answer> answer = command.run(options.request);
   if (!answer.ok()) return options.complain(answer.status());
-  if (const ExitCode code = write_output(options, answer->text); code != ExitCode::kFine) {
-    return code;
-  }
+  const ExitCode code = answer->pages.empty() ? write_output(options, answer->text)
+                                              : write_pages(options, answer->pages);
+  if (code != ExitCode::kFine) return code;
   for (const std::string& warning : answer->warnings) {
     options.complain(ExitCode::kInvalidInput, warning);
   }
@@ -120,8 +152,8 @@ CLI::App* add_command(CLI::App& app, Options& options, const char* name, const c
   CLI::App* command = app.add_subcommand(name, doc);
   command
       ->add_option("--format", options.format,
-                   "json; text for a terminal; for plan also html and svg")
-      ->check(CLI::IsMember({"json", "text", "html", "svg"}))
+                   "json; text for a terminal; for plan also html and svg, for ops and verify md")
+      ->check(CLI::IsMember({"json", "text", "html", "svg", "md"}))
       ->capture_default_str();
   command->add_option("--output", options.output, "a file; - is standard output")
       ->capture_default_str();
@@ -149,6 +181,16 @@ CLI::App* add_plan(CLI::App& app, Options& options) {
   return command;
 }
 
+CLI::App* add_run(CLI::App& app, Options& options) {
+  CLI::App* command = add_input(
+      add_command(app, options, "run", "Executes a program of ops on cut tensors"), options);
+  command->add_option("--tensors", options.request.tensors,
+                      "a safetensors file with the inputs that the program does not spell out");
+  command->add_option("--save", options.request.save,
+                      "a safetensors file for the named results, whole; gradients as grad.NAME");
+  return command;
+}
+
 ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
   Options options = {.complain = complain};
   options.request.add_ops = program.add_ops;
@@ -167,13 +209,14 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
   on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
                options),
      {.run = propagate_call, .reads_input = true});
+  on(add_run(app, options), {.run = run_program, .reads_input = true});
   on(add_names(add_command(app, options, "ops", "The op table, or the ops named"), options),
-     {.run = ops});
+     {.run = ops, .writes = true});
   CLI::App* verify_command =
       add_command(app, options, "verify", "Executes every row of the ops against one rank");
   verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
       ->delimiter(',');
-  on(add_names(verify_command, options), {.run = verify_ops});
+  on(add_names(verify_command, options), {.run = verify_ops, .writes = true});
   CLI::App* recorder_command =
       add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
   recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();

@@ -21,20 +21,20 @@ StatusOr<Spec> read_tensor(const JsonView& view, const Mesh& mesh) {
 }
 
 // The dtype of the first operand that is a tensor: numbers take it.
-StatusOr<DType> dtype_of_first_tensor(const std::vector<JsonView>& args) {
+StatusOr<std::optional<DType>> dtype_of_first_tensor(const std::vector<JsonView>& args) {
   for (const JsonView& arg : args) {
     if (const std::optional<JsonView> tensor = arg.find("tensor")) {
       TSR_ASSIGN_OR_RETURN(const TensorType type, read_tensor_type(*tensor));
-      return type.dtype;
+      return std::optional<DType>(type.dtype);
     }
   }
-  return DType::kF32;
+  return std::optional<DType>();
 }
 
 class CallReader {
  public:
-  CallReader(const Op& op, const Mesh& mesh, DType scalar_dtype)
-      : op_(op), mesh_(mesh), scalar_dtype_(scalar_dtype) {}
+  CallReader(const Op& op, const Mesh& mesh, std::optional<DType> first_tensor)
+      : op_(op), mesh_(mesh), first_tensor_(first_tensor) {}
 
   Status read(const JsonView& args_view, const std::vector<JsonView>& args);
   std::vector<std::optional<Spec>> take() { return std::move(operands_); }
@@ -45,20 +45,13 @@ class CallReader {
 
   const Op& op_;
   const Mesh& mesh_;
-  DType scalar_dtype_;
+  std::optional<DType> first_tensor_;
   std::vector<std::optional<Spec>> operands_;
 };
 
 Status CallReader::read(const JsonView& args_view, const std::vector<JsonView>& args) {
   const std::vector<ArgDef>& expected = op_.def.args;
-  std::size_t required = 0;
-  for (const ArgDef& arg : expected) required += arg.kind != ArgDef::Kind::kOptional ? 1 : 0;
-  if (args.size() < required || args.size() > expected.size()) {
-    std::string names;
-    for (const ArgDef& arg : expected) names += (names.empty() ? "" : ", ") + arg.name;
-    return args_view.error(
-        absl::StrFormat("%d operands for %s, which takes (%s)", args.size(), op_.def.name, names));
-  }
+  TSR_RETURN_IF_ERROR(check_arity(args_view, args.size(), op_.def));
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (i < args.size()) {
       TSR_RETURN_IF_ERROR(read_operand(args[i], expected[i]));
@@ -84,9 +77,10 @@ Status CallReader::read_operand(const JsonView& view, const ArgDef& arg) {
 }
 
 Status CallReader::read_one(const JsonView& view) {
-  if (view.kind() == Json::Kind::kInteger || view.kind() == Json::Kind::kNumber) {
+  if (is_number(view)) {
     const Placements everywhere(static_cast<std::size_t>(mesh_.ndim()), Replicate{});
-    TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(mesh_, Shape(), scalar_dtype_, everywhere));
+    const DType dtype = number_dtype(view, first_tensor_);
+    TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(mesh_, Shape(), dtype, everywhere));
     operands_.push_back(std::move(spec));
     return absl::OkStatus();
   }
@@ -127,7 +121,28 @@ StatusOr<AttrValue> read_attr(const JsonView& view, AttrDef::Type type) {
   return view.error("an attribute of no known type");
 }
 
-StatusOr<Attrs> read_attrs(const std::optional<JsonView>& view, const JsonView& root,
+}  // namespace
+
+StatusOr<const Op*> read_op(const JsonView& view, const OpTable& table) {
+  TSR_ASSIGN_OR_RETURN(const std::string name, view.text());
+  StatusOr<const Op*> op = table.find(name);
+  if (!op.ok()) return view.annotate(op.status());
+  return op;
+}
+
+Status check_arity(const JsonView& args_view, std::size_t given, const OpDef& def) {
+  std::size_t required = 0;
+  std::string names;
+  for (const ArgDef& arg : def.args) {
+    required += arg.kind != ArgDef::Kind::kOptional ? 1 : 0;
+    names += (names.empty() ? "" : ", ") + arg.name;
+  }
+  if (given >= required && given <= def.args.size()) return absl::OkStatus();
+  return args_view.error(
+      absl::StrFormat("%d operands for %s, which takes (%s)", given, def.name, names));
+}
+
+StatusOr<Attrs> read_attrs(const std::optional<JsonView>& view, const JsonView& call,
                            const Op& op) {
   Attrs given;
   if (view) {
@@ -149,28 +164,30 @@ StatusOr<Attrs> read_attrs(const std::optional<JsonView>& view, const JsonView& 
     }
   }
   StatusOr<Attrs> complete = complete_attrs(op, given);
-  if (!complete.ok()) return (view ? *view : root).annotate(complete.status());
+  if (!complete.ok()) return (view ? *view : call).annotate(complete.status());
   return complete;
 }
 
-}  // namespace
+DType number_dtype(const JsonView& number, std::optional<DType> first_tensor) {
+  if (!first_tensor) return DType::kF32;
+  if (number.kind() == Json::Kind::kNumber && !is_floating(*first_tensor)) return DType::kF32;
+  return *first_tensor == DType::kBool ? DType::kI64 : *first_tensor;
+}
 
 StatusOr<Call> read_call(const JsonView& root, const OpTable& table) {
   TSR_RETURN_IF_ERROR(root.check_keys({"mesh", "op", "args"}, {"attrs"}));
   TSR_ASSIGN_OR_RETURN(const JsonView mesh_view, root.at("mesh"));
   TSR_ASSIGN_OR_RETURN(const Mesh mesh, read_mesh(mesh_view));
   TSR_ASSIGN_OR_RETURN(const JsonView op_view, root.at("op"));
-  TSR_ASSIGN_OR_RETURN(const std::string name, op_view.text());
-  const StatusOr<const Op*> op = table.find(name);
-  if (!op.ok()) return op_view.annotate(op.status());
+  TSR_ASSIGN_OR_RETURN(const Op* op, read_op(op_view, table));
 
   TSR_ASSIGN_OR_RETURN(const JsonView args_view, root.at("args"));
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> args, args_view.items());
-  TSR_ASSIGN_OR_RETURN(const DType scalar_dtype, dtype_of_first_tensor(args));
-  CallReader reader(**op, mesh, scalar_dtype);
+  TSR_ASSIGN_OR_RETURN(const std::optional<DType> first_tensor, dtype_of_first_tensor(args));
+  CallReader reader(*op, mesh, first_tensor);
   TSR_RETURN_IF_ERROR(reader.read(args_view, args));
-  TSR_ASSIGN_OR_RETURN(Attrs attrs, read_attrs(root.find("attrs"), root, **op));
-  return Call{.op = *op, .operands = reader.take(), .attrs = std::move(attrs)};
+  TSR_ASSIGN_OR_RETURN(Attrs attrs, read_attrs(root.find("attrs"), root, *op));
+  return Call{.op = op, .operands = reader.take(), .attrs = std::move(attrs)};
 }
 
 }  // namespace tessera::audit

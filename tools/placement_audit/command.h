@@ -13,7 +13,7 @@
 
 namespace tessera::audit {
 
-enum class Format { kJson, kText, kHtml, kSvg };
+enum class Format { kJson, kText, kMarkdown, kHtml, kSvg };
 /// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
 enum class Colour { kPlain, kAnsi };
 /// Whether an answer lists what each rank does.
@@ -28,8 +28,16 @@ struct Request {
   std::vector<std::string> names;   ///< positional arguments: op names
   std::vector<std::string> meshes;  ///< --mesh, split at commas
   std::string folder;               ///< positional argument: a job's flight records
+  std::string tensors;              ///< --tensors: a safetensors file to read; empty: none
+  std::string save;                 ///< --save: a safetensors file to write; empty: none
   /// The program's own ops, beside the built-in ones; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
+};
+
+/// A file of an answer that is a folder.
+struct Page {
+  std::string name;
+  std::string text;
 };
 
 struct Answer {
@@ -37,6 +45,8 @@ struct Answer {
   bool checks_passed = true;  ///< false: exit code 1, after the answer was printed
   /// Input that had to be left out: a line each on stderr, and exit code 3 after the answer.
   std::vector<std::string> warnings = {};
+  /// Several files: --output names their folder, and on stdout they follow one another; no `text`.
+  std::vector<Page> pages = {};
 };
 
 /// A rank's share of a tensor: who holds which indices.
@@ -47,6 +57,8 @@ StatusOr<Answer> ops(const Request& request);
 StatusOr<Answer> plan_move(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
+/// A program of ops on cut tensors, executed on ranks of this process.
+StatusOr<Answer> run_program(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.
 StatusOr<Answer> verify_ops(const Request& request);
 /// Who was missing where, from the flight records of any of a job's ranks.

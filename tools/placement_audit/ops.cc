@@ -5,6 +5,7 @@
 #include "strategies/op.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
+#include "tools/placement_audit/ops_pages.h"
 
 namespace tessera::audit {
 namespace {
@@ -78,7 +79,20 @@ Json op_to_json(const Op& op) {
   return json;
 }
 
-// topk(self; k, dim=-1): what is not given a value must be given.
+std::string op_to_text(const Op& op) {
+  const OpDef& def = op.def;
+  std::string text = signature(def) + "\n    " + def.doc + "\n    ";
+  text += def.rule.empty() ? "rows by a function of its own" : def.rule;
+  text += '\n';
+  for (const Lowering& lowering : def.lowerings) {
+    text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
+  }
+  for (const std::string& reason : def.declined) text += "    declines " + reason + '\n';
+  return text;
+}
+
+}  // namespace
+
 std::string signature(const OpDef& def) {
   std::string text = def.name + '(';
   for (std::size_t i = 0; i < def.args.size(); ++i) {
@@ -96,20 +110,6 @@ std::string signature(const OpDef& def) {
   }
   return text + ')';
 }
-
-std::string op_to_text(const Op& op) {
-  const OpDef& def = op.def;
-  std::string text = signature(def) + "\n    " + def.doc + "\n    ";
-  text += def.rule.empty() ? "rows by a function of its own" : def.rule;
-  text += '\n';
-  for (const Lowering& lowering : def.lowerings) {
-    text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
-  }
-  for (const std::string& reason : def.declined) text += "    declines " + reason + '\n';
-  return text;
-}
-
-}  // namespace
 
 StatusOr<OpTable> op_table(const Request& request) {
   OpTable table;
@@ -137,6 +137,7 @@ StatusOr<Answer> ops(const Request& request) {
     for (const Op* op : chosen) text += op_to_text(*op);
     return Answer{.text = std::move(text)};
   }
+  if (request.format == Format::kMarkdown) return Answer{.pages = op_pages(chosen)};
   Json::Array list;
   for (const Op* op : chosen) list.push_back(op_to_json(*op));
   return Answer{.text = json_line(Json::object({{"ops", Json(std::move(list))}}))};

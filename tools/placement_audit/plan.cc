@@ -114,6 +114,8 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
       return plan_svg(report, Captions::kAll);
     case Format::kHtml:
       return plan_html(report, request.detail);
+    case Format::kMarkdown:  // not offered for this command
+      break;
   }
   return internal_error("a format without a form");
 }
