@@ -21,6 +21,10 @@ struct AttentionOptions {
 /// scores. A row that sees no key gives 0 and lse −inf.
 void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
                const AttentionOptions& options, const Array& out, const Array& lse);
+/// The same with a mask that broadcasts to (B, H, Lq, Lk): BOOL is true where a query sees a key; a
+/// floating one is added to the scaled scores. Builds one head's scores at a time.
+void masked_attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
+                      const Array& mask, double scale, const Array& out, const Array& lse);
 struct AttentionGradients {
   Array q, k, v;  ///< preallocated
 };

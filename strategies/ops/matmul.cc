@@ -2,30 +2,29 @@
 #include "kernels/matmul.h"
 
 #include "kernels/elementwise.h"
+#include "strategies/ops/product.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
 namespace {
 
 using ops::grad_like;
+using ops::transposed;
 
 StatusOr<std::vector<TensorMeta>> infer_matmul(std::span<const TensorMeta> inputs, const Attrs&) {
   const Shape& a = inputs[0].shape;
   const Shape& b = inputs[1].shape;
   if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2]) {
-    return invalid_argument("operands " + to_string(a) + " and " + to_string(b) +
-                            ": both need two dims, and the last of the first must equal the last "
-                            "but one of the second");
+    return ops::shapes_differ("self", a, "other", b,
+                              "both need two dims (mv and dot take vectors), and the last of the "
+                              "first must equal the last but one of the second");
   }
+  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
   TSR_ASSIGN_OR_RETURN(
       Shape out, ops::broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   out.push_back(a[a.size() - 2]);
   out.push_back(b.back());
-  return std::vector<TensorMeta>{{out, promote(inputs[0].dtype, inputs[1].dtype)}};
-}
-
-Var transposed(GradContext& c, Var value) {
-  return c.call("transpose", {value}, {{"dim0", std::int64_t{-2}}, {"dim1", std::int64_t{-1}}});
+  return std::vector<TensorMeta>{{out, dtype}};
 }
 
 std::vector<Var> matmul_gradient(GradContext& c) {
@@ -48,19 +47,24 @@ StatusOr<std::vector<TensorMeta>> infer_linear(std::span<const TensorMeta> input
   const Shape& x = inputs[0].shape;
   const Shape& weight = inputs[1].shape;
   if (x.empty() || weight.size() != 2 || x.back() != weight[1]) {
-    return invalid_argument("input " + to_string(x) + " and weight " + to_string(weight) +
-                            ": weight must be [n, k], and the input's last dim k");
+    return ops::shapes_differ("input", x, "weight", weight,
+                              "weight must be [n, k], and the input's last dim k");
   }
-  TensorMeta out = {x, promote(inputs[0].dtype, inputs[1].dtype)};
+  if (!inputs[2].absent && inputs[2].shape != Shape{weight[0]}) {
+    return ops::shapes_differ("weight", weight, "bias", inputs[2].shape, "bias must be [n]");
+  }
+  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
+  TensorMeta out = {x, dtype};
   out.shape.back() = weight[0];
   return std::vector<TensorMeta>{out};
 }
 
 std::vector<Var> linear_gradient(GradContext& c) {
-  std::vector<Var> grads(2);
+  std::vector<Var> grads(3);
   const Var grad = c.cotangent(0);
   if (c.needs(0)) grads[0] = grad_like(c, c.call("linear_input_grad", {grad, c.input(1)}), 0);
   if (c.needs(1)) grads[1] = grad_like(c, c.call("linear_weight_grad", {grad, c.input(0)}), 1);
+  if (c.needs(2)) grads[2] = grad_like(c, grad, 2);
   return grads;
 }
 
@@ -73,29 +77,37 @@ Array as_rows(KernelContext& ctx, const Array& x) {
   return view.is_null() ? kernels::contiguous(ctx, x).try_view({rows, columns}) : view;
 }
 
-void run_linear(KernelCall& call, const Array& weight_KN) {
+void run_rows(KernelCall& call, const Array& weight_KN) {
   kernels::matmul(call.ctx, as_rows(call.ctx, call.inputs[0]), weight_KN,
                   as_rows(call.ctx, call.outputs[0]));
+}
+
+void run_linear(KernelCall& call) {
+  run_rows(call, call.inputs[1].transpose(0, 1));
+  const Array& bias = call.inputs[2];
+  if (bias.is_null()) return;
+  kernels::binary(call.ctx, kernels::Binary::kAdd, call.outputs[0], bias, call.outputs[0]);
 }
 
 void add_linear(OpTable& table) {
   table.must_add(
       {.name = "linear",
-       .doc = "x times the transpose of weight [n, k], over x's last dim.",
-       .args = {in("input"), in("weight")},
-       .rule = "*k, nk -> *n | k:sum | lin A*B",
-       .kernel = [](KernelCall& call) { run_linear(call, call.inputs[1].transpose(0, 1)); },
+       .doc = "x times the transpose of weight [n, k], over x's last dim, plus bias [n].",
+       .args = {in("input"), in("weight"), in_optional("bias")},
+       .rule = "*k, nk, n? -> *n | k:sum | lin A*B+C | mono C",
+       .kernel = run_linear,
        .infer = infer_linear,
        .gradient = linear_gradient,
        .saved_inputs = {0, 1},
        .samples = {{.shapes = {{8, 6}, {8, 6}}},
-                   {.shapes = {{5, 3}, {7, 3}}},
-                   {.shapes = {{2, 4, 3}, {6, 3}}}}});
+                   {.shapes = {{5, 3}, {7, 3}, {7}}},
+                   {.shapes = {{2, 4, 3}, {6, 3}}},
+                   {.shapes = {{8, 6}, {7, 6}, {7}}}}});
   table.must_add({.name = "linear_input_grad",
                   .doc = "Cotangent of linear's input: grad times weight [n, k].",
                   .args = {in("grad"), in("weight")},
                   .rule = "*n, nk -> *k | n:sum | lin A*B",
-                  .kernel = [](KernelCall& call) { run_linear(call, call.inputs[1]); },
+                  .kernel = [](KernelCall& call) { run_rows(call, call.inputs[1]); },
                   .infer = [](std::span<const TensorMeta> inputs,
                               const Attrs&) -> StatusOr<std::vector<TensorMeta>> {
                     TensorMeta out = {inputs[0].shape, promote(inputs[0].dtype, inputs[1].dtype)};
@@ -139,7 +151,7 @@ void add_matmul_ops(OpTable& table) {
                   .infer = infer_matmul,
                   .gradient = matmul_gradient,
                   .saved_inputs = {0, 1},
-                  .samples = {{.shapes = {{8, 6}, {6, 4}}},
+                  .samples = {{.shapes = {{8, 6}, {6, 7}}},
                               {.shapes = {{5, 3}, {3, 7}}},
                               {.shapes = {{2, 4, 3}, {3, 6}}},
                               {.shapes = {{4, 1, 3, 2}, {3, 2, 5}}}}});

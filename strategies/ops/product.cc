@@ -1,0 +1,39 @@
+#include "strategies/ops/product.h"
+
+#include <string>
+
+namespace tessera::ops {
+
+Array with_unit_dim(const Array& x, int dim) {
+  Shape shape = x.shape();
+  Shape strides = x.strides();
+  shape.insert(shape.begin() + dim, 1);
+  strides.insert(strides.begin() + dim, 1);
+  return x.as_strided(shape, strides, x.offset());
+}
+
+Var transposed(GradContext& c, Var value) {
+  return c.call("transpose", {value}, {{"dim0", std::int64_t{-2}}, {"dim1", std::int64_t{-1}}});
+}
+
+Var scaled(GradContext& c, Var value, double factor) {
+  return factor == 1.0 ? value : c.call("mul_scalar", {value}, {{"value", factor}});
+}
+
+StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs) {
+  DType dtype = DType::kBool;
+  for (const TensorMeta& input : inputs) {
+    if (!input.absent) dtype = promote(dtype, input.dtype);
+  }
+  if (is_floating(dtype)) return dtype;
+  return invalid_argument("dtype " + std::string(name_of(dtype)) +
+                          " where a floating type is needed; cast with `to` first");
+}
+
+Status shapes_differ(std::string_view name_a, const Shape& a, std::string_view name_b,
+                     const Shape& b, std::string_view wanted) {
+  return invalid_argument(std::string(name_a) + " " + to_string(a) + " and " + std::string(name_b) +
+                          " " + to_string(b) + ": " + std::string(wanted));
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,22 @@
+// strategies/ops/product.h: what the definitions of matrix products share.
+#pragma once
+
+#include <string_view>
+
+#include "strategies/op.h"
+
+namespace tessera::ops {
+
+/// An alias with a dim of size 1 at `dim` of the result.
+Array with_unit_dim(const Array& x, int dim);
+/// The last two dims swapped.
+Var transposed(GradContext& context, Var value);
+/// Times a factor; the value itself where it is 1.
+Var scaled(GradContext& context, Var value, double factor);
+/// promote() of the operands; integers have no product kernel. Errors: InvalidArgument.
+StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs);
+/// "self [4, 3] and other [2, 5]: <wanted>"
+Status shapes_differ(std::string_view name_a, const Shape& a, std::string_view name_b,
+                     const Shape& b, std::string_view wanted);
+
+}  // namespace tessera::ops
