@@ -3,6 +3,7 @@
 // strategies/.
 #pragma once
 
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -44,8 +45,18 @@ double combine(ReduceOp op, double a, double b);
 
 /// "" if equal (to rounding, for floating types), else the first difference: where, both values.
 std::string difference(const WholeTensor& got, const WholeTensor& expected);
-/// The same with the ranks from which that element of a joined tensor came.
-std::string difference(const Spec& spec, const WholeTensor& got, const WholeTensor& expected);
+std::string difference(const WholeTensor& got, const WholeTensor& expected, DType precision);
+/// The first element that differs, and a rank from which it came.
+struct Difference {
+  std::string text;
+  int rank = -1;  ///< −1: the tensors differ in shape or dtype
+  Shape index;
+  double got = 0.0;
+  double expected = 0.0;
+};
+/// Floating values are compared as those of `precision`, the coarsest dtype of the call.
+std::optional<Difference> find_difference(const Spec& spec, const WholeTensor& got,
+                                          const WholeTensor& expected, DType precision);
 bool nearly_equal(double a, double b, DType dtype);
 
 }  // namespace tessera

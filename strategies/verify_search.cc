@@ -139,7 +139,8 @@ void RowSearch::try_partials(TrialData& data, const std::vector<int>& cuts, Samp
 void RowSearch::try_row(TrialData& data, const Entries& slots, SampleRows& rows) {
   const Entries inputs = expanded(data, slots);
   Verdict verdict = data.anything();
-  for (std::size_t draw = 0; draw < TrialData::kDraws; ++draw) {
+  for (std::size_t draw = 0; draw < TrialData::kAllDraws; ++draw) {
+    if (draw == TrialData::kDraws && !data.may_be_accident(verdict)) break;
     for (const std::int64_t n : rows.axis_sizes) {
       if (!data.narrow(inputs, n, draw, verdict)) return;
     }

@@ -20,7 +20,8 @@ using Verdict = absl::InlinedVector<std::uint32_t, 2>;
 
 class TrialData {
  public:
-  static constexpr std::size_t kDraws = 3;
+  static constexpr std::size_t kDraws = 3;     ///< of ordinary values
+  static constexpr std::size_t kAllDraws = 5;  ///< with ties, and with one element that is alone
   /// One argument that is given: its operands are placed alike.
   struct Slot {
     std::vector<std::size_t> operands;
@@ -35,7 +36,8 @@ class TrialData {
   const std::vector<TensorMeta>& inputs() const noexcept { return inputs_; }
   const std::vector<TensorMeta>& outputs() const noexcept { return outputs_; }
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  /// Every dim of every operand has so many elements; there is an operand.
+  /// Every dim of every operand has so many elements, or one (which is not cut); there is an
+  /// operand, and a result with elements.
   bool has_dims_of(std::int64_t elements) const;
   /// The same attributes, operands given, and dtypes.
   bool same_call(const TrialData& other) const;
@@ -47,6 +49,8 @@ class TrialData {
   /// where one result has none left. Requires shapes_fit().
   bool narrow(const std::vector<RowEntry>& inputs, std::int64_t axis_size, std::size_t draw,
               Verdict& verdict);
+  /// Ordinary values may agree on these by accident: extremes, products, truth values.
+  bool may_be_accident(const Verdict& verdict) const;
   /// R before S before P.
   std::vector<RowEntry> placements_of(const Verdict& verdict) const;
 
@@ -55,7 +59,9 @@ class TrialData {
     std::vector<WholeTensor> operands;
     std::vector<WholeTensor> expected;
     VerifyRandom random;
+    bool usable = true;  ///< the op takes these values
   };
+  void draw_values(Draw& draw, std::size_t number);
   const std::vector<Array>& share_of(std::size_t draw, std::size_t operand, const RowEntry& entry,
                                      std::int64_t axis_size);
   bool run_rank(const std::vector<Array>& operands, std::vector<Array>& results) const;

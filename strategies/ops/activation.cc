@@ -27,6 +27,8 @@ struct Activation {
   std::string doc;
   std::string rule;
   Saved saved = Saved::kInput;
+  std::string grad_rule = "*, * -> * | lin A";
+  std::vector<std::string> grad_declined = {};
 };
 
 template <Unary kForward, Binary kGrad>
@@ -52,14 +54,14 @@ void add_activation(OpTable& table, const Activation& activation) {
   table.must_add({.name = grad_name,
                   .doc = "Cotangent of " + activation.name + "'s operand.",
                   .args = {in("grad"), in(saved == Saved::kInput ? "self" : "result")},
-                  .rule = "*, * -> * | lin A",
+                  .rule = activation.grad_rule,
                   .kernel =
                       [](KernelCall& call) {
                         kernels::binary(call.ctx, kGrad, call.inputs[0], call.inputs[1],
                                         call.outputs[0]);
                       },
                   .infer = ops::infer_floating,
-                  .declined = {"P(max), P(min): a cotangent is no extreme"},
+                  .declined = activation.grad_declined,
                   .samples = operands(2)});
 }
 
@@ -97,7 +99,12 @@ void add_swiglu(OpTable& table) {
 
 void add_activation_ops(OpTable& table) {
   add_activation<Unary::kRelu, Binary::kReluGrad>(
-      table, {"relu", "The element where positive, else 0.", "* -> * | mono A", Saved::kOutput});
+      table, {"relu",
+              "The element where positive, else 0.",
+              "* -> * | mono A",
+              Saved::kOutput,
+              "*, * -> * | lin A | mono A | prod A",
+              {"P(prod), P(min): the saved result is read whole"}});
   add_activation<Unary::kSigmoid, Binary::kSigmoidGrad>(
       table, {"sigmoid", "1 / (1 + exp(-x)).", "* -> * | mono A", Saved::kOutput});
   add_activation<Unary::kTanh, Binary::kTanhGrad>(

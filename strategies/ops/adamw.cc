@@ -45,7 +45,8 @@ void add_adamw_ops(OpTable& table) {
        .num_outputs = 3,
        .kernel = run_adamw,
        .infer = infer_adamw,
-       .declined = {"param P(avg|max|min): affine in the parameter, which is never Partial"},
+       .declined =
+           {"P(avg), _, _, _; P(max), _, _, _; P(min), _, _, _: a parameter is never Partial"},
        .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},
                     .attrs = first,
                     .positive = true,

@@ -30,7 +30,7 @@ void add_fills(OpTable& table) {
   table.must_add({.name = "zero_",
                   .doc = "Sets every element to 0.",
                   .args = {in("self")},
-                  .rule = "* -> &A * | lin A | mono A",
+                  .rule = "* -> &A * | lin A | mono A | prod A",
                   .kernel = [](KernelCall& call) { kernels::fill(call.ctx, 0.0, call.outputs[0]); },
                   .infer = ops::infer_in_place,
                   .gradient = no_gradient,
@@ -41,14 +41,14 @@ void add_fills(OpTable& table) {
                   .doc = "Sets every element to one number.",
                   .args = {in("self")},
                   .attrs = {ops::double_attr("value")},
-                  .rule = "* -> &A * | lin A if value==0 | aff A | mono A",
+                  .rule = "* -> &A * | lin A if value==0 | aff A | mono A | prod A if value==0 | "
+                          "prod A if value==1",
                   .kernel =
                       [](KernelCall& call) {
                         kernels::fill(call.ctx, call.attrs.get_double("value"), call.outputs[0]);
                       },
                   .infer = ops::infer_in_place,
                   .gradient = no_gradient,
-                  .declined = {"P(sum) for value != 0: the sum over ranks would be n times it"},
                   .samples = samples});
 }
 
@@ -71,7 +71,7 @@ void add_updates(OpTable& table) {
   table.must_add({.name = "copy_",
                   .doc = "Overwrites self with other, cast to self's dtype.",
                   .args = {in("self"), in("other")},
-                  .rule = "*, * -> &A * | lin A+B",
+                  .rule = "*, * -> &A * | lin A+B | prod A*B",
                   .kernel =
                       [](KernelCall& call) {
                         const Array& target = call.outputs[0];
@@ -82,8 +82,8 @@ void add_updates(OpTable& table) {
                   .gradient = [](GradContext& c) -> std::vector<Var> {
                     return {Var{}, grad_like(c, c.cotangent(0), 1)};
                   },
-                  .declined = {"P(max), P(min): not monotone where self is BOOL, and the notation "
-                               "has no guard on dtypes"},
+                  .declined = {"P(max), _; P(min), _: not monotone where self is BOOL, and the "
+                               "notation has no guard on dtypes"},
                   .samples = two_operands()});
 }
 

@@ -38,9 +38,8 @@ void add_sums(OpTable& table) {
   };
   table.must_add(std::move(add));
 
-  OpDef sub = binary("sub", "Difference of two tensors.", "*, * -> * | lin A+B | mono A",
+  OpDef sub = binary("sub", "Difference of two tensors.", "*, * -> * | lin A+B | mono A | anti B",
                      run_binary<Binary::kSub>);
-  sub.declined = {"R, P(max) -> P(min): no notation for a decreasing function"};
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
     Var other;
     if (c.needs(1)) other = grad_like(c, c.call("neg", {c.cotangent(0)}), 1);
@@ -50,9 +49,8 @@ void add_sums(OpTable& table) {
 }
 
 void add_products(OpTable& table) {
-  OpDef mul =
-      binary("mul", "Product element by element.", "*, * -> * | lin A*B", run_binary<Binary::kMul>);
-  mul.declined = {"P(prod), P(prod) -> P(prod): no notation for products"};
+  OpDef mul = binary("mul", "Product element by element.", "*, * -> * | lin A*B | prod A*B",
+                     run_binary<Binary::kMul>);
   mul.saved_inputs = {0, 1};
   mul.gradient = [](GradContext& c) -> std::vector<Var> {
     std::vector<Var> grads(2);
@@ -62,10 +60,11 @@ void add_products(OpTable& table) {
   };
   table.must_add(std::move(mul));
 
-  OpDef div = binary("div", "Quotient element by element (true division).", "*, * -> * | lin A",
-                     run_binary<Binary::kDiv>);
+  OpDef div = binary("div", "Quotient element by element (true division).",
+                     "*, * -> * | lin A | prod A*B", run_binary<Binary::kDiv>);
   div.infer = ops::infer_floating;
-  div.declined = {"P(max), R -> P(max) and R, P(min) -> P(max): for positive operands only"};
+  div.declined = {
+      "P(max), R -> P(max); P(min), R -> P(min); R, P(min) -> P(max): for positive operands only"};
   div.saved_inputs = {1};
   div.saved_outputs = {0};
   for (Sample& sample : div.samples) sample.positive = true;

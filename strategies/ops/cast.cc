@@ -10,7 +10,7 @@ void add_cast_ops(OpTable& table) {
        .doc = "The same values as another dtype; a floating value goes to an integer towards zero.",
        .args = {in("self")},
        .attrs = {{"dtype", AttrDef::Type::kDType, {}}},
-       .rule = "* -> * | lin A",
+       .rule = "* -> * | lin A | prod A",
        .kernel = [](KernelCall& call) { kernels::copy(call.ctx, call.inputs[0], call.outputs[0]); },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
@@ -20,7 +20,7 @@ void add_cast_ops(OpTable& table) {
        .gradient = [](GradContext& c) -> std::vector<Var> {
          return {c.call("to", {c.cotangent(0)}, {{"dtype", c.input_dtype(0)}})};
        },
-       .declined = {"P(max), P(min): not monotone where the result is BOOL, and the notation has "
+       .declined = {"P(max); P(min): not monotone where the result is BOOL, and the notation has "
                     "no guard on dtypes"},
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dtype", DType::kF64}}},
                    {.shapes = {{5, 3}}, .attrs = {{"dtype", DType::kI64}}, .differentiable = false},

@@ -1,4 +1,6 @@
 // Comparisons and logic: BOOL results, no gradient, no Partial (BOOL has none).
+#include <cmath>
+
 #include "kernels/elementwise.h"
 #include "strategies/ops/schema.h"
 
@@ -7,8 +9,19 @@ namespace {
 
 using kernels::Binary;
 
+/// Values that meet those of the other operand, and 0.25.
+void tie(int /*operand*/, const Shape& /*shape*/, std::vector<double>& values) {
+  for (double& value : values) value = std::round(value * 4.0) / 4.0;
+}
+
 template <Binary kOp>
 void add_comparison(OpTable& table, const std::string& name, const std::string& relation) {
+  std::vector<std::string> declined, declined_scalar;
+  if (kOp != Binary::kEq && kOp != Binary::kNe) {
+    const std::string reason = ": a NaN on one rank compares false, and would not win";
+    declined = {"P(max), R; P(min), R; R, P(max); R, P(min)" + reason};
+    declined_scalar = {"P(max); P(min)" + reason};
+  }
   table.must_add({.name = name,
                   .doc = "True where self " + relation + " other.",
                   .args = {in("self"), in("other")},
@@ -19,8 +32,9 @@ void add_comparison(OpTable& table, const std::string& name, const std::string& 
                                         call.outputs[0]);
                       },
                   .infer = ops::infer_predicate,
+                  .declined = declined,
                   .samples = {{.shapes = {{8, 6}, {8, 6}}, .differentiable = false},
-                              {.shapes = {{5, 3}, {3}}, .differentiable = false},
+                              {.shapes = {{5, 3}, {3}}, .adjust = tie, .differentiable = false},
                               {.shapes = {{8, 6}, {8, 1}},
                                .dtypes = {DType::kI64, DType::kI64},
                                .below = {3, 3},
@@ -37,12 +51,14 @@ void add_comparison(OpTable& table, const std::string& name, const std::string& 
                                     call.outputs[0]);
            },
        .infer = ops::infer_predicate,
-       .samples = {{.shapes = {{8, 6}}, .attrs = {{"value", 0.25}}, .differentiable = false},
-                   {.shapes = {{5, 3}},
-                    .attrs = {{"value", 1.0}},
-                    .dtypes = {DType::kI64},
-                    .below = {3},
-                    .differentiable = false}}});
+       .declined = declined_scalar,
+       .samples = {
+           {.shapes = {{8, 6}}, .attrs = {{"value", 0.25}}, .adjust = tie, .differentiable = false},
+           {.shapes = {{5, 3}},
+            .attrs = {{"value", 1.0}},
+            .dtypes = {DType::kI64},
+            .below = {3},
+            .differentiable = false}}});
 }
 
 template <Binary kOp>
@@ -58,6 +74,8 @@ void add_logic(OpTable& table, const std::string& name, const std::string& doc) 
              kernels::binary(call.ctx, kOp, call.inputs[0], call.inputs[1], call.outputs[0]);
            },
        .infer = ops::infer_predicate,
+       .declined = {"P(max), _; P(min), _; R, P(max); R, P(min): monotone for BOOL only, and the "
+                    "notation has no guard on dtypes"},
        .samples = {{.shapes = {{8, 6}, {8, 6}}, .dtypes = bools, .differentiable = false},
                    {.shapes = {{5, 3}, {3}}, .dtypes = bools, .differentiable = false}}});
 }

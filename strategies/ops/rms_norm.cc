@@ -60,7 +60,7 @@ void add_rms_norm_ops(OpTable& table) {
        .gradient = rms_norm_gradient,
        .saved_inputs = {0, 1},
        .saved_outputs = {1},
-       .declined = {"S(r): needs an all-reduce of the sums of squares inside the op"},
+       .declined = {"lowering r: needs an all-reduce of the sums of squares inside the op"},
        .samples = {
            {.shapes = {{8, 6}, {6}}}, {.shapes = {{5, 3}, {3}}}, {.shapes = {{2, 8, 4}, {4}}}}});
   table.must_add(
@@ -75,7 +75,7 @@ void add_rms_norm_ops(OpTable& table) {
                                     call.inputs[3], call.outputs[0], call.outputs[1]);
            },
        .infer = ops::like_operands({1, 3}),
-       .declined = {"weight P(sum) -> P(sum), R: a weight is read whole in the forward pass"},
+       .declined = {"R, R, R, P(sum); R, R, R, P(avg): a weight is read whole in the forward pass"},
        .samples = {{.shapes = {{8, 6}, {8, 6}, {8}, {6}}},
                    {.shapes = {{5, 3}, {5, 3}, {5}, {3}}},
                    {.shapes = {{2, 8, 4}, {2, 8, 4}, {2, 8}, {4}}}}});

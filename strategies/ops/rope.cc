@@ -72,9 +72,10 @@ void add_rope_ops(OpTable& table) {
        .infer = infer_rope,
        .gradient = rope_gradient,
        .saved_inputs = {0, 1, 2},
-       .declined = {"S(e) with tables cut alike: only where each cut falls between pairs; heads "
+       .declined = {"S(3), S(1), S(1): only where each cut falls between pairs; heads "
                     "are the dim to cut"},
        .samples = {{.shapes = {{2, 8, 3, 4}, {8, 2}, {8, 2}}},
+                   {.shapes = {{6, 7, 6, 12}, {7, 6}, {7, 6}}, .differentiable = false},
                    {.shapes = {{5, 8, 2}, {5, 1}, {5, 1}}, .attrs = {{"inverse", true}}}}});
 }
 

@@ -1,4 +1,5 @@
 // Arithmetic of a tensor and a number given as an attribute.
+#include <cmath>
 #include <limits>
 
 #include "kernels/elementwise.h"
@@ -13,6 +14,18 @@ template <Binary kOp>
 void run_scalar(KernelCall& call) {
   kernels::binary_scalar(call.ctx, kOp, call.inputs[0], call.attrs.get_double("value"),
                          call.outputs[0]);
+}
+
+/// Integers times a fraction are no integers: a cast would not be linear.
+StatusOr<std::vector<TensorMeta>> infer_scaled(std::span<const TensorMeta> inputs,
+                                               const Attrs& attrs) {
+  const double value = attrs.get_double("value");
+  if (!is_floating(inputs[0].dtype) && value != std::floor(value)) {
+    return invalid_argument("value is " + std::to_string(value) +
+                            ", but must be whole where self is " +
+                            std::string(name_of(inputs[0].dtype)));
+  }
+  return ops::infer_elementwise(inputs, attrs);
 }
 
 std::vector<Sample> scalar_samples(double value) {
@@ -35,29 +48,33 @@ OpDef scalar_op(std::string name, std::string doc, std::string rule, Kernel kern
 void add_affine(OpTable& table) {
   OpDef add = scalar_op("add_scalar", "Adds one number to every element.",
                         "* -> * | aff A | mono A", run_scalar<Binary::kAdd>);
-  add.declined = {
-      "P(sum) -> P(sum): the number would be added on every rank; add a 0-d tensor, which is kept "
-      "on one"};
+  // Not linear: with P(sum) the number would be added on every rank. A 0-d tensor is kept on one.
   add.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
   table.must_add(std::move(add));
 
-  OpDef mul = scalar_op("mul_scalar", "Multiplies every element by one number.", "* -> * | lin A",
-                        run_scalar<Binary::kMul>);
-  mul.declined = {"P(max) -> P(max) for value >= 0: guards on the sign are not in the notation"};
+  OpDef mul =
+      scalar_op("mul_scalar", "Multiplies every element by one number.",
+                "* -> * | lin A | mono A if value>0 | anti A if value<0", run_scalar<Binary::kMul>);
   mul.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
   };
+  mul.infer = infer_scaled;
+  mul.samples.push_back({.shapes = {{8, 6}},
+                         .attrs = {{"value", 3}},
+                         .dtypes = {DType::kI64},
+                         .below = {5},
+                         .differentiable = false});
   OpDef mul_in_place = mul;
   mul_in_place.name = "mul_scalar_";
   mul_in_place.doc = "Multiplies every element by one number, in place.";
-  mul_in_place.rule = "* -> &A * | lin A";
+  mul_in_place.rule = "* -> &A * | lin A | mono A if value>0";
   table.must_add(std::move(mul));
   table.must_add(std::move(mul_in_place));
 
-  OpDef div = scalar_op("div_scalar", "Divides every element by one number.", "* -> * | lin A",
-                        run_scalar<Binary::kDiv>);
+  OpDef div =
+      scalar_op("div_scalar", "Divides every element by one number.",
+                "* -> * | lin A | mono A if value>0 | anti A if value<0", run_scalar<Binary::kDiv>);
   div.infer = ops::infer_floating;
-  div.declined = {"P(max) -> P(max) for value > 0: guards on the sign are not in the notation"};
   div.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("div_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
   };
@@ -84,7 +101,8 @@ void add_pow(OpTable& table) {
                     return {c.call("mul", {c.cotangent(0), slope})};
                   },
                   .saved_inputs = {0},
-                  .declined = {"P(max) -> P(max): monotone on positive elements only"},
+                  .declined = {"P(max) -> P(max); P(min) -> P(min); P(prod) -> P(prod): right on "
+                               "positive elements only"},
                   .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
                               {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
                               {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},

@@ -28,8 +28,8 @@ void add_sort_by_key_ops(OpTable& table) {
          return std::vector<TensorMeta>{{inputs[0].shape, DType::kI64},
                                         {{attrs.get_int("num_keys")}, DType::kI64}};
        },
-       .declined =
-           {"n: an order over all ranks moves the items; ranks sort their own inside a region"},
+       .declined = {"lowering n: an order over all ranks moves the items; ranks sort their own "
+                    "inside a region"},
        .samples = {{.shapes = {{9}},
                     .attrs = {{"num_keys", 4}},
                     .dtypes = {DType::kI64},

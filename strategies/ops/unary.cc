@@ -40,15 +40,15 @@ OpDef unary(std::string name, std::string doc, std::string rule, Kernel kernel) 
 }
 
 void add_sign_functions(OpTable& table) {
-  OpDef neg = unary("neg", "Minus each element.", "* -> * | lin A", run_unary<Unary::kNeg>);
+  OpDef neg =
+      unary("neg", "Minus each element.", "* -> * | lin A | anti A", run_unary<Unary::kNeg>);
   neg.infer = ops::infer_elementwise;
   neg.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("neg", {c.cotangent(0)})};
   };
-  neg.declined = {"P(max) -> P(min), P(min) -> P(max): no notation for a decreasing function"};
   table.must_add(std::move(neg));
 
-  OpDef abs = unary("abs", "Magnitude of each element.", "* -> *", run_unary<Unary::kAbs>);
+  OpDef abs = unary("abs", "Magnitude of each element.", "* -> * | prod A", run_unary<Unary::kAbs>);
   abs.infer = ops::infer_elementwise;
   abs.saved_inputs = {0};
   abs.gradient = [](GradContext& c) -> std::vector<Var> {
@@ -56,8 +56,8 @@ void add_sign_functions(OpTable& table) {
   };
   table.must_add(std::move(abs));
 
-  OpDef sign = unary("sign", "-1, 0 or 1 by the sign.", "* -> *", run_unary<Unary::kSign>);
-  sign.declined = {"P(max), P(min): sign(NaN) is 0, so NaN would not win over the ranks"};
+  OpDef sign = unary("sign", "-1, 0 or 1 by the sign.", "* -> * | prod A", run_unary<Unary::kSign>);
+  sign.declined = {"P(max); P(min): sign(NaN) is 0, so NaN would not win over the ranks"};
   sign.infer = ops::infer_elementwise;
   sign.gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; };
   table.must_add(std::move(sign));
@@ -77,6 +77,7 @@ void add_rounding(OpTable& table) {
 void add_exponentials(OpTable& table) {
   OpDef exp =
       unary("exp", "e to the power of each element.", "* -> * | mono A", run_unary<Unary::kExp>);
+  exp.declined = {"P(sum) -> P(prod): no notation for a sum that becomes a product"};
   exp.saved_outputs = {0};
   exp.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.output(0))}; };
   table.must_add(std::move(exp));
@@ -104,7 +105,8 @@ void add_exponentials(OpTable& table) {
 }
 
 void add_powers(OpTable& table) {
-  OpDef square = unary("square", "Each element times itself.", "* -> *", run_unary<Unary::kSquare>);
+  OpDef square =
+      unary("square", "Each element times itself.", "* -> * | prod A", run_unary<Unary::kSquare>);
   square.infer = ops::infer_elementwise;
   square.saved_inputs = {0};
   square.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.input(0), 2.0)}; };
@@ -121,7 +123,7 @@ void add_powers(OpTable& table) {
 
   OpDef rsqrt = unary("rsqrt", "One over the square root.", "* -> *", run_unary<Unary::kRsqrt>);
   rsqrt.samples = positive_samples();
-  rsqrt.declined = {"P(min) -> P(max): no notation for a decreasing function"};
+  rsqrt.declined = {"P(min) -> P(max): decreasing on positive elements only"};
   rsqrt.saved_outputs = {0};
   rsqrt.gradient = [](GradContext& c) -> std::vector<Var> {
     const Var squared = c.call("square", {c.output(0)});
@@ -129,8 +131,8 @@ void add_powers(OpTable& table) {
   };
   table.must_add(std::move(rsqrt));
 
-  OpDef reciprocal =
-      unary("reciprocal", "One over each element.", "* -> *", run_unary<Unary::kReciprocal>);
+  OpDef reciprocal = unary("reciprocal", "One over each element.", "* -> * | prod A",
+                           run_unary<Unary::kReciprocal>);
   reciprocal.samples = positive_samples();
   reciprocal.declined = {"P(min) -> P(max): decreasing on positive elements only"};
   reciprocal.saved_outputs = {0};
@@ -144,6 +146,8 @@ void add_truth_functions(OpTable& table) {
   OpDef logical_not = unary("logical_not", "True where the element is zero or false.", "* -> *",
                             run_unary<Unary::kLogicalNot>);
   logical_not.infer = ops::infer_predicate;
+  logical_not.declined = {
+      "P(max); P(min): decreasing for BOOL only, and the notation has no guard on dtypes"};
   logical_not.samples = {{.shapes = {{8, 6}}, .dtypes = {DType::kBool}, .differentiable = false},
                          {.shapes = {{5, 3}}, .dtypes = {DType::kBool}, .differentiable = false}};
   table.must_add(std::move(logical_not));
@@ -156,7 +160,7 @@ void add_truth_functions(OpTable& table) {
 
 void add_copies(OpTable& table) {
   OpDef clone =
-      unary("clone", "A copy in a new contiguous storage.", "* -> * | lin A | mono A",
+      unary("clone", "A copy in a new contiguous storage.", "* -> * | lin A | mono A | prod A",
             [](KernelCall& call) { kernels::copy(call.ctx, call.inputs[0], call.outputs[0]); });
   clone.infer = ops::infer_elementwise;
   clone.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };

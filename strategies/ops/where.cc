@@ -30,7 +30,7 @@ void add_where(OpTable& table) {
       {.name = "where",
        .doc = "self where condition, else other.",
        .args = {in("condition"), in("self"), in("other")},
-       .rule = "*, *, * -> * | lin B+C | mono BC | max B,C | min B,C",
+       .rule = "*, *, * -> * | lin B+C | mono BC | max B,C | min B,C | prod B*C",
        .kernel =
            [](KernelCall& call) {
              kernels::where(call.ctx, call.inputs[0], call.inputs[1], call.inputs[2],
@@ -59,7 +59,8 @@ void add_masked_fill(OpTable& table) {
        .doc = "`value` where mask is true, else self.",
        .args = {in("self"), in("mask")},
        .attrs = {ops::double_attr("value")},
-       .rule = "*, * -> * | lin A if value==0 | aff A | mono A",
+       .rule = "*, * -> * | lin A if value==0 | aff A | mono A | prod A if value==0 | prod A if "
+               "value==1",
        .kernel =
            [](KernelCall& call) {
              kernels::masked_fill(call.ctx, call.inputs[0], call.inputs[1],
@@ -71,8 +72,8 @@ void add_masked_fill(OpTable& table) {
          return {grad_like(c, c.call("masked_fill", {c.cotangent(0), c.input(1)}, zero), 0), Var{}};
        },
        .saved_inputs = {1},
-       .declined = {"P(sum) for value != 0: the sum over ranks would be n times it"},
-       .samples = {{.shapes = {{8, 6}, {8, 6}}, .attrs = {{"value", -2.5}}, .dtypes = dtypes},
+       .declined = {"P(prod), P(max): a mask is read whole"},
+       .samples = {{.shapes = {{8, 6}, {8, 6}}, .attrs = {{"value", -0.25}}, .dtypes = dtypes},
                    {.shapes = {{8, 6}, {6}}, .attrs = {{"value", 0.0}}, .dtypes = dtypes},
                    {.shapes = {{5, 3}, {5, 1}}, .attrs = {{"value", 1.5}}, .dtypes = dtypes}}});
 }

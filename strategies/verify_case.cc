@@ -1,0 +1,157 @@
+#include "strategies/verify_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "strategies/verify_gradient.h"
+
+namespace tessera {
+namespace {
+
+std::string_view name_of(SpecialValues values) {
+  switch (values) {
+    case SpecialValues::kTies:
+      return "ties";
+    case SpecialValues::kInfinite:
+      return "infinities";
+    case SpecialValues::kNaN:
+      break;
+  }
+  return "NaN";
+}
+
+std::size_t any_place(const WholeTensor& whole, VerifyRandom& random) {
+  return std::uniform_int_distribution<std::size_t>(0, whole.values.size() - 1)(random);
+}
+
+/// Small integers of either sign; two operands meet in some.
+void make_integers(const Sample& sample, std::vector<double>& values) {
+  for (double& value : values) {
+    value = std::round(value * 3.0);
+    if (sample.positive) value = std::max(value, 1.0);
+  }
+}
+
+}  // namespace
+
+DType VerifyCase::precision() const noexcept {
+  DType coarsest = DType::kF64;
+  const auto note = [&](const std::vector<WholeTensor>& tensors) {
+    for (const WholeTensor& whole : tensors) {
+      if (is_floating(whole.dtype) && size_of(whole.dtype) < size_of(coarsest)) {
+        coarsest = whole.dtype;
+      }
+    }
+  };
+  note(operands);
+  note(expected);
+  return coarsest;
+}
+
+std::string describe(const VerifyCase& test) {
+  const std::string text = describe(*test.sample);
+  return test.variant.empty() ? text : text + " (" + test.variant + ")";
+}
+
+CaseSource::CaseSource(const Op& op, const Sample& sample, VerifyRandom& random)
+    : op_(op), random_(random) {
+  as_given_.sample = &sample;
+  as_given_.attrs = value_or_throw(complete_attrs(op, sample.attrs));
+  as_given_.operands = sample_values(sample, random);
+  std::vector<Array> arrays;
+  for (const WholeTensor& operand : as_given_.operands) {
+    arrays.push_back(array_of(operand));
+    as_given_.metas.push_back({operand.shape, operand.dtype});
+  }
+  while (arrays.size() < op.def.args.size()) {
+    arrays.emplace_back();
+    as_given_.metas.emplace_back().absent = true;
+  }
+  for (const Array& result : run_plain(op, arrays, as_given_.attrs)) {
+    as_given_.expected.push_back(whole_of(result));
+  }
+}
+
+std::optional<VerifyCase> CaseSource::with_operands(std::vector<WholeTensor> operands,
+                                                    std::string variant) {
+  VerifyCase test = as_given_;
+  test.variant = std::move(variant);
+  test.operands = std::move(operands);
+  std::vector<Array> arrays(test.metas.size());
+  for (std::size_t i = 0; i < test.operands.size(); ++i) {
+    test.metas[i].dtype = test.operands[i].dtype;
+    arrays[i] = array_of(test.operands[i]);
+  }
+  if (!infer(op_, test.metas, test.attrs).ok()) return std::nullopt;
+  try {
+    test.expected.clear();
+    for (const Array& result : run_plain(op_, arrays, test.attrs)) {
+      test.expected.push_back(whole_of(result));
+    }
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  return test;
+}
+
+std::optional<VerifyCase> CaseSource::in_dtype(DType dtype) {
+  const Sample& sample = *as_given_.sample;
+  std::vector<WholeTensor> operands = as_given_.operands;
+  bool changed = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    WholeTensor& whole = operands[i];
+    if (!is_floating(whole.dtype) || whole.dtype == dtype) continue;
+    if (!is_floating(dtype)) {
+      make_integers(sample, whole.values);
+      if (sample.adjust != nullptr) return std::nullopt;
+    }
+    whole.dtype = dtype;
+    whole = whole_of(array_of(whole));  // what the array can hold
+    changed = true;
+  }
+  if (!changed) return std::nullopt;
+  return with_operands(std::move(operands), std::string(tessera::name_of(dtype)));
+}
+
+void CaseSource::make_special(SpecialValues values, std::size_t operand, WholeTensor& whole) {
+  const Sample& sample = *as_given_.sample;
+  if (values == SpecialValues::kTies) {
+    for (double& value : whole.values) {
+      value = std::round(value * 1.5) / 1.5;
+      if (sample.positive) value = std::max(value, 0.0);
+    }
+    if (!sample.positive) whole.values[any_place(whole, random_)] = -0.0;
+    whole.values[any_place(whole, random_)] = 0.0;
+    if (sample.adjust != nullptr) {
+      sample.adjust(static_cast<int>(operand), whole.shape, whole.values);
+    }
+    return;
+  }
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < 1 + whole.values.size() / 16; ++i) {
+    double& value = whole.values[any_place(whole, random_)];
+    value = values == SpecialValues::kNaN   ? std::numeric_limits<double>::quiet_NaN()
+            : i % 2 == 0 || sample.positive ? kInfinity
+                                            : -kInfinity;
+  }
+}
+
+const VerifyCase* CaseSource::with(SpecialValues values, std::uint32_t operands) {
+  const auto [at, added] = special_.try_emplace({values, operands});
+  if (!added) return at->second ? &*at->second : nullptr;
+  // A sample that adjusts its values may need an order or a range.
+  if (values != SpecialValues::kTies && as_given_.sample->adjust != nullptr) return nullptr;
+  std::vector<WholeTensor> changed = as_given_.operands;
+  bool any = false;
+  for (std::size_t i = 0; i < changed.size() && i < 32; ++i) {
+    if (((operands >> i) & 1) == 0 || !is_floating(changed[i].dtype)) continue;
+    if (changed[i].values.empty()) continue;
+    make_special(values, i, changed[i]);
+    any = true;
+  }
+  if (any) at->second = with_operands(std::move(changed), std::string(name_of(values)));
+  return at->second ? &*at->second : nullptr;
+}
+
+}  // namespace tessera

@@ -1,0 +1,285 @@
+#include "strategies/verify_soundness.h"
+
+#include <algorithm>
+
+#include "strategies/verify_lowering.h"
+#include "strategies/verify_placements.h"
+#include "strategies/verify_repro.h"
+
+namespace tessera {
+namespace {
+
+constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kInfinite,
+                                            SpecialValues::kNaN};
+
+/// Operands that a row holds as Partial, else all of them.
+std::uint32_t operands_at_stake(const Resolution& resolution) {
+  std::uint32_t partial = 0;
+  for (std::size_t i = 0; i < resolution.inputs.size() && i < 32; ++i) {
+    if (resolution.inputs[i].mesh().ndim() > 0 && resolution.inputs[i].has_partial()) {
+      partial |= std::uint32_t{1} << i;
+    }
+  }
+  return partial != 0 ? partial : ~std::uint32_t{0};
+}
+
+/// Rows that an infinity or a NaN must pass unchanged: those of linearity, and cuts that nothing
+/// sums over. A local kernel may skip what another multiplies by 0.
+bool passes_non_finite(const Op& op, const Resolution& resolution, std::uint32_t at_stake) {
+  if (at_stake != ~std::uint32_t{0}) return true;
+  const bool sums = std::any_of(resolution.outputs.begin(), resolution.outputs.end(),
+                                [](const Spec& spec) { return spec.has_partial(); });
+  return resolution.lowering < 0 && op.def.localize == nullptr && op.def.strategies == nullptr &&
+         !sums;
+}
+
+/// The lowering asks for one interval on every rank, in coord order.
+bool needs_intervals(const Call& call, const Choice& choice) {
+  return std::any_of(choice.rows.begin(), choice.rows.end(), [&](std::int16_t r) {
+    const int lowering = call.rows[static_cast<std::size_t>(r)].lowering;
+    return lowering >= 0 &&
+           call.op->def.lowerings[std::size_t(lowering)].cut == Lowering::Cut::kIntervals;
+  });
+}
+
+/// Two lowerings, or P(max) beside P(min): rows that no call combines.
+bool combines(const Call& call, const Choice& choice) {
+  int lowering = -1;
+  for (std::size_t a = 0; a < choice.rows.size(); ++a) {
+    const CompactRow& row = call.rows[static_cast<std::size_t>(choice.rows[a])];
+    if (row.lowering >= 0 && lowering >= 0 && row.lowering != lowering) return false;
+    if (row.lowering >= 0) lowering = row.lowering;
+    for (std::size_t b = 0; b < a; ++b) {
+      if (!may_combine(call.rows[static_cast<std::size_t>(choice.rows[b])], row)) return false;
+    }
+  }
+  return true;
+}
+
+std::string text_of(const Resolution& resolution) {
+  std::string text;
+  for (const Row& row : resolution.rows) {
+    text += (text.empty() ? "" : "; ") + to_string(row) + " (" + row.why + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+bool DistinctCalls::insert(const Resolution& resolution) {
+  std::size_t hash = 17;
+  std::vector<Spec> specs = resolution.inputs;
+  specs.insert(specs.end(), resolution.outputs.begin(), resolution.outputs.end());
+  for (const Spec& spec : specs) hash = hash * 1000003 + spec.hash();
+  std::vector<std::vector<Spec>>& alike = calls_[hash];
+  if (std::find(alike.begin(), alike.end(), specs) != alike.end()) return false;
+  alike.push_back(std::move(specs));
+  return true;
+}
+
+void Findings::move_to(VerifyReport& report) {
+  for (const auto& [key, proven] : rows_) ++(proven ? report.rows_proven : report.rows_failed);
+  for (VerifyFailure& failure : failures_) report.failures.push_back(std::move(failure));
+}
+
+std::string mesh_text(const Shape& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
+void SoundnessJudge::judge(CaseSource& source) {
+  for (const Shape& mesh : options_.meshes) judge_mesh(source.as_given(), mesh, &source);
+  std::vector<DType> dtypes = {DType::kF32, DType::kI64};
+  if (options_.dtypes == VerifyOptions::DTypes::kAll) {
+    dtypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kI64,
+              DType::kI32, DType::kU8,   DType::kBool};
+  }
+  for (const DType dtype : dtypes) {
+    const std::optional<VerifyCase> test = source.in_dtype(dtype);
+    for (const Shape& mesh : options_.meshes) {
+      if (test && mesh.size() == 1 && mesh[0] <= 3) judge_mesh(*test, mesh, nullptr);
+    }
+  }
+}
+
+void SoundnessJudge::judge_mesh(const VerifyCase& test, const Shape& mesh_shape,
+                                CaseSource* special) {
+  const Mesh mesh = value_or_throw(Mesh::make(view_of(mesh_shape)));
+  if (mesh.ndim() != 1 || mesh.size(0) > 3) special = nullptr;
+  if (op_.def.strategies != nullptr) return judge_strategies(test, mesh, special);
+  judge_rows(test, mesh, special);
+}
+
+void SoundnessJudge::judge_rows(const VerifyCase& test, const Mesh& mesh, CaseSource* special) {
+  Call call = value_or_throw(make_call(op_, test.metas, test.attrs, mesh));
+  std::vector<Spec> whole;
+  whole.reserve(test.metas.size());
+  for (const TensorMeta& meta : test.metas) {
+    const Placements replicated(static_cast<std::size_t>(mesh.ndim()), Replicate{});
+    whole.push_back(value_or_throw(Spec::make(mesh, meta.shape, meta.dtype, replicated)));
+    call.operands.push_back(operand_of(call, meta.absent ? nullptr : &whole.back()));
+  }
+  const std::size_t num_axes = call.axis_sizes.size();
+  std::size_t num_choices = 1;
+  for (std::size_t a = 0; a < num_axes; ++a) num_choices *= call.rows.size();
+  for (std::size_t c = 0; c < num_choices; ++c) {
+    Choice choice;
+    std::size_t left = c;
+    for (std::size_t a = 0; a < num_axes; ++a, left /= call.rows.size()) {
+      choice.rows.push_back(static_cast<std::int16_t>(left % call.rows.size()));
+    }
+    if (combines(call, choice)) judge_choice(test, call, std::move(choice), special);
+  }
+}
+
+void SoundnessJudge::judge_choice(const VerifyCase& test, const Call& call, Choice choice,
+                                  CaseSource* special) {
+  choice.factor_levels = default_levels(call, choice.rows);
+  const StatusOr<Resolution> resolution = resolve(call, choice);
+  if (!resolution.ok()) return;  // a dim of several factors that no level list cuts so
+  const std::string row = text_of(*resolution);
+  check(test, call.mesh, *resolution, row);
+  if (special != nullptr) judge_special(test, call.mesh, *resolution, row, *special);
+  if (!needs_intervals(call, choice)) judge_other_cuts(test, call, choice);
+}
+
+/// The same rows with axes in the other order, in grains and in blocks: strided shards.
+void SoundnessJudge::judge_other_cuts(const VerifyCase& test, const Call& call,
+                                      const Choice& choice) {
+  const auto judge = [&](const Choice& other) {
+    const StatusOr<Resolution> resolution = resolve(call, other);
+    if (resolution.ok()) check(test, call.mesh, *resolution, text_of(*resolution));
+  };
+  Choice reversed = choice;
+  bool nested = false;
+  for (LevelList& levels : reversed.factor_levels) {
+    nested |= levels.size() > 1;
+    std::reverse(levels.begin(), levels.end());
+  }
+  if (nested) judge(reversed);
+  if (choice.rows.size() > 1) return;
+  for (std::size_t f = 0; f < choice.factor_levels.size(); ++f) {
+    if (choice.factor_levels[f].empty()) continue;
+    Choice other = choice;
+    LevelList& levels = other.factor_levels[f];
+    levels[0].grain = 2;
+    judge(other);
+    levels[0].grain = 1;
+    levels.insert(levels.begin(), Level::of_block(2));
+    judge(other);
+  }
+}
+
+/// Up to three operands in all combinations on one axis; else operands alike, and each alone with
+/// the others replicated. Through the op's own function.
+void SoundnessJudge::judge_strategies(const VerifyCase& test, const Mesh& mesh,
+                                      CaseSource* special) {
+  judged_ = {};
+  std::vector<std::vector<Spec>> options;
+  std::size_t most = 0, given = 0;
+  for (const TensorMeta& meta : test.metas) {
+    options.push_back(meta.absent ? std::vector<Spec>{Spec()} : placements_of(meta, mesh));
+    most = std::max(most, options.back().size());
+    given += meta.absent ? 0 : 1;
+  }
+  const auto pick = [&](std::size_t i, std::size_t k) {
+    return test.metas[i].absent ? nullptr : &options[i][k < options[i].size() ? k : 0];
+  };
+  std::vector<const Spec*> call(options.size());
+  if (mesh.ndim() == 1 && given <= 3) {
+    std::vector<std::size_t> at(options.size(), 0);
+    for (std::size_t i = 0; i < options.size();) {
+      for (std::size_t k = 0; k < options.size(); ++k) call[k] = pick(k, at[k]);
+      judge_call(test, call, mesh, special);
+      for (i = 0; i < options.size() && ++at[i] == options[i].size(); ++i) at[i] = 0;
+    }
+    return;
+  }
+  for (std::size_t k = 0; k < most; ++k) {
+    for (std::size_t i = 0; i < options.size(); ++i) call[i] = pick(i, k);
+    judge_call(test, call, mesh, special);
+    for (std::size_t alone = 0; options.size() > 1 && alone < options.size(); ++alone) {
+      for (std::size_t i = 0; i < options.size(); ++i) call[i] = pick(i, i == alone ? k : 0);
+      judge_call(test, call, mesh, special);
+    }
+  }
+}
+
+void SoundnessJudge::judge_call(const VerifyCase& test, const std::vector<const Spec*>& call,
+                                const Mesh& mesh, CaseSource* special) {
+  const StatusOr<Resolution> resolution = propagate(op_, call, test.attrs);
+  if (!resolution.ok() || !judged_.insert(*resolution)) return;  // refused, or the same once moved
+  std::string text;
+  for (const Spec* spec : call) {
+    text += (text.empty() ? "" : ", ") + (spec != nullptr ? spec->to_string() : "none");
+  }
+  check(test, mesh, *resolution, text);
+  if (special != nullptr) judge_special(test, mesh, *resolution, text, *special);
+}
+
+void SoundnessJudge::judge_special(const VerifyCase& test, const Mesh& mesh,
+                                   const Resolution& resolution, const std::string& row,
+                                   CaseSource& special) {
+  if (&test != &special.as_given()) return;
+  const std::uint32_t at_stake = operands_at_stake(resolution);
+  const bool non_finite = passes_non_finite(op_, resolution, at_stake);
+  for (const SpecialValues values : kSpecialValues) {
+    if (values != SpecialValues::kTies && !non_finite) break;
+    const VerifyCase* other = special.with(values, at_stake);
+    if (other != nullptr) check(*other, mesh, resolution, row);
+  }
+}
+
+void SoundnessJudge::check(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
+                           const std::string& row) {
+  std::optional<VerifyFailure> failure = judge_resolution(op_, test, mesh, resolution, random_);
+  if (!failure) return findings_.record(mesh_text(mesh.shape()), row, true);
+  failure->row = row;
+  findings_.fail(*std::move(failure));
+}
+
+std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& test,
+                                              const Mesh& mesh, const Resolution& resolution,
+                                              VerifyRandom& random) {
+  VerifyFailure failure{.op = op.def.name,
+                        .mesh = mesh_text(mesh.shape()),
+                        .row = {},
+                        .sample = describe(test),
+                        .detail = {}};
+  std::vector<std::vector<Array>> operands;
+  for (std::size_t i = 0; i < test.operands.size(); ++i) {
+    operands.push_back(cut(test.operands[i], resolution.inputs[i], random));
+  }
+  // In-place ops write their operands: a failure shows them as they were.
+  const auto give_up = [&](std::string detail) {
+    failure.detail = std::move(detail);
+    failure.repro = make_repro(op, test, mesh, resolution, operands);
+    return failure;
+  };
+  try {
+    const auto results =
+        run_ranks(op, resolution, test.attrs, mesh, op.mutates() ? copies_of(operands) : operands);
+    for (std::size_t o = 0; o < resolution.outputs.size(); ++o) {
+      std::vector<Array> locals;
+      for (const std::vector<Array>& rank : results) locals.push_back(rank[o]);
+      const StatusOr<WholeTensor> whole = join(resolution.outputs[o], locals);
+      const std::string prefix = "result " + std::to_string(o) + ": ";
+      failure.result = static_cast<int>(o);
+      if (!whole.ok()) return give_up(prefix + std::string(message_of(whole.status())));
+      const std::optional<Difference> found =
+          find_difference(resolution.outputs[o], *whole, test.expected[o], test.precision());
+      if (!found) continue;
+      failure.rank = found->rank;
+      failure.index = found->index;
+      failure.got = found->got;
+      failure.expected = found->expected;
+      return give_up(prefix + found->text);
+    }
+  } catch (const std::exception& error) {
+    return give_up(error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera

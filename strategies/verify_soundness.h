@@ -1,0 +1,79 @@
+// strategies/verify_soundness.h: does every row of an op give the one-rank result? Internal to
+// strategies/.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "strategies/search.h"
+#include "strategies/verify.h"
+#include "strategies/verify_case.h"
+
+namespace tessera {
+
+/// Keeps count by (mesh, row), so that a row counts once however many samples it passes.
+class Findings {
+ public:
+  void record(const std::string& mesh, const std::string& row, bool passed) {
+    const auto [at, added] = rows_.emplace(mesh + " | " + row, passed);
+    at->second = at->second && passed;
+  }
+  void fail(VerifyFailure failure) {
+    record(failure.mesh, failure.row, false);
+    if (failures_.size() < 50) failures_.push_back(std::move(failure));
+  }
+  void move_to(VerifyReport& report);
+
+ private:
+  std::map<std::string, bool> rows_;
+  std::vector<VerifyFailure> failures_;
+};
+
+/// Resolved calls seen so far: many calls are the same once their operands have moved.
+class DistinctCalls {
+ public:
+  bool insert(const Resolution& resolution);
+
+ private:
+  std::map<std::size_t, std::vector<std::vector<Spec>>> calls_;
+};
+
+/// Runs rows of one op on all ranks of a mesh in process.
+class SoundnessJudge {
+ public:
+  SoundnessJudge(const Op& op, const VerifyOptions& options, VerifyRandom& random,
+                 Findings& findings)
+      : op_(op), options_(options), random_(random), findings_(findings) {}
+
+  /// Every row on every mesh, in every variant.
+  void judge(CaseSource& source);
+
+ private:
+  void judge_mesh(const VerifyCase& test, const Shape& mesh_shape, CaseSource* special);
+  void judge_rows(const VerifyCase& test, const Mesh& mesh, CaseSource* special);
+  void judge_choice(const VerifyCase& test, const Call& call, Choice choice, CaseSource* special);
+  void judge_other_cuts(const VerifyCase& test, const Call& call, const Choice& choice);
+  void judge_strategies(const VerifyCase& test, const Mesh& mesh, CaseSource* special);
+  void judge_call(const VerifyCase& test, const std::vector<const Spec*>& call, const Mesh& mesh,
+                  CaseSource* special);
+  void judge_special(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
+                     const std::string& row, CaseSource& special);
+  void check(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
+             const std::string& row);
+
+  const Op& op_;
+  const VerifyOptions& options_;
+  VerifyRandom& random_;
+  Findings& findings_;
+  DistinctCalls judged_;  ///< of one sample on one mesh
+};
+
+/// Runs one resolved call on every rank and compares; nothing if it is right.
+std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& test,
+                                              const Mesh& mesh, const Resolution& resolution,
+                                              VerifyRandom& random);
+/// "2x3"
+std::string mesh_text(const Shape& shape);
+
+}  // namespace tessera
