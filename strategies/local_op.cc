@@ -81,7 +81,10 @@ LocalOp LocalOp::make(const Op& op, Resolution resolution, const Attrs& attrs, C
   if (resolved.lowering >= 0) {
     const Lowering& lowering = op.def.lowerings[static_cast<std::size_t>(resolved.lowering)];
     state->steps = lowering.steps(state->local_attrs);
-    for (const LoweringStep& step : state->steps) {
+    for (LoweringStep& step : state->steps) {
+      if (step.kind == LoweringStep::Kind::kWindow && step.dim < 0) {  // from the end
+        step.dim += resolved.inputs[static_cast<std::size_t>(step.in[0])].ndim();
+      }
       for (const int t : step.in) state->num_temporaries = std::max(state->num_temporaries, t + 1);
       for (const int t : step.out) state->num_temporaries = std::max(state->num_temporaries, t + 1);
     }
@@ -157,7 +160,7 @@ void LocalOp::allocate_outputs(KernelContext& ctx, std::span<const Array> inputs
     const int aliased = state.op->alias_of(o);
     if (aliased >= 0) {
       outputs[o] = inputs[static_cast<std::size_t>(aliased)];
-    } else {
+    } else if (outputs[o].is_null()) {
       outputs[o] =
           Array::empty(state.output_shapes[o], state.resolution.outputs[o].dtype(), ctx.allocator);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "strategies/in_place.h"
 #include "strategies/search.h"
 
 namespace tessera {
@@ -92,79 +93,6 @@ std::string lost_because(const Call& call, const Choice& winner, const Choice& l
            (loser.moved == 1 ? " operand" : " operands") + ", not " + std::to_string(winner.moved);
   }
   return text + " moves as little, but stands later in the rule";
-}
-
-std::string placements_text(const Spec& spec) {
-  const StatusOr<Placements> placements = spec.placements();
-  return placements.ok() ? to_string(*placements) : spec.to_string();
-}
-
-/// Why no row keeps operand `input` as it stands on `axis` of the search.
-std::string why_not_kept(const Call& call, std::size_t input, std::size_t axis) {
-  const RowEntry& now = call.operands[input].cut.entries[axis];
-  const std::string name = operand_name(*call.op, static_cast<int>(input));
-  if (now.kind == RowEntry::Kind::kPartial) {
-    return "its rule does not carry P(" + std::string(name_of(now.op)) + ") of " + name +
-           " with these operands";
-  }
-  const BoundDim& dim = call.binding.inputs[input][static_cast<std::size_t>(now.dim)];
-  for (int i = 0; i < dim.count; ++i) {
-    const Factor& factor =
-        call.binding.factors[static_cast<std::size_t>(dim.factors[static_cast<std::size_t>(i)])];
-    if (!factor.cuttable) {
-      return operand_name(*call.op, factor.unequal.operand) + " has " +
-             std::to_string(factor.unequal_size) + " of " + name + "'s " +
-             std::to_string(factor.size) + " elements along dim " + std::to_string(now.dim);
-    }
-    if (factor.mark != nullptr && factor.mark->whole) {
-      return "its rule needs dim " + std::to_string(now.dim) + " whole";
-    }
-  }
-  return "no row of its rule keeps dim " + std::to_string(now.dim) + " cut with these operands";
-}
-
-/// "dim 0" for an int or a list named like a dim, else "name=value".
-std::string call_text(const Call& call, std::size_t input, const Attrs& attrs) {
-  std::string text = "mesh " + call.mesh.to_string();
-  if (const AttrValue* dim = attrs.find("dim");
-      dim != nullptr && std::holds_alternative<std::int64_t>(*dim)) {
-    text += ", dim " + std::to_string(std::get<std::int64_t>(*dim));
-  }
-  for (std::size_t i = 0; i < call.operands.size(); ++i) {
-    if (i == input || call.operands[i].spec == nullptr) continue;
-    const Spec& spec = *call.operands[i].spec;
-    text +=
-        ", " + operand_name(*call.op, static_cast<int>(i)) + " " + to_string(spec.global_shape());
-    if (spec.mesh().ndim() > 0) text += " " + placements_text(spec);
-  }
-  return text;
-}
-
-Status in_place_refused(const Call& call, const Attrs& attrs) {
-  const SearchResult free = search(call, InPlace::kReplicate);
-  for (const int aliased : call.op->in_place) {
-    if (aliased < 0 || free.found == 0) continue;
-    const auto input = static_cast<std::size_t>(aliased);
-    const StatusOr<Resolution> wanted = resolve(call, free.best[0]);
-    if (!wanted.ok() || wanted->inputs[input] == *call.operands[input].spec) continue;
-    std::size_t axis = 0;
-    for (std::size_t a = 0; a < call.axis_sizes.size(); ++a) {
-      const auto row = static_cast<std::size_t>(free.best[0].rows[a]);
-      if (!(call.rows[row].inputs[input] == call.operands[input].cut.entries[a])) {
-        axis = a;
-        break;
-      }
-    }
-    const std::string name = operand_name(*call.op, aliased);
-    return failed_precondition(call.op->def.name + ": " + name + " " +
-                               placements_text(*call.operands[input].spec) +
-                               " would have to become " + placements_text(wanted->inputs[input]) +
-                               ", because " + why_not_kept(call, input, axis) +
-                               ", but an in-place op must keep its placement; redistribute " +
-                               name + " first. [" + call_text(call, input, attrs) + "]");
-  }
-  return failed_precondition(call.op->def.name + ": no row fits these placements. [" +
-                             call_text(call, call.operands.size(), attrs) + "]");
 }
 
 /// Plain operands among distributed ones stand for replicas.

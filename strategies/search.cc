@@ -15,7 +15,7 @@ const LevelList kWhole;
 
 class Search {
  public:
-  Search(const Call& call, InPlace in_place) : call_(call), in_place_(in_place) {
+  Search(const Call& call, Written written) : call_(call), written_(written) {
     const std::size_t num_factors = call.binding.factors.size();
     masks_.resize(num_factors, 0);
     levels_.resize(num_factors);
@@ -36,6 +36,18 @@ class Search {
 
  private:
   bool relevant(const CompactRow& row, std::size_t axis) const;
+  /// Results that may not move (out=).
+  std::span<const CallOperand> fixed_results() const {
+    if (written_ == Written::kMoves) return {};
+    return {call_.wanted.data(), call_.wanted.size()};
+  }
+  /// Some row gives result `o` this way from cut operands: better than to make one Partial first.
+  bool cut_gives(std::size_t o, const RowEntry& entry) const {
+    return std::any_of(call_.rows.begin(), call_.rows.end(), [&](const CompactRow& row) {
+      return row.origin == CompactRow::Origin::kFactor && row.outputs[o] == entry;
+    });
+  }
+  bool gives_fixed_results();
   void descend(std::size_t axis, int lowering);
   double bound(std::size_t num_axes);
   void evaluate();
@@ -45,7 +57,7 @@ class Search {
   void keep(double bytes, int moved);
 
   const Call& call_;
-  InPlace in_place_;
+  Written written_;
   absl::InlinedVector<RowIndices, 4> candidates_;
   RowIndices rows_;
   absl::InlinedVector<AxisMask, 6> masks_;    // per factor: the axes that cut it
@@ -64,10 +76,15 @@ bool Search::relevant(const CompactRow& row, std::size_t axis) const {
     const RowEntry& now = operand.cut.entries[axis];
     if (now.kind != Kind::kReplicate) any_cut = true;
     if (now.kind == Kind::kPartial && now == row.inputs[i]) keeps_partial = true;
-    const bool releases =
-        in_place_ == InPlace::kReplicate && row.inputs[i].kind == Kind::kReplicate;
-    if (operand.fixed && !releases && !(now == row.inputs[i])) return false;
+    const bool stays = operand.fixed && written_ == Written::kStays;
+    if (stays && !(now == row.inputs[i])) return false;
     if (operand.foreign && row.inputs[i].kind != Kind::kReplicate) return false;
+  }
+  for (std::size_t o = 0; o < fixed_results().size(); ++o) {
+    const RowEntry& entry = fixed_results()[o].cut.entries[axis];
+    if (!(entry == row.outputs[o])) return false;
+    if (entry.kind != Kind::kReplicate) any_cut = true;
+    if (entry.kind == Kind::kPartial && !cut_gives(o, entry)) keeps_partial = true;
   }
   if (row.origin == CompactRow::Origin::kReplicate) return true;
   return any_cut && (row.origin != CompactRow::Origin::kLinearity || keeps_partial);
@@ -130,6 +147,27 @@ bool Search::needs_intervals(int f) const {
   });
 }
 
+/// The chosen rows and levels leave every result where out= has it.
+bool Search::gives_fixed_results() {
+  absl::InlinedVector<LevelList, 4> lists;
+  absl::InlinedVector<const LevelList*, 4> levels;
+  for (std::size_t o = 0; o < fixed_results().size(); ++o) {
+    lists.clear();
+    levels.clear();
+    for (const BoundDim& dim : call_.binding.outputs[o]) {
+      StatusOr<LevelList> list = levels_of(call_, dim, {levels_.data(), levels_.size()});
+      if (!list.ok()) return false;
+      lists.push_back(*std::move(list));
+    }
+    for (const LevelList& list : lists) levels.push_back(&list);
+    for (std::size_t a = 0; a < entries_.size(); ++a) {
+      entries_[a] = call_.rows[static_cast<std::size_t>(rows_[a])].outputs[o];
+    }
+    if (!stays(fixed_results()[o].cut, {entries_, {levels.data(), levels.size()}})) return false;
+  }
+  return true;
+}
+
 /// The level order comes from the operand that does not move, else from the one that is dearest to
 /// move; axes that it lacks are appended, because to slice what one has is free.
 void Search::choose_levels(std::size_t f) {
@@ -146,10 +184,12 @@ void Search::choose_levels(std::size_t f) {
   const LevelList* best = nullptr;
   double best_weight = -1.0;
   AxisMask best_axes = 0;
-  for (std::size_t i = 0; i < call_.operands.size(); ++i) {
-    const CallOperand& operand = call_.operands[i];
+  const std::size_t num_inputs = call_.operands.size();
+  for (std::size_t i = 0; i < num_inputs + fixed_results().size(); ++i) {
+    const bool is_result = i >= num_inputs;
+    const CallOperand& operand = is_result ? fixed_results()[i - num_inputs] : call_.operands[i];
     if (operand.spec == nullptr) continue;
-    const BoundOperand& bound = call_.binding.inputs[i];
+    const BoundOperand& bound = call_.binding.operand(static_cast<int>(i));
     for (std::size_t d = 0; d < bound.size(); ++d) {
       if (bound[d].count != 1 || bound[d].factors[0] != static_cast<int>(f)) continue;
       const AxisMask axes = operand.cut.axes[d];
@@ -181,6 +221,7 @@ void Search::choose_levels(std::size_t f) {
 
 void Search::evaluate() {
   for (std::size_t f = 0; f < levels_.size(); ++f) choose_levels(f);
+  if (!gives_fixed_results()) return;
   double bytes = 0.0;
   int moved = 0;
   absl::InlinedVector<const LevelList*, 6> levels;
@@ -207,7 +248,7 @@ void Search::evaluate() {
     }
     const TargetCut target{entries_, {levels.data(), levels.size()}};
     if (stays(operand.cut, target)) continue;
-    if (operand.fixed && in_place_ == InPlace::kKeep) return;
+    if (operand.fixed && written_ == Written::kStays) return;
     ++moved;
     bytes += moved_elements(call_.axis_sizes, operand.num_elements, operand.cut, target) *
              operand.element_bytes;
@@ -260,14 +301,21 @@ bool may_combine(const CompactRow& a, const CompactRow& b) noexcept {
     return x == ReduceOp::kMax && y == ReduceOp::kMin;
   };
   if (a.origin != Origin::kLinearity || b.origin != Origin::kLinearity) return true;
-  if (!mixes(a.reduce, b.reduce) && !mixes(b.reduce, a.reduce)) return true;
+  // What counts is what the results become: with `mono A | anti B`, P(max) of B gives P(min).
+  const auto result = [](const CompactRow& row) {
+    const auto at = std::find_if(row.outputs.begin(), row.outputs.end(), [](const RowEntry& entry) {
+      return entry.kind == RowEntry::Kind::kPartial;
+    });
+    return at == row.outputs.end() ? row.reduce : at->op;
+  };
+  if (!mixes(result(a), result(b)) && !mixes(result(b), result(a))) return true;
   for (std::size_t i = 0; i < a.inputs.size(); ++i) {
     if (a.inputs[i].kind != b.inputs[i].kind) return false;
   }
   return true;
 }
 
-SearchResult search(const Call& call, InPlace in_place) { return Search(call, in_place).run(); }
+SearchResult search(const Call& call, Written written) { return Search(call, written).run(); }
 
 StatusOr<LevelList> levels_of(const Call& call, const BoundDim& dim,
                               std::span<const LevelList> factor_levels) {

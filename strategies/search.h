@@ -35,6 +35,8 @@ struct Call {
   Binding binding;
   std::vector<CompactRow> rows;
   absl::InlinedVector<CallOperand, 4> operands;
+  /// out=: where each result has to stand; empty where they may stand anywhere.
+  absl::InlinedVector<CallOperand, 2> wanted;
 };
 
 /// The call on `mesh`, without operands. Errors: those of infer() and bind_rule().
@@ -59,12 +61,11 @@ struct SearchResult {
   std::array<Choice, 2> best;  ///< the winner and the runner-up
   int found = 0;
 };
-/// What an operand that is written may become: nothing else, or replicated too (to say what a
-/// refusal asks for).
-enum class InPlace : std::uint8_t { kKeep, kReplicate };
+/// May what is written move? Never in a call; to say what a refusal asks for, it may.
+enum class Written : std::uint8_t { kStays, kMoves };
 
 /// Fewest bytes first, then fewer moved operands, then the order of the rule.
-SearchResult search(const Call& call, InPlace in_place = InPlace::kKeep);
+SearchResult search(const Call& call, Written written = Written::kStays);
 
 /// The levels of one operand's dims under a choice. Errors: FailedPrecondition where a dim made of
 /// several factors has no levels for it.

@@ -176,16 +176,20 @@ TEST_CASE("an in-place op refuses to move its operand, and says why", "[strategi
                              spec(mesh, {8, 4}, "R, R")},
                             {{"dim", std::int64_t{0}}});
   CHECK(answer.status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(
-      answer.error() ==
-      "scatter_: self (S(1), R) would have to become (R, R), because index has 4 of self's 6 "
-      "elements along dim 1, but an in-place op must keep its placement; redistribute self first. "
-      "[mesh {dp: 2, tp: 2}, dim 0, index [8, 4] (R, R), src [8, 4] (R, R)]");
+  CHECK(answer.error() ==
+        "scatter_: self is (S(1), R) and would have to move, because index has 4 of self's 6 "
+        "elements along dim 1, but an in-place op must keep its placement. Rows that would work: "
+        "S(0), R, R -> S(0); P(sum), R, P(sum) -> P(sum); P(avg), R, R -> P(avg); P(avg), R, "
+        "P(avg) -> P(avg); R, R, R -> R. Cheapest: redistribute self to (S(0), R) first, which "
+        "moves 192 bytes. [self F32[8, 6] (S(1), R), index I64[8, 4] (R, R), src F32[8, 4] (R, "
+        "R), dim=0, on mesh {dp: 2, tp: 2}]");
   const Mesh line = mesh_of({2}, {});
   CHECK(ask("add_", {spec(line, {4}, "P(max)"), spec(line, {4}, "R")}).error() ==
-        "add_: a (P(max)) would have to become (R), because its rule does not carry P(max) of a "
-        "with these operands, but an in-place op must keep its placement; redistribute a first. "
-        "[mesh {2}, b [4] (R)]");
+        "add_: a is (P(max)) and would have to move, because its rule does not carry P(max) of a "
+        "with these operands, but an in-place op must keep its placement. Rows that would work: "
+        "S(0), S(0) -> S(0); P(sum), P(sum) -> P(sum); P(avg), R -> P(avg); P(avg), P(avg) -> "
+        "P(avg); R, R -> R. Cheapest: redistribute a to (S(0)) first, which moves 16 bytes. [a "
+        "F32[4] (P(max)), b F32[4] (R), on mesh {2}]");
   // Into a replica, the other operand comes whole.
   CHECK(ask("add_", {spec(line, {4}, "R"), spec(line, {4}, "S(0)")}).inputs() == "(R) (R)");
 }
