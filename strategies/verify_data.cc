@@ -86,6 +86,7 @@ void split_extreme(double value, std::span<double> parts, double sign, DType dty
     const std::int64_t way = below(random, 4);
     double lag = is_floating(dtype) ? uniform(random, 0.1, 3.0) : double(below(random, 4));
     if (way == 0) lag = 0.0;
+    if (way == 2) lag = std::ceil(lag * 4.0) / 4.0;  // others may meet a value of the tensor
     if (way == 1 && is_floating(dtype)) lag = kInfinity;
     part = bound - sign * lag;
     if (dtype == DType::kBool) part = std::clamp(part, 0.0, 1.0);

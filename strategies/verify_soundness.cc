@@ -12,27 +12,6 @@ namespace {
 constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kInfinite,
                                             SpecialValues::kNaN};
 
-/// Operands that a row holds as Partial, else all of them.
-std::uint32_t operands_at_stake(const Resolution& resolution) {
-  std::uint32_t partial = 0;
-  for (std::size_t i = 0; i < resolution.inputs.size() && i < 32; ++i) {
-    if (resolution.inputs[i].mesh().ndim() > 0 && resolution.inputs[i].has_partial()) {
-      partial |= std::uint32_t{1} << i;
-    }
-  }
-  return partial != 0 ? partial : ~std::uint32_t{0};
-}
-
-/// Rows that an infinity or a NaN must pass unchanged: those of linearity, and cuts that nothing
-/// sums over. A local kernel may skip what another multiplies by 0.
-bool passes_non_finite(const Op& op, const Resolution& resolution, std::uint32_t at_stake) {
-  if (at_stake != ~std::uint32_t{0}) return true;
-  const bool sums = std::any_of(resolution.outputs.begin(), resolution.outputs.end(),
-                                [](const Spec& spec) { return spec.has_partial(); });
-  return resolution.lowering < 0 && op.def.localize == nullptr && op.def.strategies == nullptr &&
-         !sums;
-}
-
 /// The lowering asks for one interval on every rank, in coord order.
 bool needs_intervals(const Call& call, const Choice& choice) {
   return std::any_of(choice.rows.begin(), choice.rows.end(), [&](std::int16_t r) {
@@ -64,6 +43,20 @@ std::string text_of(const Resolution& resolution) {
   return text;
 }
 
+/// The call on `mesh` with every operand replicated: what rows are chosen for.
+StatusOr<Call> replicated_call(const Op& op, const VerifyCase& test, const Mesh& mesh,
+                               std::vector<Spec>& whole) {
+  TSR_ASSIGN_OR_RETURN(Call call, make_call(op, test.metas, test.attrs, mesh));
+  whole.reserve(test.metas.size());
+  for (const TensorMeta& meta : test.metas) {
+    const Placements replicated(static_cast<std::size_t>(mesh.ndim()), Replicate{});
+    TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(mesh, meta.shape, meta.dtype, replicated));
+    whole.push_back(std::move(spec));
+    call.operands.push_back(operand_of(call, meta.absent ? nullptr : &whole.back()));
+  }
+  return call;
+}
+
 }  // namespace
 
 bool DistinctCalls::insert(const Resolution& resolution) {
@@ -86,6 +79,42 @@ std::string mesh_text(const Shape& shape) {
   std::string text;
   for (const std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
+}
+
+std::uint32_t operands_at_stake(const Resolution& resolution) {
+  std::uint32_t partial = 0;
+  for (std::size_t i = 0; i < resolution.inputs.size() && i < 32; ++i) {
+    if (resolution.inputs[i].mesh().ndim() > 0 && resolution.inputs[i].has_partial()) {
+      partial |= std::uint32_t{1} << i;
+    }
+  }
+  return partial != 0 ? partial : ~std::uint32_t{0};
+}
+
+bool must_pass_non_finite(const Op& op, const Resolution& resolution) {
+  if (operands_at_stake(resolution) != ~std::uint32_t{0}) return true;
+  const bool sums = std::any_of(resolution.outputs.begin(), resolution.outputs.end(),
+                                [](const Spec& spec) { return spec.has_partial(); });
+  const bool all_cut =
+      std::none_of(resolution.inputs.begin(), resolution.inputs.end(),
+                   [](const Spec& spec) { return spec.mesh().ndim() > 0 && spec.is_replicated(); });
+  return resolution.lowering < 0 && op.def.localize == nullptr && op.def.strategies == nullptr &&
+         !sums && all_cut;
+}
+
+StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mesh& mesh,
+                                 const Row& row) {
+  std::vector<Spec> whole;
+  TSR_ASSIGN_OR_RETURN(const Call call, replicated_call(op, test, mesh, whole));
+  for (std::size_t r = 0; r < call.rows.size(); ++r) {
+    const Row each = expand(op, call.binding, call.rows[r]);
+    if (each.inputs != row.inputs || each.outputs != row.outputs) continue;
+    Choice choice;
+    choice.rows = {static_cast<std::int16_t>(r)};
+    choice.factor_levels = default_levels(call, choice.rows);
+    return resolve(call, choice);
+  }
+  return absl::NotFoundError("no such row");
 }
 
 void SoundnessJudge::judge(CaseSource& source) {
@@ -112,14 +141,8 @@ void SoundnessJudge::judge_mesh(const VerifyCase& test, const Shape& mesh_shape,
 }
 
 void SoundnessJudge::judge_rows(const VerifyCase& test, const Mesh& mesh, CaseSource* special) {
-  Call call = value_or_throw(make_call(op_, test.metas, test.attrs, mesh));
   std::vector<Spec> whole;
-  whole.reserve(test.metas.size());
-  for (const TensorMeta& meta : test.metas) {
-    const Placements replicated(static_cast<std::size_t>(mesh.ndim()), Replicate{});
-    whole.push_back(value_or_throw(Spec::make(mesh, meta.shape, meta.dtype, replicated)));
-    call.operands.push_back(operand_of(call, meta.absent ? nullptr : &whole.back()));
-  }
+  const Call call = value_or_throw(replicated_call(op_, test, mesh, whole));
   const std::size_t num_axes = call.axis_sizes.size();
   std::size_t num_choices = 1;
   for (std::size_t a = 0; a < num_axes; ++a) num_choices *= call.rows.size();
@@ -223,7 +246,7 @@ void SoundnessJudge::judge_special(const VerifyCase& test, const Mesh& mesh,
                                    CaseSource& special) {
   if (&test != &special.as_given()) return;
   const std::uint32_t at_stake = operands_at_stake(resolution);
-  const bool non_finite = passes_non_finite(op_, resolution, at_stake);
+  const bool non_finite = must_pass_non_finite(op_, resolution);
   for (const SpecialValues values : kSpecialValues) {
     if (values != SpecialValues::kTies && !non_finite) break;
     const VerifyCase* other = special.with(values, at_stake);

@@ -73,6 +73,15 @@ class SoundnessJudge {
 std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& test,
                                               const Mesh& mesh, const Resolution& resolution,
                                               VerifyRandom& random);
+/// One row on a mesh of one axis. Errors: NotFound where the op has no such row there; those of
+/// resolve().
+StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mesh& mesh,
+                                 const Row& row);
+/// Operands (bits) that a call holds as Partial, else all of them: those that special values try.
+std::uint32_t operands_at_stake(const Resolution& resolution);
+/// An infinity or a NaN must pass unchanged: rows of linearity, and those that cut every operand
+/// and sum over nothing. Elsewhere a local kernel may skip what another multiplies by 0.
+bool must_pass_non_finite(const Op& op, const Resolution& resolution);
 /// "2x3"
 std::string mesh_text(const Shape& shape);
 

@@ -87,10 +87,9 @@ void make_ties(WholeTensor& whole, bool positive) {
   }
 }
 
-/// All alike but for one element, which is lowest or highest.
-void make_lonely(WholeTensor& whole, VerifyRandom& random) {
+/// All alike but for one element, which is the lowest or the highest.
+void make_lonely(WholeTensor& whole, bool lowest, VerifyRandom& random) {
   const auto [low, high] = std::minmax_element(whole.values.begin(), whole.values.end());
-  const bool lowest = random() % 2 == 0;
   const double alone = lowest ? *low : *high, others = lowest ? *high : *low;
   std::fill(whole.values.begin(), whole.values.end(), others);
   whole.values[random() % whole.values.size()] = alone;
@@ -137,7 +136,8 @@ void TrialData::draw_values(Draw& draw, std::size_t number) {
     WholeTensor& whole = draw.operands[i];
     const bool ordered = i < sample_->unique_dim.size() && sample_->unique_dim[i] >= 0;
     if (whole.values.empty() || ordered) continue;
-    number == kDraws ? make_ties(whole, sample_->positive) : make_lonely(whole, draw.random);
+    number == kDraws ? make_ties(whole, sample_->positive)
+                     : make_lonely(whole, number % 2 == 0, draw.random);
     if (sample_->adjust != nullptr) sample_->adjust(static_cast<int>(i), whole.shape, whole.values);
     whole = whole_of(array_of(whole));
   }

@@ -21,7 +21,7 @@ using Verdict = absl::InlinedVector<std::uint32_t, 2>;
 class TrialData {
  public:
   static constexpr std::size_t kDraws = 3;     ///< of ordinary values
-  static constexpr std::size_t kAllDraws = 5;  ///< with ties, and with one element that is alone
+  static constexpr std::size_t kAllDraws = 6;  ///< with ties, and with one element that is alone
   /// One argument that is given: its operands are placed alike.
   struct Slot {
     std::vector<std::size_t> operands;
