@@ -2,11 +2,13 @@
 # what they read: the hot kernels need libraries that Clang may lack.
 include(${PROJECT_SOURCE_DIR}/tests/fuzz/targets.cmake)
 
-set(strategies attrs binding infer op rows rule)
+set(strategies attrs binding call cost explain in_place infer op propagate rows rule search)
+set(audit call run_history run_inputs run_program run_steps run_values)
 set(runtime control_frame fold recorder_file recorder_verdict signature signature_wire)
 list(TRANSFORM strategies PREPEND strategies/)
+list(TRANSFORM audit PREPEND tools/placement_audit/)
 list(TRANSFORM runtime PREPEND runtime/)
-set(sources ${strategies} ${runtime} kernels/allocator kernels/array)
+set(sources ${strategies} ${audit} ${runtime} kernels/allocator kernels/array)
 list(TRANSFORM sources APPEND .cc)
 add_library(tessera_fuzzed STATIC ${sources})
 target_link_libraries(tessera_fuzzed PUBLIC tessera_io)

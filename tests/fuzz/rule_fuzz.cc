@@ -1,5 +1,6 @@
 // The first line is a rule, the rest gives its operands' shapes: both readers of the notation
-// agree, and the rows of an op with that rule name dims that exist.
+// agree, and the rows of an op with that rule name dims that exist and carry what their clause
+// says.
 #include <set>
 
 #include "strategies/rows.h"
@@ -84,6 +85,40 @@ void check_entry(const RowEntry& entry, const TensorMeta& tensor, const std::str
   TSR_CHECK(entry.dim >= 0 && entry.dim < static_cast<int>(tensor.shape.size()), row);
 }
 
+double number_of(const AttrValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? 1.0 : 0.0;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+  const double* number = std::get_if<double>(&value);
+  return number != nullptr ? *number : 0.0;
+}
+
+/// A row of linearity stands only where its guard holds, and its Partials are of the kinds that
+/// its clause carries.
+void check_linear_row(const Op& op, const CompactRow& row, const Attrs& attrs) {
+  if (row.origin != CompactRow::Origin::kLinearity) return;
+  using Kind = RuleLinearity::Kind;
+  const RuleLinearity& clause = op.rule.linearity[static_cast<std::size_t>(row.linearity)];
+  if (const AttrValue* value = attrs.find(clause.guard_attr); value != nullptr) {
+    TSR_CHECK(clause.holds(number_of(*value)), op.rule.text);
+  }
+  int partials = 0;
+  ReduceOp in = ReduceOp::kSum;
+  for (const RowEntry& entry : row.inputs) {
+    if (entry.kind != RowEntry::Kind::kPartial) continue;
+    ++partials;
+    in = entry.op;
+  }
+  TSR_CHECK(partials > 0, op.rule.text);
+  const bool ordered = in == ReduceOp::kMax || in == ReduceOp::kMin;
+  TSR_CHECK(clause.kind != Kind::kProd || in == ReduceOp::kProd, op.rule.text);
+  TSR_CHECK((clause.kind != Kind::kMono && clause.kind != Kind::kAnti) || ordered, op.rule.text);
+  const ReduceOp opposite = in == ReduceOp::kMax ? ReduceOp::kMin : ReduceOp::kMax;
+  for (const RowEntry& entry : row.outputs) {
+    if (entry.kind != RowEntry::Kind::kPartial) continue;
+    TSR_CHECK(entry.op == (clause.kind == Kind::kAnti ? opposite : in), op.rule.text);
+  }
+}
+
 void check_rows(const Op& op, testing::Bytes& in) {
   const std::vector<TensorMeta> inputs = operands_of(op, in);
   const StatusOr<Attrs> attrs = complete_attrs(op, {});
@@ -96,6 +131,7 @@ void check_rows(const Op& op, testing::Bytes& in) {
   const std::vector<CompactRow> rows = compact_rows(op, *binding, inputs, *outputs, *attrs);
   TSR_CHECK(!rows.empty() && rows.back().origin == CompactRow::Origin::kReplicate, op.rule.text);
   for (const CompactRow& compact : rows) {
+    check_linear_row(op, compact, *attrs);
     const Row row = expand(op, *binding, compact);
     const std::string text = op.rule.text + ": " + row.why;
     TSR_CHECK(row.inputs.size() == inputs.size() && row.outputs.size() == outputs->size(), text);

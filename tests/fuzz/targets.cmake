@@ -1,2 +1,3 @@
 # Fuzz targets, by name: NAME_fuzz.cc, corpus/NAME.
-set(TESSERA_FUZZ_TARGETS json layout placement plan rule safetensors control recorder signature)
+set(TESSERA_FUZZ_TARGETS json layout placement plan rule program spec safetensors control recorder
+    signature)
