@@ -73,8 +73,8 @@ OpDef of_size(std::string name, std::string doc, Kernel kernel) {
                .infer = infer_new,
                .gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; },
                .strategies = new_strategies};
-  def.samples = {{.shapes = {{8, 6}}, .attrs = {{"size", Shape{8, 6}}}},
-                 {.shapes = {{5, 3}}, .attrs = {{"size", Shape{2, 7}}}},
+  def.samples = {{.shapes = {{8, 6}}, .attrs = {{"size", Shape{7, 6}}}},
+                 {.shapes = {{5, 3}}, .attrs = {{"size", Shape{5, 3}}}},
                  {.shapes = {{5, 3}},
                   .attrs = {{"size", Shape{}}, {"dtype", DType::kI64}},
                   .differentiable = false}};

@@ -30,6 +30,7 @@ StatusOr<std::vector<TensorMeta>> infer_scatter(std::span<const TensorMeta> inpu
 
 StatusOr<std::vector<TensorMeta>> infer_gather_grad(std::span<const TensorMeta> inputs,
                                                     const Attrs& attrs) {
+  TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
   const TensorMeta out = {attrs.get_ints("size"), inputs[0].dtype};
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
   TSR_RETURN_IF_ERROR(ops::check_index(out, inputs[1], dim));
@@ -197,7 +198,6 @@ void add_scatter(OpTable& table) {
       .infer = infer_scatter,
       .gradient = scatter_gradient,
       .saved_inputs = {1},
-      .declined = {"index and src cut along the addressed dim: overwrites do not add"},
       .samples = scatter_samples()};
   add_both(table, std::move(scatter),
            "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C");
@@ -222,7 +222,6 @@ void add_scatter(OpTable& table) {
                  .infer = infer_scatter,
                  .gradient = scatter_value_gradient,
                  .saved_inputs = {1},
-                 .declined = {"P(sum) for value != 0: the sum over ranks would be n times it"},
                  .samples = samples};
   add_both(table, std::move(value),
            "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A | "

@@ -142,6 +142,8 @@ void add_index_fill(OpTable& table) {
                              Var{}};
                    },
                    .saved_inputs = {1},
+                   .declined = {"P(prod), S -> P(prod): right for value 0 only, and the notation "
+                                "guards no contraction by an attribute"},
                    .samples = fill_samples()});
 }
 

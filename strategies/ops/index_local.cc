@@ -13,6 +13,12 @@ Status check_integer(const TensorMeta& index, std::string_view name) {
                           ", but must be I64 or I32");
 }
 
+Status check_cotangent(const TensorMeta& grad) {
+  if (is_floating(grad.dtype)) return {};
+  return invalid_argument("grad is " + std::string(name_of(grad.dtype)) +
+                          ", but must be floating: only floating tensors have cotangents");
+}
+
 Status check_index(const TensorMeta& self, const TensorMeta& index, int dim) {
   TSR_RETURN_IF_ERROR(check_integer(index, "index"));
   if (index.shape.size() != self.shape.size()) {

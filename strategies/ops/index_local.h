@@ -12,6 +12,8 @@ namespace tessera::ops {
 
 /// Errors: InvalidArgument unless I64 or I32.
 Status check_integer(const TensorMeta& index, std::string_view name);
+/// Errors: InvalidArgument unless floating.
+Status check_cotangent(const TensorMeta& grad);
 /// An index of gather and scatter: as many dims as self, no larger but along `dim`.
 Status check_index(const TensorMeta& self, const TensorMeta& index, int dim);
 /// A source of scatter: self's dtype, at least as large as the index.

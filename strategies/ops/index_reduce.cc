@@ -234,11 +234,16 @@ class ReduceGradient {
 /// In the order of kReductions, with self and then without.
 std::vector<std::string> rules_of(const std::string& operands, bool in_place) {
   const std::string head = operands + (in_place ? " -> &A *g | " : " -> *g | ");
-  return {head + "g#:own i:sum | lin A+C | mono A", head + "g#:own i! | prod A*C",
-          head + "g#:own i! | lin A+C | mono A",    head + "g#:own i:max | max A,C | mono A",
-          head + "g#:own i:min | min A,C | mono A", head + "g#:own i! | lin A+C | mono A",
-          head + "g#:own i! | prod A*C | mono A",   head + "g#:own i! | lin A+C | mono A",
-          head + "g#:own i! | max A,C | mono A",    head + "g#:own i! | min A,C | mono A"};
+  return {head + "g#:own i:sum | lin A+C | mono A",
+          head + "g#:own i! | lin A | prod A*C",
+          head + "g#:own i! | lin A+C | mono A",
+          head + "g#:own i:max | max A,C | mono A",
+          head + "g#:own i:min | min A,C | mono A",
+          head + "g#:own i! | lin A+C | mono A",
+          head + "g#:own i! | aff A | prod A*C | mono A",
+          head + "g#:own i! | lin A+C | mono A",
+          head + "g#:own i! | aff A | max A,C | mono A",
+          head + "g#:own i! | aff A | min A,C | mono A"};
 }
 
 std::size_t choose_rule(const Attrs& attrs) {
@@ -266,6 +271,10 @@ std::vector<Sample> reduce_samples(const std::vector<std::vector<Shape>>& shapes
 }
 
 void add_reduce(OpTable& table, OpDef def, const std::string& operands) {
+  def.declined = {
+      "P(prod), S, S -> P(prod); P(max), S, S -> P(max); P(min), S, S -> P(min): beside cut "
+      "updates "
+      "the notation carries a Partial self for sums only; self is reduced first"};
   OpDef in_place = def;
   ops::use_rule_cases(def, rules_of(operands, false), choose_rule);
   table.must_add(std::move(def));

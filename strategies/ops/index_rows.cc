@@ -33,6 +33,7 @@ StatusOr<std::vector<TensorMeta>> infer_index_add(std::span<const TensorMeta> in
 
 StatusOr<std::vector<TensorMeta>> infer_select_grad(std::span<const TensorMeta> inputs,
                                                     const Attrs& attrs) {
+  TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
   TensorMeta out = inputs[0];
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
   TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
@@ -187,6 +188,7 @@ void add_embedding(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
+         TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
          TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "indices"));
          return std::vector<TensorMeta>{
              {{attrs.get_int("num_embeddings"), inputs[0].shape.back()}, inputs[0].dtype}};

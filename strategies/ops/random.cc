@@ -15,21 +15,23 @@ void fill_random(KernelCall& call, RandomSpec spec) {
   ops::fill_random(call, spec, call.outputs[0]);
 }
 
+OpDef random_op(std::string name, std::string doc, std::vector<AttrDef> attrs, Kernel kernel) {
+  const Attrs sample = {{"seed", 17}, {"stream", -5}};
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .args = {in("self")},
+          .attrs = ops::with_seed(std::move(attrs)),
+          .rule = "* -> &A * | aff A | mono A",
+          .kernel = std::move(kernel),
+          .infer = ops::infer_in_place,
+          .gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; },
+          .samples = {{.shapes = {{8, 6}}, .attrs = sample, .differentiable = false},
+                      {.shapes = {{5, 3}}, .attrs = sample, .differentiable = false}}};
+}
+
 void add_random(OpTable& table, std::string name, std::string doc, std::vector<AttrDef> attrs,
                 Kernel kernel) {
-  attrs.push_back(ops::int_attr("seed"));
-  attrs.push_back(ops::int_attr("stream"));
-  const Attrs sample = {{"seed", 17}, {"stream", -5}};
-  table.must_add({.name = std::move(name),
-                  .doc = std::move(doc),
-                  .args = {in("self")},
-                  .attrs = std::move(attrs),
-                  .rule = "* -> &A * | aff A | mono A",
-                  .kernel = std::move(kernel),
-                  .infer = ops::infer_in_place,
-                  .gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; },
-                  .samples = {{.shapes = {{8, 6}}, .attrs = sample, .differentiable = false},
-                              {.shapes = {{5, 3}}, .attrs = sample, .differentiable = false}}});
+  table.must_add(random_op(std::move(name), std::move(doc), std::move(attrs), std::move(kernel)));
 }
 
 void add_skewed(OpTable& table) {
@@ -54,11 +56,13 @@ void add_skewed(OpTable& table) {
 }
 
 void add_discrete(OpTable& table) {
-  add_random(table, "bernoulli_", "1 with probability p, else 0.", {ops::double_attr("p", 0.5)},
-             [](KernelCall& call) {
-               fill_random(call, {.distribution = Distribution::kBernoulli,
-                                  .a = call.attrs.get_double("p")});
-             });
+  OpDef bernoulli = random_op("bernoulli_.float", "1 with probability p, else 0, in place.",
+                              {ops::double_attr("p", 0.5)}, [](KernelCall& call) {
+                                fill_random(call, {.distribution = Distribution::kBernoulli,
+                                                   .a = call.attrs.get_double("p")});
+                              });
+  bernoulli.rule += " | prod A";  // 0 and 1 are their own powers
+  table.must_add(std::move(bernoulli));
   add_random(table, "geometric_", "Tries until the first success of probability p, from 1.",
              {ops::double_attr("p", 0.5)}, [](KernelCall& call) {
                fill_random(call, {.distribution = Distribution::kGeometric,

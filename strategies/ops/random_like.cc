@@ -135,22 +135,27 @@ Metas infer_dropout(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   return ops::infer_floating(inputs, attrs);
 }
 
-/// 1 / (1 − p) where an element stays, else 0.
-Array dropout_factors(KernelCall& call, const Shape& shape) {
-  const double p = call.attrs.get_double("p");
-  const Array factors = ops::scratch(call, shape, DType::kF64);
-  ops::fill_random(call, {.distribution = Distribution::kBernoulli, .a = 1.0 - p}, factors);
-  if (p < 1.0) {
-    kernels::binary_scalar(call.ctx, kernels::Binary::kMul, factors, 1.0 / (1.0 - p), factors);
-  }
-  return factors;
+double drop_rate(const Attrs& attrs) {
+  return attrs.get_bool("train", true) ? attrs.get_double("p") : 0.0;
 }
 
+/// Which elements stay.
+void draw_kept(KernelCall& call, const Array& kept) {
+  ops::fill_random(
+      call, {.distribution = Distribution::kBernoulli, .a = 1.0 - drop_rate(call.attrs)}, kept);
+}
+
+/// Elements that go become 0 whatever they were, infinities and NaN included.
 void run_dropout(KernelCall& call) {
   const Array& x = call.inputs[0];
-  if (!call.attrs.get_bool("train", true)) return kernels::copy(call.ctx, x, call.outputs[0]);
-  kernels::binary(call.ctx, kernels::Binary::kMul, x, dropout_factors(call, x.shape()),
-                  call.outputs[0]);
+  const Array& out = call.outputs[0];
+  const double p = drop_rate(call.attrs);
+  const Array kept = ops::scratch(call, x.shape(), DType::kBool);
+  const Array zero = ops::scratch(call, {}, x.dtype());
+  draw_kept(call, kept);
+  kernels::fill(call.ctx, 0.0, zero);
+  kernels::binary_scalar(call.ctx, kernels::Binary::kMul, x, p < 1.0 ? 1.0 / (1.0 - p) : 0.0, out);
+  kernels::where(call.ctx, kept, out, zero, out);
 }
 
 std::vector<Sample> dropout_samples() {
@@ -167,29 +172,23 @@ void add_dropout(OpTable& table) {
                          "and stream make the mask again.",
                   .args = {in("self")},
                   .attrs = attrs,
-                  .rule = "* -> * | lin A | mono A",
+                  .rule = "* -> * | lin A | mono A | prod A if train==false",
                   .kernel = run_dropout,
                   .infer = infer_dropout,
                   .gradient = [](GradContext& c) -> std::vector<Var> {
                     return {c.call("dropout", {c.cotangent(0)}, c.attrs())};
                   },
-                  .declined = {"P(prod) -> P(prod): the factor 1 / (1 - p) would count once per "
-                               "rank; it passes only where p is 0 or train is off"},
                   .samples = dropout_samples()});
   table.must_add({.name = "native_dropout",
                   .doc = "dropout, and which elements stayed.",
                   .args = {in("self")},
                   .attrs = attrs,
-                  .rule = "* -> *, *",
+                  .rule = "* -> *, * | lin[0] A | mono[0] A | prod[0] A if train==false",
                   .num_outputs = 2,
                   .kernel =
                       [](KernelCall& call) {
                         run_dropout(call);
-                        const bool train = call.attrs.get_bool("train", true);
-                        ops::fill_random(call,
-                                         {.distribution = Distribution::kBernoulli,
-                                          .a = train ? 1.0 - call.attrs.get_double("p") : 1.0},
-                                         call.outputs[1]);
+                        draw_kept(call, call.outputs[1]);
                       },
                   .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
                     TSR_ASSIGN_OR_RETURN(auto out, infer_dropout(inputs, attrs));

@@ -197,12 +197,19 @@ void add_rot90(OpTable& table) {
          const Spec& input = *inputs[0];
          TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, input.global_shape().size()));
          Layout layout = input.layout();
-         for (const int dim : dims) layout.dims[static_cast<std::size_t>(dim)].clear();
+         const int k = turns(attrs);
+         Levels& first = layout.dims[static_cast<std::size_t>(dims[0])];
+         Levels& second = layout.dims[static_cast<std::size_t>(dims[1])];
+         if (k == 1 || k == 2) second.clear();
+         if (k == 2 || k == 3) first.clear();
          TSR_ASSIGN_OR_RETURN(
              Spec kept, Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
+         if (k % 2 == 1) std::swap(first, second);
          TSR_ASSIGN_OR_RETURN(Spec out,
                               Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
-         return std::vector<Strategy>{{{std::move(kept)}, {std::move(out)}, "the plane is whole"}};
+         return std::vector<Strategy>{{{std::move(kept)},
+                                       {std::move(out)},
+                                       "dims that are not turned round keep their cuts"}};
        },
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dims", Shape{0, 1}}}},
                    {.shapes = {{6, 7, 8}}, .attrs = {{"k", 2}, {"dims", Shape{1, 2}}}},
