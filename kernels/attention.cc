@@ -54,8 +54,7 @@ class ForwardHead {
       gemm({.m = rows, .n = width, .k = q_.cols(), .alpha = scale_}, as_input(q_now_.from_row(row)),
            as_input(k_now_.from_row(key)).transposed(), scores);
       for (std::int64_t i = 0; i < rows; ++i) add_line(row, i, key, width);
-      gemm({.m = rows, .n = v_.cols(), .k = width, .beta = key == 0 ? 0.0 : 1.0}, as_input(scores),
-           as_input(v_now_.from_row(key)), out_now_.from_row(row));
+      add_values(row, rows, key, width);
     }
     for (std::int64_t i = 0; i < rows; ++i) finish_row(row + i, i);
   }
@@ -73,6 +72,38 @@ class ForwardHead {
     if (key > 0 && factor != C(1)) scale_out(block_row + i, factor);
     sum_[i] = sum_[i] * factor + sum_of(line, seen);
     max_[i] = new_max;
+  }
+
+  /// out += weights · values. A weight of 0 for a key that a row does not see would make its
+  /// infinite or NaN value a NaN: then rows take what they see one by one.
+  void add_values(std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t width) {
+    const std::int64_t seen_by_all = bound_.seen_in(row, key, width);
+    const std::int64_t joint = all_finite(key + seen_by_all, key + width) ? width : seen_by_all;
+    const double beta = key == 0 ? 0.0 : 1.0;
+    const MatrixView<const C> weights{scores_.get(), width, 1};
+    if (joint > 0) {
+      gemm({.m = rows, .n = v_.cols(), .k = joint, .beta = beta}, weights,
+           as_input(v_now_.from_row(key)), out_now_.from_row(row));
+    }
+    if (joint == width) return;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      C* out = out_now_.at(row + i);
+      if (joint == 0 && key == 0) std::fill_n(out, v_.cols(), C(0));
+      const std::int64_t seen = bound_.seen_in(row + i, key, width);
+      for (std::int64_t j = joint; j < seen; ++j) {
+        const C* value = v_now_.at(key + j);
+        for (std::int64_t e = 0; e < v_.cols(); ++e) out[e] += *weights.at(i, j) * value[e];
+      }
+    }
+  }
+
+  bool all_finite(std::int64_t first, std::int64_t last) const {
+    C sum = 0;  // an infinity or NaN times 0 is NaN
+    for (std::int64_t key = first; key < last; ++key) {
+      const C* value = v_now_.at(key);
+      for (std::int64_t e = 0; e < v_.cols(); ++e) sum += value[e] * C(0);
+    }
+    return sum == C(0);
   }
 
   void scale_out(std::int64_t row, C factor) {

@@ -153,7 +153,7 @@ std::vector<Sample> samples_of(const Product& product) {
     return result;
   };
   std::vector<Sample> samples;
-  for (const Shape& sizes : {Shape{6, 8, 6, 7}, Shape{2, 5, 3, 1}, Shape{3, 2, 5, 4}}) {
+  for (const Shape& sizes : {Shape{6, 8, 6, 7}, Shape{2, 5, 3, 2}, Shape{3, 2, 5, 4}}) {
     samples.push_back({.shapes = {shape(product.a, sizes), shape(product.b, sizes)}});
   }
   return samples;
