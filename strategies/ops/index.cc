@@ -172,7 +172,12 @@ std::vector<Sample> scatter_samples() {
            .attrs = {{"dim", 0}},
            .dtypes = dtypes,
            .below = {2, 8, 2},
-           .unique_dim = {-1, 0, -1}}};
+           .unique_dim = {-1, 0, -1}},
+          {.shapes = {{4, 3}, {9, 3}, {9, 3}},  // equal indices: the last wins
+           .attrs = {{"dim", 0}},
+           .dtypes = dtypes,
+           .below = {2, 4, 2},
+           .differentiable = false}};
 }
 
 /// Adds an op and its in-place form, whose rule has `&A` before the result.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
@@ -189,11 +190,110 @@ void add_cartesian(OpTable& table) {
        .samples = {{.shapes = {{8}, {6}}}, {.shapes = {{5}, {2}, {3}}}}});
 }
 
+// ---- meshgrid ----
+
+Metas infer_meshgrid(std::span<const TensorMeta> inputs, const Attrs& attrs) {
+  const bool swaps = attrs.get_string("indexing", "ij") == "xy" && inputs.size() > 1;
+  if (!swaps && attrs.get_string("indexing", "ij") != "ij" && inputs.size() > 1) {
+    return invalid_argument("indexing is '" + attrs.get_string("indexing") +
+                            "', but must be ij or xy");
+  }
+  TensorMeta out = {{}, inputs[0].dtype};
+  for (const TensorMeta& input : inputs) {
+    if (input.shape.size() != 1 || input.dtype != out.dtype) {
+      return invalid_argument("tensors must have one dim and one dtype, not " +
+                              to_string(input.shape) + " " + std::string(name_of(input.dtype)));
+    }
+    out.shape.push_back(input.shape[0]);
+  }
+  if (swaps) std::swap(out.shape[0], out.shape[1]);
+  return std::vector<TensorMeta>(inputs.size(), out);
+}
+
+/// The dim of the grid along which operand `i` runs.
+std::size_t grid_dim(const Attrs& attrs, std::size_t i, std::size_t count) {
+  const bool swaps = attrs.get_string("indexing", "ij") == "xy" && count > 1;
+  return swaps && i < 2 ? 1 - i : i;
+}
+
+/// Each operand's cut goes to its dim of every grid, unless an operand before it uses the axis.
+Strategies meshgrid_strategies(std::span<const Spec* const> inputs,
+                               std::span<const TensorMeta> outputs, const Attrs& attrs) {
+  Strategy strategy;
+  strategy.why = "each operand cuts its dim of the grid";
+  Layout grid;
+  grid.dims.resize(inputs.size());
+  grid.partial.resize(static_cast<std::size_t>(inputs[0]->mesh().ndim()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Layout layout = inputs[i]->layout();
+    for (auto& partial : layout.partial) partial.reset();
+    if ((ops::cutting_axes(layout) & ops::cutting_axes(grid)) != 0) layout.dims[0].clear();
+    grid.dims[grid_dim(attrs, i, inputs.size())] = layout.dims[0];
+    TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(inputs[i]->mesh(), inputs[i]->global_shape(),
+                                               inputs[i]->dtype(), std::move(layout)));
+    strategy.inputs.push_back(std::move(spec));
+  }
+  for (const TensorMeta& output : outputs) {
+    TSR_ASSIGN_OR_RETURN(Spec out, Spec::make(inputs[0]->mesh(), output.shape, output.dtype, grid));
+    strategy.outputs.push_back(std::move(out));
+  }
+  return std::vector<Strategy>{std::move(strategy)};
+}
+
+void run_meshgrid(KernelCall& call) {
+  Shape grid(call.inputs.size(), 0);
+  for (std::size_t i = 0; i < grid.size(); ++i) {
+    grid[grid_dim(call.attrs, i, grid.size())] = call.inputs[i].size(0);
+  }
+  for (std::size_t i = 0; i < grid.size(); ++i) {
+    const Array spread = along(call.inputs[i], grid_dim(call.attrs, i, grid.size()), grid);
+    kernels::copy(call.ctx, spread, call.outputs[i]);
+  }
+}
+
+void add_meshgrid(OpTable& table) {
+  AttrDef indexing = {"indexing", AttrDef::Type::kString, {}};
+  indexing.default_value.emplace(std::string("ij"));
+  table.must_add(
+      {.name = "meshgrid",
+       .doc = "Grids in which operand i runs along dim i (indexing xy: the first two swapped).",
+       .args = {in_list("tensors")},
+       .attrs = {indexing},
+       .rule = "",
+       .num_outputs = OpDef::kAsInferred,
+       .kernel = run_meshgrid,
+       .infer = infer_meshgrid,
+       .gradient = [](GradContext& c) -> std::vector<Var> {
+         std::vector<Var> grads;
+         const auto count = static_cast<std::size_t>(c.num_inputs());
+         for (std::size_t i = 0; i < count; ++i) {
+           Var grad = c.cotangent(static_cast<int>(i));
+           Shape others;
+           for (std::size_t d = 0; d < count; ++d) {
+             if (d != grid_dim(c.attrs(), i, count)) others.push_back(static_cast<std::int64_t>(d));
+           }
+           if (grad.defined() && !others.empty()) {
+             grad = c.call("sum", {grad}, {{"dim", others}, {"keepdim", false}});
+           }
+           grads.push_back(grad);
+         }
+         return grads;
+       },
+       .strategies = meshgrid_strategies,
+       .declined =
+           {"P(sum) -> P(sum), P(sum); P(avg) -> P(avg), P(avg); P(max) -> P(max), P(max); "
+            "P(min) -> P(min), P(min); P(prod) -> P(prod), P(prod): operands of one dim are "
+            "small; they are reduced first"},
+       .samples = {{.shapes = {{8}, {6}}},
+                   {.shapes = {{5}, {2}, {3}}, .attrs = {{"indexing", std::string("xy")}}}}});
+}
+
 }  // namespace
 
 void add_join_stack_ops(OpTable& table) {
   add_stack(table);
   add_cartesian(table);
+  add_meshgrid(table);
 }
 
 }  // namespace tessera
