@@ -1,4 +1,4 @@
-// kernels/reduce.h: reductions and scans over dims, deterministic for any thread count.
+// kernels/reduce.h: reductions over dims, deterministic for any thread count.
 // Sums accumulate in accumulation_type(dtype) (F32 pairwise or in F64); NaN wins max and min; an
 // empty reduction gives the identity of its kind.
 #pragma once
@@ -21,7 +21,6 @@ void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const
 enum class Extreme : std::uint8_t { kMax, kMin };
 void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
                  const Array& indices);
-void cumsum(KernelContext& ctx, const Array& x, int dim, const Array& out);
 /// Sum of squares of all elements in F64.
 double sum_of_squares(KernelContext& ctx, const Array& x);
 

@@ -111,26 +111,6 @@ void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, con
   });
 }
 
-void cumsum(KernelContext& ctx, const Array& x, int dim, const Array& out) {
-  require_dim("cumsum", x, dim);
-  require_shape("cumsum", "output", out, x.shape());
-  const DimLines lines(dim, {&out, &x});
-  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
-      using Sum = std::conditional_t<is_floating(dtype_of<T>()), double, std::int64_t>;
-      lines.for_each(ctx.threads, [&](const Offsets& offsets) {
-        const T* from = x.data<T>() + offsets[1];
-        To* to = out.data<To>() + offsets[0];
-        Sum sum = 0;
-        for (std::int64_t i = 0; i < x.size(dim); ++i) {
-          sum += convert<Sum>(from[i * lines.stride(1)]);
-          to[i * lines.stride(0)] = convert<To>(sum);
-        }
-      });
-    });
-  });
-}
-
 double sum_of_squares(KernelContext& ctx, const Array& x) {
   constexpr std::int64_t kBlock = 16384;
   const Array dense = contiguous(ctx, x);

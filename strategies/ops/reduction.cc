@@ -1,40 +1,28 @@
 // Reductions over dims. An empty list of dims means all of them.
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/reduced.h"
 
 namespace tessera {
 namespace {
 
-StatusOr<std::vector<TensorMeta>> infer_reduced(std::span<const TensorMeta> inputs,
-                                                const Attrs& attrs) {
-  const Shape& shape = inputs[0].shape;
-  TSR_ASSIGN_OR_RETURN(const auto dims, ops::dims_attr(attrs, static_cast<int>(shape.size())));
-  TensorMeta out = {{}, inputs[0].dtype};
-  const Shape kept = ops::keep_dims(shape, dims);
-  std::size_t next = 0;
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    const bool reduced = next < dims.size() && dims[next] == static_cast<int>(dim);
-    if (reduced) ++next;
-    if (!reduced || attrs.get_bool("keepdim")) out.shape.push_back(kept[dim]);
-  }
-  return std::vector<TensorMeta>{out};
-}
-
 StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
                                             const Attrs& attrs) {
-  TSR_ASSIGN_OR_RETURN(auto out, infer_reduced(inputs, attrs));
+  TSR_ASSIGN_OR_RETURN(auto out, ops::infer_reduced(inputs, attrs));
   if (!is_floating(out[0].dtype)) out[0].dtype = DType::kI64;
   return out;
 }
 
-StatusOr<std::vector<TensorMeta>> infer_mean(std::span<const TensorMeta> inputs,
-                                             const Attrs& attrs) {
-  if (!is_floating(inputs[0].dtype)) {
-    return invalid_argument("dtype " + std::string(name_of(inputs[0].dtype)) +
-                            " where a floating type is needed; cast with `to` first");
-  }
-  return infer_reduced(inputs, attrs);
+/// No identity to give where there is nothing to reduce.
+StatusOr<std::vector<TensorMeta>> infer_extreme(std::span<const TensorMeta> inputs,
+                                                const Attrs& attrs) {
+  TSR_RETURN_IF_ERROR(ops::require_rows(inputs, attrs, "an extreme"));
+  return ops::infer_reduced(inputs, attrs);
+}
+StatusOr<std::vector<TensorMeta>> infer_aminmax(std::span<const TensorMeta> inputs,
+                                                const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto out, infer_extreme(inputs, attrs));
+  return std::vector<TensorMeta>{out[0], out[0]};
 }
 
 template <ReduceOp kOp>
@@ -43,87 +31,68 @@ void run_reduce(KernelCall& call) {
   kernels::reduce(call.ctx, kOp, call.inputs[0], dims, call.outputs[0]);
 }
 
-/// The whole tensor's number of elements along the reduced dims: on a cut dim, more than this
-/// rank's.
-constexpr std::string_view kCount = "count";
-
-Attrs localize_count(const Attrs& attrs, std::span<const Spec> inputs, std::span<const Spec>,
-                     const Coord&) {
-  std::int64_t count = 1;
-  for (const int dim : value_or_throw(ops::dims_attr(attrs, inputs[0].ndim()))) {
-    count *= inputs[0].global_shape()[static_cast<std::size_t>(dim)];
-  }
-  Attrs local = attrs;
-  local.set(kCount, count);
-  return local;
-}
-
 void run_mean(KernelCall& call) {
   run_reduce<ReduceOp::kSum>(call);
-  std::int64_t count = 1;
-  for (const int dim : value_or_throw(ops::dims_attr(call.attrs, call.inputs[0].ndim()))) {
-    count *= call.inputs[0].size(dim);
-  }
-  count = call.attrs.get_int(kCount, count);
   kernels::binary_scalar(call.ctx, kernels::Binary::kDiv, call.outputs[0],
-                         static_cast<double>(count), call.outputs[0]);
+                         static_cast<double>(ops::whole_row_size(call)), call.outputs[0]);
 }
 
-/// A value of the result's shape with its reduced dims back at size 1.
-Var with_kept_dims(GradContext& c, Var value) {
-  if (c.attrs().get_bool("keepdim")) return value;
-  const int ndim = static_cast<int>(c.input_shape(0).size());
-  return ops::unsqueeze_all(c, value, value_or_throw(ops::dims_attr(c.attrs(), ndim)));
+void run_aminmax(KernelCall& call) {
+  const std::vector<int> dims = ops::kernel_dims(call);
+  kernels::reduce(call.ctx, ReduceOp::kMin, call.inputs[0], dims, call.outputs[0]);
+  kernels::reduce(call.ctx, ReduceOp::kMax, call.inputs[0], dims, call.outputs[1]);
 }
 
-Var expanded(GradContext& c, Var value) {
-  return c.call("expand", {with_kept_dims(c, value)}, {{"size", c.input_shape(0)}});
-}
-
-std::vector<Var> sum_gradient(GradContext& c) { return {expanded(c, c.cotangent(0))}; }
+std::vector<Var> sum_gradient(GradContext& c) { return {ops::expanded(c, c.cotangent(0))}; }
 
 std::vector<Var> mean_gradient(GradContext& c) {
-  std::int64_t count = 1;
-  const Shape& shape = c.input_shape(0);
-  for (const int dim : value_or_throw(ops::dims_attr(c.attrs(), static_cast<int>(shape.size())))) {
-    count *= shape[static_cast<std::size_t>(dim)];
-  }
-  const Var scaled =
-      c.call("div_scalar", {c.cotangent(0)}, {{"value", static_cast<double>(count)}});
-  return {expanded(c, scaled)};
+  const auto count = static_cast<double>(ops::row_size(c.attrs(), c.input_shape(0)));
+  return {ops::expanded(c, c.call("div_scalar", {c.cotangent(0)}, {{"value", count}}))};
 }
 
-/// The cotangent is shared equally among the elements that equal the result.
-std::vector<Var> extreme_gradient(GradContext& c) {
-  const Var result = with_kept_dims(c, c.output(0));
+/// The cotangent of result `which` is shared equally among the elements that equal it.
+Var extreme_cotangent(GradContext& c, int which) {
+  const Var result = ops::with_kept_dims(c, c.output(which));
   const Var hit = c.call("to", {c.call("eq", {c.input(0), result})}, {{"dtype", c.input_dtype(0)}});
   const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-  const Var share = c.call("div", {with_kept_dims(c, c.cotangent(0)), c.call("sum", {hit}, kept)});
-  return {c.call("mul", {hit, share})};
+  const Var share =
+      c.call("div", {ops::with_kept_dims(c, c.cotangent(which)), c.call("sum", {hit}, kept)});
+  return c.call("mul", {hit, share});
+}
+std::vector<Var> extreme_gradient(GradContext& c) { return {extreme_cotangent(c, 0)}; }
+
+std::vector<Var> aminmax_gradient(GradContext& c) {
+  Var grad;
+  for (const int which : {0, 1}) {
+    if (!c.cotangent(which).defined()) continue;
+    const Var part = extreme_cotangent(c, which);
+    grad = grad.defined() ? c.call("add", {grad, part}) : part;
+  }
+  return {grad};
 }
 
 /// product / element, times the cotangent; elements must not be 0.
 std::vector<Var> prod_gradient(GradContext& c) {
   const Var weighted = c.call("mul", {c.cotangent(0), c.output(0)});
-  return {c.call("div", {with_kept_dims(c, weighted), c.input(0)})};
-}
-
-std::vector<Sample> reduction_samples() {
-  return {{.shapes = {{8, 6}}, .attrs = {{"dim", Shape{1}}}},
-          {.shapes = {{5, 3}}, .attrs = {{"dim", Shape{0}}, {"keepdim", true}}},
-          {.shapes = {{8, 3, 2}}, .attrs = {{"dim", Shape{0, -1}}}},
-          {.shapes = {{5, 2}}}};
+  return {c.call("div", {ops::with_kept_dims(c, weighted), c.input(0)})};
 }
 
 OpDef reduction(std::string name, std::string doc, std::string rule, Kernel kernel) {
-  return {.name = std::move(name),
-          .doc = std::move(doc),
-          .args = {in("self")},
-          .attrs = {ops::ints_attr_or_none("dim"), ops::bool_attr("keepdim", false)},
-          .rule = std::move(rule),
-          .kernel = std::move(kernel),
-          .infer = infer_reduced,
-          .samples = reduction_samples()};
+  return ops::reduction(std::move(name), std::move(doc), std::move(rule), std::move(kernel));
+}
+
+/// Integer samples; `below` bounds the values.
+void add_integer_samples(OpDef& def, std::int64_t below) {
+  def.samples.push_back({.shapes = {{6, 7}},
+                         .attrs = {{"dim", Shape{1}}},
+                         .dtypes = {DType::kI64},
+                         .below = {below},
+                         .differentiable = false});
+  def.samples.push_back({.shapes = {{5, 3}},
+                         .attrs = {{"dim", Shape{0}}},
+                         .dtypes = {DType::kI32},
+                         .below = {below},
+                         .differentiable = false});
 }
 
 void add_sums(OpTable& table) {
@@ -135,44 +104,91 @@ void add_sums(OpTable& table) {
                          .attrs = {{"dim", Shape{0}}},
                          .dtypes = {DType::kBool},
                          .differentiable = false});
-  sum.samples.push_back({.shapes = {{5, 6}},
-                         .attrs = {{"dim", Shape{1}}},
-                         .dtypes = {DType::kI64},
-                         .below = {9},
-                         .differentiable = false});
+  add_integer_samples(sum, 9);
   table.must_add(std::move(sum));
 
   OpDef mean =
       reduction("mean", "Arithmetic mean over dims.", "*r@dim -> * | r:sum | lin A", run_mean);
-  mean.infer = infer_mean;
-  mean.localize = localize_count;
+  mean.infer = ops::infer_reduced_floating;
+  mean.localize = ops::localize_count;
   mean.gradient = mean_gradient;
+  mean.declined = {
+      "S -> P(avg): only where ranks hold equal shares; S -> P(sum) divides by the whole count"};
   table.must_add(std::move(mean));
 }
 
-void add_extremes(OpTable& table) {
-  OpDef amax = reduction("amax", "Largest element over dims; NaN wins, no elements give -inf.",
-                         "*r@dim -> * | r:max | max A", run_reduce<ReduceOp::kMax>);
-  amax.gradient = extreme_gradient;
-  amax.saved_inputs = {0};
-  amax.saved_outputs = {0};
-  table.must_add(std::move(amax));
-  OpDef amin = reduction("amin", "Smallest element over dims; NaN wins, no elements give inf.",
-                         "*r@dim -> * | r:min | min A", run_reduce<ReduceOp::kMin>);
-  amin.gradient = extreme_gradient;
-  amin.saved_inputs = {0};
-  amin.saved_outputs = {0};
-  table.must_add(std::move(amin));
+void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kernel kernel) {
+  OpDef over_dims = reduction("a" + kind,
+                              std::string(doc) + " over dims; NaN wins, no elements give " +
+                                  (kind == "max" ? "-inf." : "inf."),
+                              "*r@dim -> * | r:" + kind + " | " + kind + " A", kernel);
+  over_dims.gradient = extreme_gradient;
+  over_dims.saved_inputs = {0};
+  over_dims.saved_outputs = {0};
+  add_integer_samples(over_dims, 2);
+  OpDef over_all = over_dims;
+  over_all.name = kind;
+  over_all.doc = std::string(doc) + " of all; NaN wins.";
+  over_all.attrs = {};
+  over_all.rule = "* -> | *:" + kind + " | " + kind + " A";
+  over_all.infer = infer_extreme;
+  over_all.samples.push_back(
+      {.shapes = {{7, 8}}, .dtypes = {DType::kI64}, .differentiable = false});
+  over_all.samples.push_back(
+      {.shapes = {{9, 7}}, .dtypes = {DType::kI64}, .differentiable = false});
+  for (OpDef* def : {&over_dims, &over_all}) {
+    for (Sample& sample : def->samples) {
+      if (!sample.differentiable) sample.adjust = ops::mix_numbers;
+      if (def == &over_all) sample.attrs = {};
+    }
+  }
+  table.must_add(std::move(over_dims));
+  table.must_add(std::move(over_all));
+}
+
+void add_aminmax(OpTable& table) {
+  using Kind = LoweringStep::Kind;
+  OpDef def = reduction("aminmax", "Smallest and largest element along a dim, or of all; NaN wins.",
+                        "*r@dim -> *, * | r!", run_aminmax);
+  def.attrs = {ops::int_attr_or_none("dim"), ops::bool_attr("keepdim", false)};
+  def.num_outputs = 2;
+  def.infer = infer_aminmax;
+  def.gradient = aminmax_gradient;
+  def.saved_inputs = {0};
+  def.saved_outputs = {0, 1};
+  def.lowerings = {
+      {"r", "all-reduces of the ranks' extremes", [](const Attrs&) -> std::vector<LoweringStep> {
+         return {{.kind = Kind::kLocal, .in = {0}, .out = {1, 2}, .kernel = run_aminmax},
+                 {.kind = Kind::kReduce, .in = {1}, .out = {1}, .reduce = ReduceOp::kMin},
+                 {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = ReduceOp::kMax}};
+       }}};
+  def.declined = {
+      "S -> P(min), P(max): a contraction gives all results one kind; the lowering reduces both"};
+  def.samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
+                 {.shapes = {{5, 3}}, .attrs = {{"dim", 0}, {"keepdim", true}}},
+                 {.shapes = {{6, 7}}},
+                 {.shapes = {{7, 6}},
+                  .attrs = {{"dim", -2}},
+                  .dtypes = {DType::kI64},
+                  .below = {9},
+                  .differentiable = false}};
+  table.must_add(std::move(def));
 }
 
 void add_products(OpTable& table) {
-  OpDef prod =
-      reduction("prod", "Product over dims.", "*r@dim -> * | r:prod", run_reduce<ReduceOp::kProd>);
+  OpDef prod = reduction("prod", "Product over dims; integers and BOOL are multiplied as I64.",
+                         "*r@dim -> * | r:prod | prod A", run_reduce<ReduceOp::kProd>);
+  prod.infer = infer_sum;
   prod.gradient = prod_gradient;
-  prod.declined = {"P(prod) -> P(prod): no notation for products"};
   prod.saved_inputs = {0};
   prod.saved_outputs = {0};
-  for (Sample& sample : prod.samples) sample.positive = true;
+  add_integer_samples(prod, 3);
+  for (Sample& sample : prod.samples) {
+    sample.positive = true;
+    sample.adjust = [](int, const Shape&, std::vector<double>& values) {
+      for (double& value : values) value += 1.0;  // a factor of 0 would hide the others
+    };
+  }
   table.must_add(std::move(prod));
 }
 
@@ -201,7 +217,9 @@ void add_sum_of_squares(OpTable& table) {
 
 void add_reduction_ops(OpTable& table) {
   add_sums(table);
-  add_extremes(table);
+  add_extreme(table, "max", "Largest element", run_reduce<ReduceOp::kMax>);
+  add_extreme(table, "min", "Smallest element", run_reduce<ReduceOp::kMin>);
+  add_aminmax(table);
   add_products(table);
   add_sum_of_squares(table);
 }

@@ -1,9 +1,18 @@
-// Root-mean-square normalisation over the last dim.
+// Root-mean-square normalisation over the last dim. Where ranks cut it, they add up the squares,
+// and the gradient's products, of their parts of each row.
+#include <cmath>
+
+#include "kernels/elementwise.h"
 #include "kernels/norm.h"
+#include "kernels/reduce.h"
+#include "kernels/row_fold.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
 namespace {
+
+using kernels::Binary;
+using Kind = LoweringStep::Kind;
 
 StatusOr<std::vector<TensorMeta>> infer_rms_norm(std::span<const TensorMeta> inputs, const Attrs&) {
   const Shape& x = inputs[0].shape;
@@ -40,6 +49,81 @@ std::vector<Var> rms_norm_gradient(GradContext& c) {
   return grads;
 }
 
+Shape rows_shape(const Array& x) { return {x.shape().begin(), x.shape().end() - 1}; }
+
+/// A value of each row as an array that broadcasts against x.
+Array as_column(const Array& rows) {
+  Shape shape = rows.shape();
+  shape.push_back(1);
+  return rows.try_view(shape);
+}
+
+double whole_size(const OperandView& view) {
+  return static_cast<double>(view.spec->global_shape().back());
+}
+
+void local_squares(KernelCall& call) {
+  call.outputs[0] = ops::scratch(call, rows_shape(call.inputs[0]), DType::kF64);
+  kernels::fold_rows(call.ctx, {kernels::RowFold::kSumSquares}, call.inputs[0], call.outputs[0]);
+}
+
+/// (x, weight, Σ x²) → x rstd weight, rstd.
+void finish_norm(KernelCall& call) {
+  const Array &x = call.inputs[0], &squares = call.inputs[2];
+  const Array &out = call.outputs[0], &rstd = call.outputs[1];
+  double* square = squares.data<double>();
+  const double size = whole_size(call.input_views[0]);
+  for (std::int64_t i = 0; i < squares.num_elements(); ++i) {
+    square[i] = 1.0 / std::sqrt(square[i] / size + call.attrs.get_double("eps"));
+  }
+  kernels::copy(call.ctx, squares, rstd);
+  const Array scaled = ops::scratch(call, x.shape(), rstd.dtype());
+  kernels::binary(call.ctx, Binary::kMul, x, as_column(rstd), scaled);
+  kernels::binary(call.ctx, Binary::kMul, scaled, call.inputs[1], out);
+}
+
+/// Temporaries: 0 x, 1 weight, 2 result, 3 rstd, 4 sums of squares.
+std::vector<LoweringStep> norm_steps(const Attrs&) {
+  return {{.kind = Kind::kLocal, .in = {0}, .out = {4}, .kernel = local_squares},
+          {.kind = Kind::kReduce, .in = {4}, .out = {4}, .reduce = ReduceOp::kSum},
+          {.kind = Kind::kLocal, .in = {0, 1, 4}, .out = {2, 3}, .kernel = finish_norm}};
+}
+
+/// (grad, x, rstd, weight) → weight's gradient, and Σ grad weight x of each row's part.
+void local_products(KernelCall& call) {
+  const Array &grad = call.inputs[0], &x = call.inputs[1], &rstd = call.inputs[2];
+  const Array unused = ops::scratch(call, x.shape(), x.dtype());
+  kernels::rms_norm_grad(call.ctx, grad, x, rstd, call.inputs[3], unused, call.outputs[0]);
+  const Array product = ops::scratch(call, x.shape(), rstd.dtype());
+  kernels::binary(call.ctx, Binary::kMul, grad, call.inputs[3], product);
+  kernels::binary(call.ctx, Binary::kMul, product, x, product);
+  call.outputs[1] = ops::scratch(call, rstd.shape(), DType::kF64);
+  const int last[] = {x.ndim() - 1};
+  kernels::reduce(call.ctx, ReduceOp::kSum, product, last, call.outputs[1]);
+}
+
+/// (grad, x, rstd, weight, Σ) → rstd (grad weight − x rstd² Σ / n).
+void finish_grad(KernelCall& call) {
+  const Array &x = call.inputs[1], &rstd = call.inputs[2];
+  const Array slope = ops::scratch(call, rstd.shape(), rstd.dtype());
+  kernels::unary(call.ctx, kernels::Unary::kSquare, rstd, slope);
+  kernels::binary(call.ctx, Binary::kMul, slope, call.inputs[4], slope);
+  kernels::binary_scalar(call.ctx, Binary::kDiv, slope, whole_size(call.input_views[1]), slope);
+  const Array along = ops::scratch(call, x.shape(), rstd.dtype());
+  kernels::binary(call.ctx, Binary::kMul, x, as_column(slope), along);
+  const Array weighted = ops::scratch(call, x.shape(), rstd.dtype());
+  kernels::binary(call.ctx, Binary::kMul, call.inputs[0], call.inputs[3], weighted);
+  kernels::binary(call.ctx, Binary::kSub, weighted, along, weighted);
+  kernels::binary(call.ctx, Binary::kMul, weighted, as_column(rstd), call.outputs[0]);
+}
+
+/// Temporaries: 0–3 operands, 4, 5 results, 6 sums of products.
+std::vector<LoweringStep> grad_steps(const Attrs&) {
+  return {{.kind = Kind::kLocal, .in = {0, 1, 2, 3}, .out = {5, 6}, .kernel = local_products},
+          {.kind = Kind::kReduce, .in = {6}, .out = {6}, .reduce = ReduceOp::kSum},
+          {.kind = Kind::kLocal, .in = {0, 1, 2, 3, 6}, .out = {4}, .kernel = finish_grad}};
+}
+
 }  // namespace
 
 void add_rms_norm_ops(OpTable& table) {
@@ -60,7 +144,7 @@ void add_rms_norm_ops(OpTable& table) {
        .gradient = rms_norm_gradient,
        .saved_inputs = {0, 1},
        .saved_outputs = {1},
-       .declined = {"lowering r: needs an all-reduce of the sums of squares inside the op"},
+       .lowerings = {{"r", "all-reduce of the sums of squares", norm_steps}},
        .samples = {
            {.shapes = {{8, 6}, {6}}}, {.shapes = {{5, 3}, {3}}}, {.shapes = {{2, 8, 4}, {4}}}}});
   table.must_add(
@@ -75,6 +159,7 @@ void add_rms_norm_ops(OpTable& table) {
                                     call.inputs[3], call.outputs[0], call.outputs[1]);
            },
        .infer = ops::like_operands({1, 3}),
+       .lowerings = {{"r", "all-reduce of the sums of products", grad_steps}},
        .declined = {"R, R, R, P(sum); R, R, R, P(avg): a weight is read whole in the forward pass"},
        .samples = {{.shapes = {{8, 6}, {8, 6}, {8}, {6}}},
                    {.shapes = {{5, 3}, {5, 3}, {5}, {3}}},

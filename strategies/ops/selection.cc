@@ -105,39 +105,96 @@ void add_topk(OpTable& table) {
                     .differentiable = false}}});
 }
 
-void add_sort(OpTable& table) {
-  table.must_add(
-      {.name = "sort",
-       .doc =
-           "Stable sort along a dim, with the index that each element had; NaN counts as largest.",
-       .args = {in("self")},
-       .attrs = {ops::int_attr("dim", -1), ops::bool_attr("descending", false)},
-       .rule = "*r@dim -> *r, *r int | r!",
-       .num_outputs = 2,
-       .kernel =
-           [](KernelCall& call) {
-             const Array& x = call.inputs[0];
-             kernels::sort(call.ctx, x, ops::kernel_dim(call, x),
-                           order_of(call.attrs, "descending"), call.outputs[0], call.outputs[1]);
-           },
-       .infer = infer_sort,
-       .gradient = selection_gradient,
-       .saved_outputs = {1},
-       .declined = {"S(r): a sort across ranks exchanges almost all elements; gather the dim"},
-       .samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
-                   {.shapes = {{5, 3}}, .attrs = {{"dim", 0}, {"descending", true}}},
-                   {.shapes = {{2, 8}},
-                    .attrs = {{"dim", 1}},
-                    .dtypes = {DType::kI64},
-                    .below = {3},
-                    .differentiable = false}}});
+void run_sort(KernelCall& call) {
+  const Array& x = call.inputs[0];
+  kernels::sort(call.ctx, x, ops::kernel_dim(call, x), order_of(call.attrs, "descending"),
+                call.outputs[0], call.outputs[1]);
+}
+
+void run_argsort(KernelCall& call) {
+  const Array& x = call.inputs[0];
+  kernels::sort(call.ctx, x, ops::kernel_dim(call, x), order_of(call.attrs, "descending"),
+                ops::scratch(call, x.shape(), x.dtype()), call.outputs[0]);
+}
+
+void run_msort(KernelCall& call) {
+  const Array& x = call.inputs[0];
+  kernels::sort(call.ctx, x, 0, kernels::Order::kAscending, call.outputs[0],
+                ops::scratch(call, x.shape(), DType::kI64));
+}
+
+StatusOr<std::vector<TensorMeta>> infer_argsort(std::span<const TensorMeta> inputs,
+                                                const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(const auto both, infer_sort(inputs, attrs));
+  return std::vector<TensorMeta>{both[1]};
+}
+
+StatusOr<std::vector<TensorMeta>> infer_msort(std::span<const TensorMeta> inputs, const Attrs&) {
+  if (!inputs[0].shape.empty()) return std::vector<TensorMeta>{inputs[0]};
+  return invalid_argument("a 0-d tensor has no first dim to sort along");
+}
+
+/// Where the elements went, from the order that a second sort gives.
+std::vector<Var> msort_gradient(GradContext& c) {
+  const Var order = c.call("argsort", {c.input(0)}, {{"dim", std::int64_t{0}}});
+  return {c.call("gather_grad", {c.cotangent(0), order},
+                 {{"dim", std::int64_t{0}}, {"size", c.input_shape(0)}})};
+}
+
+constexpr const char* kExchange =
+    "lowering r: a sort across ranks exchanges almost all elements; gather the dim";
+
+OpDef sorting(std::string name, std::string doc, std::string rule, Kernel kernel) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .args = {in("self")},
+          .attrs = {ops::int_attr("dim", -1), ops::bool_attr("descending", false),
+                    ops::bool_attr("stable", true)},
+          .rule = std::move(rule),
+          .kernel = std::move(kernel),
+          .declined = {kExchange},
+          .samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
+                      {.shapes = {{5, 3}}, .attrs = {{"dim", 0}, {"descending", true}}},
+                      {.shapes = {{6, 8}},
+                       .attrs = {{"dim", 1}},
+                       .dtypes = {DType::kI64},
+                       .below = {3},
+                       .differentiable = false}}};
+}
+
+void add_sorts(OpTable& table) {
+  OpDef sort = sorting(
+      "sort",
+      "Stable sort along a dim, with the index that each element had; NaN counts as largest.",
+      "*r@dim -> *r, *r int | r!", run_sort);
+  sort.num_outputs = 2;
+  sort.infer = infer_sort;
+  sort.gradient = selection_gradient;
+  sort.saved_outputs = {1};
+  table.must_add(std::move(sort));
+
+  OpDef argsort =
+      sorting("argsort", "The indices of a stable sort along a dim; NaN counts as largest.",
+              "*r@dim -> *r int | r!", run_argsort);
+  argsort.infer = infer_argsort;
+  for (Sample& sample : argsort.samples) sample.differentiable = false;
+  table.must_add(std::move(argsort));
+
+  OpDef msort = sorting("msort", "Sort along the first dim; NaN counts as largest.",
+                        "r* -> r* | r!", run_msort);
+  msort.attrs = {};
+  msort.infer = infer_msort;
+  msort.gradient = msort_gradient;
+  msort.saved_inputs = {0};
+  for (Sample& sample : msort.samples) sample.attrs = {};
+  table.must_add(std::move(msort));
 }
 
 }  // namespace
 
 void add_selection_ops(OpTable& table) {
   add_topk(table);
-  add_sort(table);
+  add_sorts(table);
 }
 
 }  // namespace tessera
