@@ -6,6 +6,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "dtensor/autograd.h"
+#include "dtensor/overlap.h"
+#include "dtensor/tensor_impl.h"
+#include "kernels/elementwise.h"
+#include "strategies/in_place.h"
 
 namespace tessera {
 
@@ -97,18 +101,27 @@ Attrs with_own_names(const Op& op, const Attrs& attrs) {
   return own;
 }
 
-std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, Operands operands,
-                                            const Attrs& attrs) {
-  auto call = std::make_shared<ResolvedCall>();
-  call->op = &op;
-  call->attrs = value_or_throw(complete_attrs(op, attrs));
-  call->mutates = op.mutates();
+absl::InlinedVector<const Spec*, 4> specs_of(Operands operands) {
   absl::InlinedVector<const Spec*, 4> specs;
   for (const DTensor* each : operands) {
     specs.push_back(each->defined() ? each->impl()->spec : nullptr);
   }
+  return specs;
+}
+
+std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, const Into& into,
+                                            const Attrs& attrs) {
+  const Operands operands = into.operands;
+  auto call = std::make_shared<ResolvedCall>();
+  call->op = &op;
+  call->attrs = value_or_throw(complete_attrs(op, attrs));
+  call->mutates = op.mutates();
+  absl::InlinedVector<const Spec*, 4> specs = specs_of(operands), outs = specs_of(into.outs);
   resolve_meshes(runtime, op, operands, *call, specs);
-  Resolution resolution = value_or_throw(propagate(op, {specs.data(), specs.size()}, call->attrs));
+  const std::span<const Spec* const> given(specs.data(), specs.size());
+  Resolution resolution = value_or_throw(
+      outs.empty() ? propagate(op, given, call->attrs)
+                   : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}));
   plan_moves(runtime, resolution, specs, *call);
   for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
   const Coord* coord = runtime.coord_on(call->outputs[0]);
@@ -176,12 +189,28 @@ void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands
       inputs.emplace_back();
     }
   }
+  if (call.mutates) separate_overlaps(runtime, *call.op, {inputs.data(), inputs.size()});
   const std::span<const Array> in(inputs.data(), inputs.size());
+  for (Array& out : outputs) {
+    if (!out.is_null() && !writes_directly(out, in)) out = Array();
+  }
   const std::span<Array> out(outputs.data(), outputs.size());
   if (call.lowered) {
     run_lowering(runtime, call, in, out, site);
   } else {
     call.local->run(runtime.kernels(), in, out);
+  }
+}
+
+/// A view of a redistributed operand aliases the copy, not the operand; a view that is larger than
+/// its operand repeats elements.
+void mark_view(const ResolvedCall& call, const DTensor& operand, const DTensor& view) {
+  set_base(view, operand);
+  TensorImpl& impl = *operand.impl();
+  view.impl()->repeats |=
+      num_elements(view.global_shape()) > num_elements(impl.spec->global_shape());
+  for (const OperandMove& each : call.moves) {
+    impl.is_moved_copy |= each.operand == 0 && impl.base == nullptr;
   }
 }
 
@@ -203,17 +232,22 @@ Results wrap(Runtime& runtime, const ResolvedCall& call, Operands operands,
     const DTensor& first = *operands[0];
     const Array& local = results[i].impl()->local;
     if (!local.is_null() && first.defined() && local.storage() == first.impl()->local.storage()) {
-      set_base(results[i], first);
+      mark_view(call, first, results[i]);
     }
   }
   return results;
 }
 
 const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op& op,
-                                                     Operands operands, const Attrs& attrs) {
+                                                     const Into& into, const Attrs& attrs) {
+  const Operands operands = into.operands;
   absl::InlinedVector<const Spec*, 8> specs(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
     specs[i] = operands[i]->defined() ? operands[i]->impl()->spec : nullptr;
+  }
+  if (!into.outs.empty()) {
+    specs.push_back(&runtime.cache().before_outs);
+    for (const DTensor* each : into.outs) specs.push_back(each->impl()->spec);
   }
   auto& calls = runtime.cache().calls;
   const auto found = calls.find(CallKeyView{&op, {specs.data(), specs.size()}, &attrs});
@@ -224,7 +258,7 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
           absl::StrFormat("%s: operands belong to different Runtimes", op.def.name)));
     }
   }
-  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, operands, attrs);
+  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, into, attrs);
   if (calls.size() >= kMaxCachedCalls) calls.clear();
   CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
   return calls.emplace(std::move(key), std::move(call)).first->second;
@@ -262,13 +296,88 @@ const Op& find_op(Runtime& runtime, KnownOp op) {
   return *known;
 }
 
+namespace {
+
+/// Nothing of `outs` may carry a history, and no two may share storage.
+void check_outs(Runtime& runtime, const Op& op, const Into& into) {
+  for (std::size_t o = 0; o < into.outs.size(); ++o) {
+    const DTensor& out = *into.outs[o];
+    if (!out.defined() || &out.runtime() != &runtime) {
+      throw Error(invalid_argument(absl::StrFormat(
+          "%s: out[%d] is undefined, or belongs to another Runtime", op.def.name, o)));
+    }
+    check_writable(op.def.name, out);
+    for (std::size_t before = 0; before < o; ++before) {
+      const Array& local = into.outs[before]->local();
+      if (into.outs[before]->impl() != out.impl() &&
+          (local.is_null() || local.storage() != out.local().storage())) {
+        continue;
+      }
+      throw Error(invalid_argument(
+          absl::StrFormat("%s: out[%d] and out[%d] share storage; each result needs its own",
+                          op.def.name, before, o)));
+    }
+  }
+  if (!runtime.grad_enabled) return;
+  const auto refuse = [&](const DTensor& x, std::string_view fallback) {
+    if (!x.defined() || !x.impl()->needs_grad()) return;
+    throw Error(failed_precondition(absl::StrFormat(
+        "%s: %s needs a gradient, and out= records no history; call it under NoGrad, or without "
+        "out=. [%s]",
+        op.def.name, label_of(x, fallback), x.spec().to_string())));
+  };
+  for (const DTensor* each : into.outs) {
+    refuse(*each, "out");
+    check_in_place(runtime, op.def.name, *each);
+  }
+  for (std::size_t i = 0; i < into.operands.size(); ++i) {
+    refuse(*into.operands[i], operand_label(op, i));
+  }
+}
+
+/// What the kernel did not write directly is copied; all of it counts as a write.
+Results finish_outs(Runtime& runtime, Operands outs, std::span<const Array> outputs) {
+  Results results;
+  for (std::size_t o = 0; o < outs.size(); ++o) {
+    results.push_back(*outs[o]);
+    TensorImpl& impl = *outs[o]->impl();
+    if (impl.local.is_null()) continue;
+    if (outputs[o].bytes() != impl.local.bytes()) {
+      kernels::copy(runtime.kernels(), outputs[o], impl.local);
+    }
+    impl.local.storage()->bump_version();
+    impl.history_version = impl.local.storage()->version();
+  }
+  return results;
+}
+
+}  // namespace
+
+Results dispatch_into(Runtime& runtime, const Op& op, const Into& into, const Attrs& attrs,
+                      const Site& site) {
+  check_outs(runtime, op, into);
+  const std::shared_ptr<const ResolvedCall> call = find_call(runtime, op, into, attrs);
+  absl::InlinedVector<const DTensor*, 4> operands(into.operands.begin(), into.operands.end());
+  absl::InlinedVector<DTensor, 4> held;
+  move_operands(runtime, *call, operands, held, site);
+  absl::InlinedVector<Array, 2> outputs;
+  for (const DTensor* each : into.outs) outputs.push_back(each->impl()->local);
+  if (call->local) {
+    execute_local(runtime, *call, {operands.data(), operands.size()}, outputs, site);
+  }
+  return finish_outs(runtime, into.outs, {outputs.data(), outputs.size()});
+}
+
 Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& attrs,
                  const Site& site) {
   // The call is held: a nested dispatch may empty the cache.
-  const std::shared_ptr<const ResolvedCall> call = find_call(runtime, op, given, attrs);
+  const std::shared_ptr<const ResolvedCall> call = find_call(runtime, op, {given, {}}, attrs);
   if (call->mutates) {
     for (const int alias : op.in_place) {
-      if (alias >= 0) check_in_place(runtime, op.def.name, *given[static_cast<std::size_t>(alias)]);
+      if (alias < 0) continue;
+      const DTensor& written = *given[static_cast<std::size_t>(alias)];
+      check_writable(op.def.name, written);
+      check_in_place(runtime, op.def.name, written);
     }
   }
   Operands operands = given;

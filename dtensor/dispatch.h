@@ -96,6 +96,7 @@ struct DispatchCache {
   absl::node_hash_set<std::string> modules;
   const std::string* module = nullptr;  ///< the path that ModuleScope built
   std::uint64_t next_sequence = 1;
+  Spec before_outs;  ///< its address divides operands from out= in a key
 };
 
 using Operands = std::span<const DTensor* const>;
@@ -106,6 +107,17 @@ using Results = absl::InlinedVector<DTensor, 2>;
 /// a refused in-place write.
 Results dispatch(Runtime& runtime, const Op& op, Operands operands, const Attrs& attrs,
                  const Site& site);
+/// What a call reads, and the tensors that take its results.
+struct Into {
+  Operands operands;
+  Operands outs;
+};
+/// The same, with results written into tensors that exist and never move. Operands that share
+/// their storage are read as they were. Errors: those of propagate_into(); InvalidArgument where
+/// two of `outs` share storage; FailedPrecondition where a tensor involved needs a gradient, or one
+/// of `outs` cannot be written.
+Results dispatch_into(Runtime& runtime, const Op& op, const Into& into, const Attrs& attrs,
+                      const Site& site);
 const Op& find_op(Runtime& runtime, std::string_view name);
 const Op& find_op(Runtime& runtime, KnownOp op);
 

@@ -16,6 +16,20 @@ std::vector<DTensor> call(Runtime& runtime, std::string_view op, std::span<const
   return {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())};
 }
 
+void call_into(std::span<const DTensor> outs, std::string_view op,
+               std::span<const DTensor> operands, const Attrs& attrs, const Site& site) {
+  if (outs.empty() || !outs[0].defined()) {
+    throw Error(invalid_argument(std::string(op) +
+                                 ": out= names no tensor; call() makes one for the result"));
+  }
+  absl::InlinedVector<const DTensor*, 4> from, to;
+  for (const DTensor& each : operands) from.push_back(&each);
+  for (const DTensor& each : outs) to.push_back(&each);
+  Runtime& runtime = outs[0].runtime();
+  dispatch_into(runtime, find_op(runtime, op), {{from.data(), from.size()}, {to.data(), to.size()}},
+                attrs, site);
+}
+
 // ---- pointwise ----
 
 DTensor add(const DTensor& a, const DTensor& b, const Site& site) {
@@ -97,7 +111,10 @@ DTensor matmul(const DTensor& a, const DTensor& b, const Site& site) {
   return call_op(KnownOp::kMatmul, {&a, &b}, {}, site);
 }
 DTensor linear(const DTensor& x, const DTensor& w, const Site& site) {
-  return call_op(KnownOp::kLinear, {&x, &w}, {}, site);
+  return linear(x, w, {}, site);
+}
+DTensor linear(const DTensor& x, const DTensor& w, const DTensor& bias, const Site& site) {
+  return call_op(KnownOp::kLinear, {&x, &w, &bias}, {}, site);
 }
 DTensor grouped_mm(const DTensor& x, const DTensor& w, const DTensor& counts, const Site& site) {
   return call_op(KnownOp::kGroupedMm, {&x, &w, &counts}, {}, site);

@@ -20,6 +20,12 @@ namespace tessera TSR_API {
 std::vector<DTensor> call(Runtime& runtime, std::string_view op, std::span<const DTensor> operands,
                           const Attrs& attrs = {}, const Site& site = Site::current());
 
+/// Any op, its results written into `outs`, which keep their placements (out=). An op that cannot
+/// give exactly those is refused before anything moves, with the rows that would work.
+void call_into(std::span<const DTensor> outs, std::string_view op,
+               std::span<const DTensor> operands, const Attrs& attrs = {},
+               const Site& site = Site::current());
+
 // pointwise
 DTensor add(const DTensor& a, const DTensor& b, const Site& site = Site::current());
 DTensor sub(const DTensor& a, const DTensor& b, const Site& site = Site::current());
@@ -57,6 +63,9 @@ DTensor& fill_(DTensor& a, double value, const Site& site = Site::current());
 DTensor matmul(const DTensor& a, const DTensor& b, const Site& site = Site::current());
 /// x (…, k), w (n, k) → (…, n)
 DTensor linear(const DTensor& x, const DTensor& w, const Site& site = Site::current());
+/// The same plus bias [n].
+DTensor linear(const DTensor& x, const DTensor& w, const DTensor& bias,
+               const Site& site = Site::current());
 /// x (T, k) in groups of counts (E), w (E, n, k) → (T, n)
 DTensor grouped_mm(const DTensor& x, const DTensor& w, const DTensor& counts,
                    const Site& site = Site::current());

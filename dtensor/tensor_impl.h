@@ -22,6 +22,8 @@ struct TensorImpl {
   std::uint32_t history_version = 0;  ///< the storage's version that `node` speaks of
   int output_index = 0;
   bool leaf_needs_grad = false;
+  bool repeats = false;        ///< several elements share a place (expand), on some rank
+  bool is_moved_copy = false;  ///< made by an implicit redistribution under a view
   GradReduction reduction = GradReduction::kEachBackward;
 
   bool needs_grad() const noexcept { return leaf_needs_grad || node != nullptr; }
@@ -40,6 +42,7 @@ inline DTensor make_tensor(Runtime& runtime, const Spec* spec, Array local) {
 /// the storage.
 inline void set_base(const DTensor& view, const DTensor& of) {
   view.impl()->base = of.impl()->base ? of.impl()->base : of.impl();
+  view.impl()->repeats |= of.impl()->repeats;
 }
 
 /// The spec of a result or operand on the same mesh with another layout. Throws Error.

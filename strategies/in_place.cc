@@ -281,6 +281,49 @@ Status in_place_refused(const Call& call, const Attrs& attrs) {
                              rows_text(call) + ". [" + described(call, attrs) + "]");
 }
 
+Status keep_written(const Op& op, SpecPointers inputs, const Attrs& attrs,
+                    std::vector<Strategy>& offers) {
+  const auto moves = [&](const Strategy& offer) {
+    for (std::size_t o = 0; o < op.in_place.size(); ++o) {
+      if (op.in_place[o] < 0) continue;
+      const auto i = static_cast<std::size_t>(op.in_place[o]);
+      if (!(offer.inputs[i] == *inputs[i]) || !(offer.outputs[o] == *inputs[i])) return true;
+    }
+    return false;
+  };
+  const auto written = std::find_if(op.in_place.begin(), op.in_place.end(),
+                                    [](int aliased) { return aliased >= 0; });
+  if (written == op.in_place.end()) return absl::OkStatus();
+  const auto input = static_cast<std::size_t>(*written);
+  std::string rows;
+  const Spec* cheapest = nullptr;
+  std::vector<Strategy> kept;
+  for (const Strategy& offer : offers) {
+    if (!moves(offer)) {
+      kept.push_back(offer);
+      continue;
+    }
+    const Spec& wants = offer.inputs[input];
+    rows += (rows.empty() ? "" : "; ") + placements_text(wants);
+    const auto bytes = [&](const Spec& to) { return estimate_moved_bytes(*inputs[input], to); };
+    if (cheapest == nullptr || bytes(wants) < bytes(*cheapest)) cheapest = &wants;
+  }
+  const std::string name = operand_name(op, *written);
+  if (kept.empty()) {
+    std::string text = op.def.name + ": " + name + " is " + placements_text(*inputs[input]) +
+                       " and would have to move, but an in-place op must keep its placement.";
+    if (cheapest != nullptr) {
+      text += " Placements of " + name + " that would work: " + rows + ". Cheapest: redistribute " +
+              name + " to " + placements_text(*cheapest) + " first, which moves " +
+              bytes_text(estimate_moved_bytes(*inputs[input], *cheapest)) + ".";
+    }
+    return failed_precondition(text + " [" +
+                               describe_call(op, inputs, attrs, inputs[input]->mesh()) + "]");
+  }
+  offers = std::move(kept);
+  return absl::OkStatus();
+}
+
 StatusOr<Resolution> propagate_into(const Op& op, SpecPointers inputs, const Attrs& attrs,
                                     SpecPointers outs) {
   TSR_RETURN_IF_ERROR(check_op(op));

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "placement/api.h"
 #include "strategies/propagate.h"
@@ -26,6 +27,11 @@ std::string placements_text(const Spec& spec);
 /// "self F64[8, 6] (S(0)), index I64[8, 2] (R), dim=1, on mesh {tp: 2}".
 std::string describe_call(const Op& op, std::span<const Spec* const> inputs, const Attrs& attrs,
                           const Mesh& mesh);
+
+/// Drops the offers that move an operand which the op writes. Errors: FailedPrecondition where none
+/// is left. Internal to strategies/.
+Status keep_written(const Op& op, std::span<const Spec* const> inputs, const Attrs& attrs,
+                    std::vector<Strategy>& offers);
 
 /// The refusal of a call none of whose rows keeps an in-place operand. Internal to strategies/.
 Status in_place_refused(const Call& call, const Attrs& attrs);

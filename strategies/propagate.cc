@@ -138,6 +138,7 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
     if (given[i] != nullptr && given[i]->mesh().ndim() == 0) given[i] = &lifted[i];
   }
   TSR_ASSIGN_OR_RETURN(std::vector<Strategy> offers, op.def.strategies(given, outputs, attrs));
+  TSR_RETURN_IF_ERROR(keep_written(op, given, attrs, offers));
   int best = -1, second = -1;
   std::vector<Priced> prices;
   for (std::size_t s = 0; s < offers.size(); ++s) {

@@ -90,6 +90,8 @@ TEST_CASE("out= finds the row that gives its placement; operands move, it does n
   // Ops without a rule string offer strategies.
   const Spec tall = spec(tp, {16, 12}, "S(1)");
   CHECK(ask("cat", {rows, rows}, {tall}, {{"dim", 0}}).inputs() == "(S(1)) (S(1))");
+  const Spec odd = spec(tp, {3, 6}, "S(0)");
+  CHECK(ask("cat", {odd, odd}, {spec(tp, {6, 6}, "R")}, {{"dim", 0}}).inputs() == "(R) (R)");
 }
 
 TEST_CASE("out= keeps a strided or grained result as it lies", "[strategies][out]") {
@@ -114,10 +116,53 @@ TEST_CASE("an out= that the op cannot give is refused with what it can give", "[
   const std::string relu = ask("relu", {x}, {spec(tp, {4, 6}, "P(sum)")}).error();
   CHECK(relu.find("P(max) -> P(max); P(min) -> P(min); R -> R. Cheapest: give out as (S(0))") !=
         std::string::npos);
-  // Three rows and three rows, each cut in two, are not six rows cut in two.
-  const Spec odd = spec(tp, {3, 6}, "S(0)");
-  CHECK(ask("cat", {odd, odd}, {spec(tp, {6, 6}, "S(0)")}, {{"dim", 0}}).inputs() == "");
-  CHECK(ask("cat", {odd, odd}, {spec(tp, {6, 6}, "P(prod)")}, {{"dim", 0}}).error() == "");
+}
+
+TEST_CASE("an op without a rule string says what it offers", "[strategies][out][in_place]") {
+  // Whole in, whole out; and the same written in place.
+  OpDef def = {
+      .name = "mix",
+      .doc = "The operand.",
+      .args = {in("self")},
+      .rule = "",
+      .kernel = [](KernelCall&) {},
+      .infer = [](std::span<const TensorMeta> inputs,
+                  const Attrs&) { return StatusOr<std::vector<TensorMeta>>({inputs[0]}); },
+      .strategies =
+          [](std::span<const Spec* const> inputs, std::span<const TensorMeta>, const Attrs&) {
+            const Spec& x = *inputs[0];
+            Layout whole;
+            whole.dims.resize(2);
+            whole.partial.resize(1);
+            const Spec r =
+                value_or_throw(Spec::make(x.mesh(), x.global_shape(), x.dtype(), std::move(whole)));
+            return StatusOr<std::vector<Strategy>>({{.inputs = {r}, .outputs = {r}}});
+          },
+      .samples = {{.shapes = {{2, 2}}}}};
+  OpDef in_place = def;
+  in_place.name = "mix_";
+  in_place.rule = "*a -> &A *a | a!";
+  OpTable table;
+  table.must_add(std::move(def));
+  table.must_add(std::move(in_place));
+  const Spec rows = spec(line(2), {4, 6}, "S(0)"), whole = spec(line(2), {4, 6}, "R");
+  const Spec* of_rows[] = {&rows};
+  const Spec* of_whole[] = {&whole};
+  const auto text = [](const StatusOr<Resolution>& asked) {
+    return std::string(message_of(asked.status()));
+  };
+  const Op& mix = *value_or_throw(table.find("mix"));
+  CHECK(text(propagate_into(mix, of_rows, {}, of_rows)) ==
+        "mix: out stands as (S(0)), which the op cannot give, and out= never moves. Results it can "
+        "give: (R). Cheapest: give out as (R), for which operands move 96 bytes; to redistribute "
+        "the result from there moves 0 bytes. [self F32[4, 6] (S(0)), on mesh {tp: 2}]");
+  CHECK(text(propagate_into(mix, of_rows, {}, of_whole)) == "");
+  const Op& mix_in_place = *value_or_throw(table.find("mix_"));
+  CHECK(text(propagate(mix_in_place, of_whole, {})) == "");
+  CHECK(text(propagate(mix_in_place, of_rows, {})) ==
+        "mix_: self is (S(0)) and would have to move, but an in-place op must keep its placement. "
+        "Placements of self that would work: (R). Cheapest: redistribute self to (R) first, which "
+        "moves 96 bytes. [self F32[4, 6] (S(0)), on mesh {tp: 2}]");
 }
 
 TEST_CASE("out= of another shape, dtype, number or mesh is refused", "[strategies][out]") {
