@@ -17,7 +17,8 @@ namespace tessera TSR_API {
 struct VerifyRepro {
   struct Input {
     std::string name;
-    std::size_t argument = 0;  ///< of the op's schema; a list has several inputs
+    std::size_t argument = 0;  ///< of the op's schema
+    bool list = false;         ///< one of several inputs of that argument
     Spec spec;
     std::vector<std::vector<double>> local;  ///< per rank, row-major
   };

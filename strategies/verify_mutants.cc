@@ -114,7 +114,10 @@ MutantJudge::Verdict MutantJudge::judge_sample(const Op& other, Tested& tested) 
     if (contains(*rows, row)) continue;
     same = false;
     if (survives_.empty()) {
-      survives_ = "lacks " + to_string(row) + ", which plain local execution cannot find";
+      const bool local = row.lowering < 0 && row.masked_factor < 0;
+      survives_ = "lacks " + to_string(row) +
+                  (local ? ", which no sample that is searched has"
+                         : ", which plain local execution cannot find");
     }
   }
   return same ? Verdict::kSame : Verdict::kOther;

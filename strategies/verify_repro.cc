@@ -28,8 +28,9 @@ VerifyRepro make_repro(const Op& op, const VerifyCase& test, const Mesh& mesh,
       const std::size_t i = by_argument[a][k];
       VerifyRepro::Input& input = repro.inputs.emplace_back();
       input.name = op.def.args[a].name;
-      if (op.def.args[a].kind == ArgDef::Kind::kList) input.name += std::to_string(k);
+      if (by_argument[a].size() > 1) input.name += std::to_string(k);
       input.argument = a;
+      input.list = op.def.args[a].kind == ArgDef::Kind::kList;
       input.spec = resolution.inputs[i];
       for (const Array& local : operands[i]) input.local.push_back(local.to_vector());
     }

@@ -191,6 +191,20 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   return command;
 }
 
+CLI::App* add_verify(CLI::App& app, Options& options) {
+  CLI::App* command =
+      add_command(app, options, "verify", "Executes every row of the ops against one rank");
+  command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
+      ->delimiter(',');
+  command->add_flag_callback(
+      "--full", [&options] { options.request.effort = Request::Effort::kFull; },
+      "every dtype, and the meshes 2x3, 3x2 and 2x2x2 too");
+  command->add_flag_callback(
+      "--mutants", [&options] { options.request.mutants = Request::Mutants::kJudge; },
+      "changes every clause of every rule, and says which changes nothing refutes");
+  return command;
+}
+
 ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
   Options options = {.complain = complain};
   options.request.add_ops = program.add_ops;
@@ -212,10 +226,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
   on(add_run(app, options), {.run = run_program, .reads_input = true});
   on(add_names(add_command(app, options, "ops", "The op table, or the ops named"), options),
      {.run = ops, .writes = true});
-  CLI::App* verify_command =
-      add_command(app, options, "verify", "Executes every row of the ops against one rank");
-  verify_command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
-      ->delimiter(',');
+  CLI::App* verify_command = add_verify(app, options);
   on(add_names(verify_command, options), {.run = verify_ops, .writes = true});
   CLI::App* recorder_command =
       add_command(app, options, "recorder", "Who was missing where, from a job's flight records");

@@ -30,6 +30,11 @@ struct Request {
   std::string folder;               ///< positional argument: a job's flight records
   std::string tensors;              ///< --tensors: a safetensors file to read; empty: none
   std::string save;                 ///< --save: a safetensors file to write; empty: none
+  /// verify: every dtype and more meshes; mutants of the rules too.
+  enum class Effort { kUsual, kFull };
+  Effort effort = Effort::kUsual;
+  enum class Mutants { kSkip, kJudge };
+  Mutants mutants = Mutants::kSkip;
   /// The program's own ops, beside the built-in ones; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
 };

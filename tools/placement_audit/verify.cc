@@ -1,11 +1,14 @@
 #include "strategies/verify.h"
 
+#include <atomic>
 #include <charconv>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/str_format.h"
-#include "io/json.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
+#include "tools/placement_audit/verify_report.h"
 
 namespace tessera::audit {
 namespace {
@@ -37,56 +40,29 @@ StatusOr<Shape> parse_mesh_shape(std::string_view text) {
   }
 }
 
-Json texts(const std::vector<std::string>& lines) {
-  Json::Array items;
-  for (const std::string& line : lines) items.push_back(Json(line));
-  return Json(std::move(items));
-}
-
-struct Verdict {
-  const Op* op = nullptr;
-  VerifyReport report;
-};
-
-Json to_json(const std::vector<Verdict>& verdicts) {
-  std::int64_t proven = 0, failed = 0;
-  Json::Array ops, failures;
-  for (const auto& [op, report] : verdicts) {
-    proven += report.rows_proven;
-    failed += report.rows_failed;
-    ops.push_back(Json::object({{"op", op->def.name},
-                                {"rows_proven", report.rows_proven},
-                                {"rows_failed", report.rows_failed},
-                                {"declined", texts(report.declined)}}));
-    for (const VerifyFailure& failure : report.failures) {
-      failures.push_back(Json::object({{"op", failure.op},
-                                       {"mesh", failure.mesh},
-                                       {"row", failure.row},
-                                       {"sample", failure.sample},
-                                       {"detail", failure.detail}}));
+/// Each op by one of the threads; the order of the answer is that of `ops`.
+std::vector<Verdict> verify_all(const OpTable& table, const std::vector<const Op*>& ops,
+                                const VerifyOptions& options, Request::Mutants mutants) {
+  std::vector<Verdict> verdicts(ops.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < ops.size(); i = next++) {
+      verdicts[i].op = ops[i];
+      verdicts[i].report = verify(table, *ops[i], options);
+      if (mutants == Request::Mutants::kSkip) continue;
+      try {
+        verdicts[i].mutants = judge_mutants(*ops[i], options);
+      } catch (const std::exception&) {
+        verdicts[i].mutants = MutantReport();  // the report says what the op refuses of its samples
+      }
     }
-  }
-  return Json::object({{"rows_proven", proven},
-                       {"rows_failed", failed},
-                       {"ops", Json(std::move(ops))},
-                       {"failures", Json(std::move(failures))}});
-}
-
-std::string to_text(const std::vector<Verdict>& verdicts) {
-  std::int64_t proven = 0, failed = 0;
-  std::string text;
-  for (const auto& [op, report] : verdicts) {
-    proven += report.rows_proven;
-    failed += report.rows_failed;
-    text += absl::StrFormat("%-28s %6d rows proven, %d failed\n", op->def.name, report.rows_proven,
-                            report.rows_failed);
-    for (const std::string& reason : report.declined) text += "    declines " + reason + '\n';
-    for (const VerifyFailure& failure : report.failures) {
-      text += absl::StrFormat("    FAILED on %s: %s, sample %s: %s\n", failure.mesh, failure.row,
-                              failure.sample, failure.detail);
-    }
-  }
-  return text + absl::StrFormat("%d rows proven, %d failed\n", proven, failed);
+  };
+  std::vector<std::thread> threads;
+  const std::size_t wanted = std::min<std::size_t>(std::thread::hardware_concurrency(), ops.size());
+  for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return verdicts;
 }
 
 }  // namespace
@@ -100,18 +76,26 @@ StatusOr<Answer> verify_ops(const Request& request) {
       options.meshes.push_back(std::move(shape));
     }
   }
+  if (request.effort == Request::Effort::kFull) {
+    options.dtypes = VerifyOptions::DTypes::kAll;
+    if (request.meshes.empty()) {
+      for (const Shape& mesh : {Shape{2, 3}, Shape{3, 2}, Shape{2, 2, 2}}) {
+        options.meshes.push_back(mesh);
+      }
+    }
+  }
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const std::vector<const Op*> chosen, find_ops(table, request.names));
-  std::vector<Verdict> verdicts;
-  bool all_proven = true;
-  for (const Op* op : chosen) {
-    verdicts.push_back({op, verify(table, *op, options)});
-    all_proven = all_proven && verdicts.back().report.rows_failed == 0 &&
-                 verdicts.back().report.failures.empty();
-  }
-  return Answer{
-      .text = request.format == Format::kText ? to_text(verdicts) : json_line(to_json(verdicts)),
-      .checks_passed = all_proven};
+  const auto start = std::chrono::steady_clock::now();
+  VerifySummary summary{.verdicts = verify_all(table, chosen, options, request.mutants),
+                        .seconds = 0.0,
+                        .whole_table = request.names.empty()};
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  summary.seconds = took.count();
+  std::string text = request.format == Format::kText       ? to_text(summary)
+                     : request.format == Format::kMarkdown ? to_markdown(summary)
+                                                           : json_line(to_json(summary));
+  return Answer{.text = std::move(text), .checks_passed = summary.passed()};
 }
 
 }  // namespace tessera::audit
