@@ -212,7 +212,7 @@ void add_scatter(OpTable& table) {
     sample.shapes.pop_back();
     sample.dtypes.pop_back();
     sample.below.pop_back();
-    sample.unique_dim.pop_back();
+    if (!sample.unique_dim.empty()) sample.unique_dim.pop_back();
     sample.attrs.set("value", 0.5);
   }
   samples[2].attrs.set("value", 0.0);
