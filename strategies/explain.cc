@@ -59,9 +59,7 @@ class Explainer {
   StatusOr<Explanation> run() {
     TSR_ASSIGN_OR_RETURN(result_.chosen, propagate(op_, inputs_, attrs_));
     result_.bytes = total(result_.chosen.moved_bytes);
-    for (std::size_t i = 0; i < inputs_.size() && result_.mesh.ndim() == 0; ++i) {
-      if (inputs_[i] != nullptr) result_.mesh = inputs_[i]->mesh();
-    }
+    result_.mesh = mesh_of_call();
     if (!result_.chosen.rows.empty()) {
       TSR_RETURN_IF_ERROR(offer_rows());
       TSR_RETURN_IF_ERROR(find_obstacles());
@@ -71,6 +69,16 @@ class Explainer {
   }
 
  private:
+  /// As propagate() has it: of the first operand with dims, else of the first on a mesh.
+  Mesh mesh_of_call() const {
+    const Spec* leader = nullptr;
+    for (const Spec* spec : inputs_) {
+      if (spec == nullptr || spec->mesh().ndim() == 0) continue;
+      if (spec->ndim() > 0) return spec->mesh();
+      if (leader == nullptr) leader = spec;
+    }
+    return leader == nullptr ? Mesh() : leader->mesh();
+  }
   /// An operand that lies on the call's mesh.
   bool counts(std::size_t i) const {
     return inputs_[i] != nullptr && inputs_[i]->mesh() == result_.mesh;

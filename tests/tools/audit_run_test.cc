@@ -141,13 +141,31 @@ TEST_CASE("ops in place write what their operand's names stand for", "[tools][ru
   CHECK(text_of(answer, "results") == "{}");
 }
 
+TEST_CASE("results may be written into tensors that are there", "[tools][run]") {
+  const std::string made = R"j({"op":"mul","args":["a",0],"out":["o"]},)j";
+  answer_of(audit_run(on_a(made + R"j({"op":"add","args":["a","a"],"into":["o"]})j",
+                           R"j(,"expect":{"o":{"values":[2,4,6,8],"placements":["S(0)"]}})j")));
+  const std::pair<std::string, std::string> cases[] = {
+      {R"j({"op":"add","args":["a","a"],"into":["o"],"out":["p"]})j",
+       "/program/1: give one of \"out\" and \"into\""},
+      {R"j({"op":"add","args":["a","a"],"into":["p"]})j", "/program/1/into/0: no tensor \"p\""},
+      {R"j({"op":"sum","args":["a"],"into":["o"]})j", "/program/1: sum"}};
+  for (const auto& [step, start] : cases) {
+    CAPTURE(step);
+    const Ran ran = audit_run(on_a(made + step));
+    CHECK(ran.exit_code == 3);
+    CHECK_THAT(ran.err, Catch::Contains(start));
+  }
+}
+
 TEST_CASE("values that JSON has no numbers for are words", "[tools][run]") {
   const std::string document = R"j({"mesh":{"shape":[]},"inputs":{
       "x":{"shape":[4],"dtype":"BF16","placements":[],"values":["nan","inf","-inf",0.5]},
       "m":{"shape":[4],"dtype":"BOOL","placements":[],"values":[true,0,1,false]}},
     "program":[{"op":"neg","args":["x"],"out":["y"]},
-               {"op":"where","args":["m","x","y"],"out":["z"]}],
-    "expect":{"y":{"dtype":"BF16","values":["nan","-inf","inf",-0.5]},
+               {"op":"where","args":["m","x","y"],"out":["z"]},
+               {"op":"masked_fill","args":["x","m"],"attrs":{"value":"-inf"},"out":["f"]}],
+    "expect":{"f":{"values":["-inf","inf","-inf",0.5]},"y":{"dtype":"BF16","values":["nan","-inf","inf",-0.5]},
               "z":{"values":["nan","-inf","-inf",-0.5]}}})j";
   CHECK(text_of(answer_of(audit_run(document)), "failures") == "[]");
 }

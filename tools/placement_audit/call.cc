@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/placement_json.h"
+#include "tools/placement_audit/run_values.h"
 
 namespace tessera::audit {
 namespace {
@@ -100,10 +101,11 @@ StatusOr<AttrValue> read_attr(const JsonView& view, AttrDef::Type type) {
       return AttrValue(value);
     }
     case AttrDef::Type::kDouble: {
-      TSR_ASSIGN_OR_RETURN(const double value, view.number());
+      TSR_ASSIGN_OR_RETURN(const double value, read_floating(view));
       return AttrValue(value);
     }
     case AttrDef::Type::kInts: {
+      if (const std::int64_t* one = view.value().if_integer()) return AttrValue(Shape{*one});
       TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> values, view.integers());
       return AttrValue(to_shape(values));
     }

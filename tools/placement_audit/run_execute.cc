@@ -1,7 +1,11 @@
 #include "tools/placement_audit/run_execute.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "dtensor/ops.h"
@@ -12,6 +16,28 @@ namespace tessera::audit {
 namespace {
 
 const Site kNoSite{};  // a program's steps stand in a document, not in a source file
+
+/// Where ranks keep their flight records: nobody asks for those of a program that failed.
+class RecordsFolder {
+ public:
+  RecordsFolder() {
+    std::error_code failed;
+    const std::filesystem::path base = std::filesystem::temp_directory_path(failed);
+    std::string pattern = (failed ? "/tmp" : base.string()) + "/tessera_run_XXXXXX";
+    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  RecordsFolder(const RecordsFolder&) = delete;
+  RecordsFolder& operator=(const RecordsFolder&) = delete;
+  ~RecordsFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  /// Empty where it cannot be made: records then stay in memory.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
 
 /// What all ranks write to.
 struct Job {
@@ -100,6 +126,11 @@ DTensor RankRun::operand(const ProgramOperand& given) {
 void RankRun::take(const OpStep& step) {
   std::vector<DTensor> operands;
   for (const ProgramOperand& given : step.operands) operands.push_back(operand(given));
+  if (step.into) {
+    std::vector<DTensor> outs;
+    for (const int slot : step.results) outs.push_back(at(slot));
+    return call_into(outs, step.op->def.name, operands, step.attrs, kNoSite);
+  }
   std::vector<DTensor> results = call(runtime_, step.op->def.name, operands, step.attrs, kNoSite);
   for (std::size_t o = 0; o < results.size() && o < step.results.size(); ++o) {
     const int slot = step.results[o];
@@ -242,7 +273,9 @@ StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) 
   job.results.resize(program.results.size() + program.gradients.size());
   job.events.resize(num_ranks);
   job.step_ends.resize(num_ranks);
-  const Status status = run_ranks(static_cast<int>(program.num_ranks), {.threads_per_rank = 1},
+  const RecordsFolder records;
+  const Status status = run_ranks(static_cast<int>(program.num_ranks),
+                                  {.threads_per_rank = 1, .recorder_dir = records.path()},
                                   [&](World& world) { RankRun(job, world).run(); });
   if (!status.ok()) return explain_failure(job, status);
   return RunOutcome{.results = std::move(job.results), .events = merge_events(job)};

@@ -47,6 +47,8 @@ struct OpStep {
   Attrs attrs;
   std::vector<ProgramOperand> operands;
   std::vector<int> results;  ///< a slot each, or −1 where nobody names it
+  /// The results are written into these tensors, which are there already (out=).
+  bool into = false;
 };
 struct RedistributeStep {
   int slot = -1;

@@ -2,12 +2,18 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "strategies/propagate.h"
+#include "strategies/in_place.h"
 #include "tools/placement_audit/call.h"
 #include "tools/placement_audit/run_scope.h"
 
 namespace tessera::audit {
 namespace {
+
+/// The items of a list; anything else stands for a list of itself.
+StatusOr<std::vector<JsonView>> items_of(const JsonView& view) {
+  if (view.kind() == Json::Kind::kArray) return view.items();
+  return std::vector<JsonView>{view};
+}
 
 class StepReader {
  public:
@@ -22,6 +28,7 @@ class StepReader {
   Status read_operands(const JsonView& args_view, OpStep& step);
   Status read_operand(const JsonView& view, ProgramOperand& operand);
   Status read_number(const JsonView& view, const OpStep& step, ProgramOperand& operand) const;
+  StatusOr<Resolution> resolve(const JsonView& view, OpStep& step);
   Status read_results(const JsonView& view, const std::vector<Spec>& specs, OpStep& step);
   StatusOr<int> read_result(const JsonView& view, const Spec& spec, int aliased);
   void record(const OpStep& step, const std::vector<Spec>& specs);
@@ -76,29 +83,46 @@ Status StepReader::read(const JsonView& view) {
 }
 
 Status StepReader::read_op(const JsonView& view) {
-  TSR_RETURN_IF_ERROR(view.check_keys({"op", "args"}, {"attrs", "out"}));
+  TSR_RETURN_IF_ERROR(view.check_keys({"op", "args"}, {"attrs", "out", "into"}));
   OpStep step;
   TSR_ASSIGN_OR_RETURN(step.op, audit::read_op(*view.find("op"), table_));
   const JsonView args_view = *view.find("args");
   TSR_RETURN_IF_ERROR(read_operands(args_view, step));
   TSR_ASSIGN_OR_RETURN(step.attrs, read_attrs(view.find("attrs"), view, *step.op));
+  TSR_ASSIGN_OR_RETURN(const Resolution resolution, resolve(view, step));
+  if (!step.into) TSR_RETURN_IF_ERROR(read_results(view, resolution.outputs, step));
+  record(step, resolution.outputs);
+  add(view, std::move(step));
+  return absl::OkStatus();
+}
 
-  std::vector<const Spec*> specs;
+/// As dispatch will; an operand that moves is held twice.
+StatusOr<Resolution> StepReader::resolve(const JsonView& view, OpStep& step) {
+  std::vector<const Spec*> specs, outs;
   for (const ProgramOperand& operand : step.operands) {
     specs.push_back(operand.slot >= 0 ? &spec_of(operand.slot)
                     : operand.number  ? &operand.number->spec
                                       : nullptr);
   }
-  const StatusOr<Resolution> resolution = propagate(*step.op, specs, step.attrs);
+  if (const std::optional<JsonView> into = view.find("into")) {
+    if (view.find("out")) return view.error("give one of \"out\" and \"into\"");
+    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> names, items_of(*into));
+    for (const JsonView& name : names) {
+      TSR_ASSIGN_OR_RETURN(const int slot, scope_.slot_of(name));
+      step.results.push_back(slot);
+      note_result(slot);
+    }
+    for (const int slot : step.results) outs.push_back(&spec_of(slot));
+    step.into = true;
+  }
+  StatusOr<Resolution> resolution = step.into ? propagate_into(*step.op, specs, step.attrs, outs)
+                                              : propagate(*step.op, specs, step.attrs);
   if (!resolution.ok()) return view.annotate(resolution.status());
-  for (std::size_t i = 0; i < specs.size(); ++i) {  // an operand that moves is held twice
+  for (std::size_t i = 0; i < specs.size(); ++i) {
     if (specs[i] == nullptr || *specs[i] == resolution->inputs[i]) continue;
     TSR_RETURN_IF_ERROR(scope_.count_bytes(view, resolution->inputs[i]));
   }
-  TSR_RETURN_IF_ERROR(read_results(view, resolution->outputs, step));
-  record(step, resolution->outputs);
-  add(view, std::move(step));
-  return absl::OkStatus();
+  return resolution;
 }
 
 /// As autograd will: calls with a floating result, in place ones for the operand that they write.
@@ -199,10 +223,7 @@ Status StepReader::read_results(const JsonView& view, const std::vector<Spec>& s
     step.results = aliased;
     return absl::OkStatus();
   }
-  std::vector<JsonView> names = {*out};
-  if (out->kind() == Json::Kind::kArray) {
-    TSR_ASSIGN_OR_RETURN(names, out->items());
-  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> names, items_of(*out));
   if (names.size() != specs.size()) {
     return out->error(absl::StrFormat("%d names for the %d results of %s (null drops one)",
                                       names.size(), specs.size(), step.op->def.name));
@@ -243,14 +264,10 @@ Status StepReader::read_redistribute(const JsonView& view) {
     return to.error("on another mesh only what has a placement list");
   }
   step.to = *std::move(spec);
-  JsonView name = *view.find("out");
-  if (name.kind() == Json::Kind::kArray) {
-    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> names, name.items());
-    if (names.size() != 1) return name.error("one name: redistribute has one result");
-    name = names[0];
-  }
-  TSR_ASSIGN_OR_RETURN(const std::string text, name.text());
-  TSR_ASSIGN_OR_RETURN(step.result, scope_.define(name, text, step.to));
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> names, items_of(*view.find("out")));
+  if (names.size() != 1) return view.find("out")->error("one name: redistribute has one result");
+  TSR_ASSIGN_OR_RETURN(const std::string text, names[0].text());
+  TSR_ASSIGN_OR_RETURN(step.result, scope_.define(names[0], text, step.to));
   note_result(step.result);
   const int node = scope_.history.add_call({.name = "redistribute", .step = number()}, {step.slot});
   if (node >= 0) scope_.history.set_result(step.result, node);

@@ -12,18 +12,6 @@ namespace {
 using kernels::convert;
 using kernels::visit_dtype;
 
-StatusOr<double> read_floating(const JsonView& view) {
-  if (const std::string* text = view.value().if_string()) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    if (*text == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (*text == "inf") return kInfinity;
-    if (*text == "-inf") return -kInfinity;
-    return view.error(absl::StrFormat(
-        "expected a number, \"nan\", \"inf\" or \"-inf\", not the string %s", in_quotes(*text)));
-  }
-  return view.number();
-}
-
 template <class T>
 StatusOr<T> read_element(const JsonView& view) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -58,6 +46,18 @@ bool is_near(T got, T expected, const Tolerance& tolerance) {
 }
 
 }  // namespace
+
+StatusOr<double> read_floating(const JsonView& view) {
+  if (const std::string* text = view.value().if_string()) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (*text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (*text == "inf") return kInfinity;
+    if (*text == "-inf") return -kInfinity;
+    return view.error(absl::StrFormat(
+        "expected a number, \"nan\", \"inf\" or \"-inf\", not the string %s", in_quotes(*text)));
+  }
+  return view.number();
+}
 
 StatusOr<Array> read_values(const JsonView& view, const Shape& shape, DType dtype) {
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items());

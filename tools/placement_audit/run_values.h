@@ -10,6 +10,8 @@
 
 namespace tessera::audit {
 
+/// A number, or one of the words for what is none.
+StatusOr<double> read_floating(const JsonView& view);
 /// A row-major list of exactly the shape's elements. Integers must fit the dtype; floating ones are
 /// rounded to it. Errors: InvalidArgument naming the element.
 StatusOr<Array> read_values(const JsonView& view, const Shape& shape, DType dtype);
