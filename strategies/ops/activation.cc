@@ -1,6 +1,6 @@
 // Activations and their gradients as ops of their own, so that gradients shard by the same rules.
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -115,6 +115,7 @@ void add_activation_ops(OpTable& table) {
   add_activation<Unary::kGelu, Binary::kGeluGrad>(
       table, {"gelu", "Gaussian error linear unit, tanh form.", "* -> *"});
   add_swiglu(table);
+  ops::add_in_place_forms(table, {"relu", "sigmoid", "tanh", "silu", "gelu"});
 }
 
 }  // namespace tessera

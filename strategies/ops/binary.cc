@@ -1,6 +1,8 @@
 // Arithmetic of two tensors that broadcast.
+#include <cmath>
+
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -30,20 +32,64 @@ OpDef binary(std::string name, std::string doc, std::string rule, Kernel kernel)
           .samples = broadcasting_samples()};
 }
 
+/// Plain addition and subtraction where alpha is 1.
+template <Binary kOp>
+Kernel with_alpha(const std::string& name) {
+  return [scaled = ops::pointwise_kernel(name)](KernelCall& call) {
+    if (call.attrs.get_double("alpha", 1.0) == 1.0) return run_binary<kOp>(call);
+    scaled(call);
+  };
+}
+
+/// The cotangent times `factor`, like operand 1.
+Var other_cotangent(GradContext& c, double factor) {
+  if (!c.needs(1)) return {};
+  Var grad = c.cotangent(0);
+  if (factor == -1.0) grad = c.call("neg", {grad});
+  if (std::fabs(factor) != 1.0) grad = c.call("mul_scalar", {grad}, {{"value", factor}});
+  return grad_like(c, grad, 1);
+}
+
+/// Integers are not scaled by fractions.
+StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
+                                            const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
+  const double alpha = attrs.get_double("alpha", 1.0);
+  if (!is_floating(out[0].dtype) && alpha != std::floor(alpha)) {
+    return invalid_argument("alpha is " + std::to_string(alpha) +
+                            ", but must be whole where the result is " +
+                            std::string(name_of(out[0].dtype)));
+  }
+  return out;
+}
+
 void add_sums(OpTable& table) {
-  OpDef add = binary("add", "Sum of two tensors.", "*, * -> * | lin A+B | mono AB",
-                     run_binary<Binary::kAdd>);
+  OpDef add = binary("add", "self + alpha other.",
+                     "*, * -> * | lin A+B | mono A | mono B if alpha>0 | anti B if alpha<0",
+                     with_alpha<Binary::kAdd>("add"));
+  add.attrs = {ops::double_attr("alpha", 1.0)};
+  add.infer = infer_sum;
+  add.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
+  add.samples.push_back({.shapes = {{7, 6}, {7, 6}},
+                         .attrs = {{"alpha", 3.0}},
+                         .dtypes = {DType::kI64, DType::kI64},
+                         .below = {9, 9},
+                         .differentiable = false});
   add.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {grad_like(c, c.cotangent(0), 0), grad_like(c, c.cotangent(0), 1)};
+    return {grad_like(c, c.cotangent(0), 0),
+            other_cotangent(c, c.attrs().get_double("alpha", 1.0))};
   };
   table.must_add(std::move(add));
 
-  OpDef sub = binary("sub", "Difference of two tensors.", "*, * -> * | lin A+B | mono A | anti B",
-                     run_binary<Binary::kSub>);
+  OpDef sub = binary("sub", "self - alpha other.",
+                     "*, * -> * | lin A+B | mono A | anti B if alpha>0 | mono B if alpha<0",
+                     with_alpha<Binary::kSub>("sub"));
+  sub.attrs = {ops::double_attr("alpha", 1.0)};
+  sub.infer = infer_sum;
+  sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
-    Var other;
-    if (c.needs(1)) other = grad_like(c, c.call("neg", {c.cotangent(0)}), 1);
-    return {grad_like(c, c.cotangent(0), 0), other};
+    return {grad_like(c, c.cotangent(0), 0),
+            other_cotangent(c, -c.attrs().get_double("alpha", 1.0))};
   };
   table.must_add(std::move(sub));
 }
@@ -109,6 +155,7 @@ void add_binary_ops(OpTable& table) {
   add_sums(table);
   add_products(table);
   add_extremes(table);
+  ops::add_in_place_forms(table, {"sub", "mul", "div", "maximum", "minimum"});
 }
 
 }  // namespace tessera

@@ -48,6 +48,27 @@ void set_attrs(std::vector<Sample>& samples, const std::vector<Attrs>& variants)
   for (std::size_t i = 0; i < samples.size(); ++i) samples[i].attrs = variants[i % variants.size()];
 }
 
+/// The result in A's storage; clauses under which A's own kind would change are of no use.
+std::string in_place_rule(const std::string& rule) {
+  std::string result;
+  for (std::size_t at = 0; at < rule.size();) {
+    const std::size_t end = std::min(rule.find(" | ", at), rule.size());
+    const std::string clause = rule.substr(at, end - at);
+    if (clause.find("anti") != 0) result += (at == 0 ? "" : " | ") + clause;
+    at = end + 3;
+  }
+  return result.insert(result.find("->") + 2, " &A");
+}
+
+/// Rows whose result is of another kind than A are no rows of the in-place form.
+std::vector<std::string> in_place_declines(const std::vector<std::string>& declined) {
+  std::vector<std::string> kept;
+  for (const std::string& decline : declined) {
+    if (decline.find("->") == std::string::npos) kept.push_back(decline);
+  }
+  return kept;
+}
+
 }  // namespace
 
 Kernel pointwise_kernel(std::string name) {
@@ -141,8 +162,8 @@ OpDef in_place_form(const OpDef& functional) {
   OpDef op = functional;
   op.name += "_";
   op.doc += " In place.";
-  const std::size_t arrow = op.rule.find("->");
-  op.rule.insert(arrow + 2, " &A");
+  op.rule = in_place_rule(functional.rule);
+  op.declined = in_place_declines(functional.declined);
   const Infer infer_result = functional.infer;
   op.infer = [infer_result](std::span<const TensorMeta> inputs,
                             const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {

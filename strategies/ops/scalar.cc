@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -81,6 +81,63 @@ void add_affine(OpTable& table) {
   table.must_add(std::move(div));
 }
 
+void add_differences(OpTable& table) {
+  OpDef sub = scalar_op("sub_scalar", "Takes one number from every element.",
+                        "* -> * | aff A | mono A", run_scalar<Binary::kSub>);
+  sub.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
+  table.must_add(std::move(sub));
+
+  table.must_add(ops::pointwise_op(
+      {.name = "rsub_scalar",
+       .doc = "value - alpha self.",
+       .rule = "* -> * | lin A if value==0 | aff A | anti A if alpha>0 | mono A if alpha<0",
+       .attrs = {ops::double_attr("value"), ops::double_attr("alpha", 1.0)},
+       .attr_samples = {{{"value", 0.75}}, {{"value", 0.0}}, {{"value", -1.0}, {"alpha", -2.0}}}}));
+}
+
+/// Values of both signs, and integers.
+std::vector<Sample> divided_samples() {
+  return {{.shapes = {{8, 6}}, .attrs = {{"value", 0.4}}},
+          {.shapes = {{5, 3}}, .attrs = {{"value", -0.7}}},
+          {.shapes = {{7, 6}},
+           .attrs = {{"value", 3.0}},
+           .dtypes = {DType::kI64},
+           .below = {20},
+           .differentiable = false}};
+}
+
+void add_divisions(OpTable& table) {
+  OpDef floor_divide =
+      scalar_op("floor_divide_scalar", "Quotient rounded towards -inf.",
+                "* -> * | mono A if value>0 | anti A if value<0", run_scalar<Binary::kFloorDivide>);
+  floor_divide.gradient = ops::zero_gradient;
+  floor_divide.samples = divided_samples();
+  table.must_add(std::move(floor_divide));
+  OpDef remainder = scalar_op("remainder_scalar", "Remainder of the sign of value. Source: Python.",
+                              "* -> *", run_scalar<Binary::kRemainder>);
+  remainder.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
+  remainder.samples = divided_samples();
+  OpDef fmod = remainder;
+  fmod.name = "fmod_scalar";
+  fmod.doc = "Remainder of the sign of self. Source: C.";
+  fmod.kernel = ops::pointwise_kernel("fmod_scalar");
+  fmod.infer = infer_scaled;
+  table.must_add(std::move(remainder));
+  table.must_add(std::move(fmod));
+}
+
+void add_power_of_number(OpTable& table) {
+  table.must_add(ops::pointwise_op(
+      {.name = "scalar_pow",
+       .doc = "One number to the power of each element.",
+       .rule = "* -> * | mono A if self>=1",
+       .attrs = {ops::double_attr("self")},
+       .attr_samples = {{{"self", 2.5}}, {{"self", 0.4}}, {{"self", 1.3}}},
+       .declined = {"P(sum) -> P(prod): no notation for a sum that becomes a product",
+                    "P(max) -> P(min); P(min) -> P(max): between 0 and 1, and a guard compares "
+                    "with one number"}}));
+}
+
 void add_pow(OpTable& table) {
   table.must_add({.name = "pow",
                   .doc = "Each element to a power given as a number.",
@@ -142,8 +199,13 @@ void add_clamp(OpTable& table) {
 
 void add_scalar_ops(OpTable& table) {
   add_affine(table);
+  add_differences(table);
+  add_divisions(table);
+  add_power_of_number(table);
   add_pow(table);
   add_clamp(table);
+  ops::add_in_place_forms(table, {"add_scalar", "sub_scalar", "div_scalar", "pow", "clamp",
+                                  "floor_divide_scalar", "remainder_scalar"});
 }
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Pointwise functions of one tensor. Only functions that are defined everywhere carry P(max): the
 // other ranks' values lie below and may leave the domain of log or sqrt; those of P(min) lie above.
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -185,6 +185,8 @@ void add_unary_ops(OpTable& table) {
   add_powers(table);
   add_truth_functions(table);
   add_copies(table);
+  ops::add_in_place_forms(table, {"neg", "abs", "sign", "floor", "ceil", "exp", "log", "sin", "cos",
+                                  "square", "sqrt", "rsqrt", "reciprocal"});
 }
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Choice between values by a BOOL tensor.
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +83,7 @@ void add_masked_fill(OpTable& table) {
 void add_where_ops(OpTable& table) {
   add_where(table);
   add_masked_fill(table);
+  ops::add_in_place_forms(table, {"masked_fill"});
 }
 
 }  // namespace tessera
