@@ -26,7 +26,7 @@ inline Array ints(const Shape& shape, std::vector<double> values) {
   return Array::from_values(shape, DType::kI64, values);
 }
 
-/// All results of an op on one rank.
+/// All results of an op on one rank; a null Array stands for an optional operand that is not given.
 inline std::vector<Array> call_op(std::string_view name, const std::vector<Array>& operands,
                                   const Attrs& attrs = {}) {
   const Op& op = *value_or_throw(builtin_table().find(name));
@@ -35,7 +35,9 @@ inline std::vector<Array> call_op(std::string_view name, const std::vector<Array
     specs.push_back(Spec::plain(operand.shape(), operand.dtype()));
   }
   std::vector<const Spec*> pointers;
-  for (const Spec& spec : specs) pointers.push_back(&spec);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    pointers.push_back(operands[i].is_null() ? nullptr : &specs[i]);
+  }
   const Attrs complete = value_or_throw(complete_attrs(op, attrs));
   const LocalOp local =
       LocalOp::make(op, value_or_throw(propagate(op, pointers, complete)), complete, {});
