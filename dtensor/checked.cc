@@ -1,10 +1,12 @@
 // Checked mode: what is declared equal across replicas is compared by hash.
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "kernels/elementwise.h"
+#include "strategies/binding.h"
 
 namespace tessera {
 
@@ -50,6 +52,101 @@ void check_replicas(const DTensor& x, std::string_view where, const Site& site) 
                           where, x.name().empty() ? "the tensor" : x.name(),
                           x.mesh().axis_label(axis), coord, x.spec().to_string())));
     }
+  }
+}
+
+namespace {
+
+/// The first element of an index operand that lies outside, in global row-major order.
+struct Outside {
+  std::int64_t position = -1;
+  std::int64_t value = 0;
+};
+
+Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, std::int64_t size) {
+  const Coord& coord = *runtime.coord_on(spec);
+  std::vector<std::vector<std::int64_t>> global(local.shape().size());
+  for (std::size_t d = 0; d < global.size(); ++d) {
+    const std::int64_t whole = spec->global_shape()[d];
+    for (const Interval& each :
+         local_intervals(spec->mesh(), whole, spec->layout().dims[d], coord)) {
+      for (std::int64_t i = each.start; i < each.stop; ++i) global[d].push_back(i);
+    }
+  }
+  const std::vector<double> values = local.to_vector();
+  Outside found;
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    if (values[at] >= 0 && values[at] < static_cast<double>(size)) continue;
+    std::int64_t position = 0, step = 1;
+    std::size_t rest = at;
+    for (std::size_t d = global.size(); d-- > 0;) {
+      const auto width = static_cast<std::size_t>(local.size(static_cast<int>(d)));
+      position += global[d][rest % width] * step;
+      rest /= width;
+      step *= spec->global_shape()[d];
+    }
+    if (found.position < 0 || position < found.position) {
+      found = {position, static_cast<std::int64_t>(values[at])};
+    }
+  }
+  return found;
+}
+
+/// The first of all ranks' findings.
+Outside first_of_all(Runtime& runtime, const Mesh& mesh, const Outside& mine, const Site& site) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) axes.push_back(axis);
+  Communicator& group = *value_or_throw(runtime.world().group_along(mesh, axes));
+  const Array own = Array::empty({1, 2}, DType::kI64, runtime.kernels().allocator);
+  own.data<std::int64_t>()[0] = mine.position;
+  own.data<std::int64_t>()[1] = mine.value;
+  const Array all = Array::empty({group.size(), 2}, DType::kI64, runtime.kernels().allocator);
+  group.all_gather(own, all, {}, {.tensor = "check", .site = site, .event = "check"});
+  Outside first;
+  for (std::int64_t rank = 0; rank < group.size(); ++rank) {
+    const std::int64_t* found = all.data<std::int64_t>() + 2 * rank;
+    if (found[0] >= 0 && (first.position < 0 || found[0] < first.position)) {
+      first = {found[0], found[1]};
+    }
+  }
+  return first;
+}
+
+TensorMeta meta_of(const Spec* spec) {
+  if (spec == nullptr) return {.absent = true};
+  return {spec->global_shape(), spec->dtype()};
+}
+
+}  // namespace
+
+void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands,
+                   const Site& site) {
+  const Op& op = *call.op;
+  const bool reads = std::any_of(op.rule.marks.begin(), op.rule.marks.end(),
+                                 [](const RuleMark& mark) { return mark.indexed; });
+  if (runtime.checked == CheckedMode::kOff || !reads) return;
+  std::vector<TensorMeta> inputs, outputs;
+  for (const Spec* spec : call.inputs) inputs.push_back(meta_of(spec));
+  for (const Spec* spec : call.outputs) outputs.push_back(meta_of(spec));
+  const Binding binding = value_or_throw(bind_rule(op, inputs, outputs, call.attrs));
+  for (std::size_t f = 0; f < binding.factors.size(); ++f) {
+    const Factor& factor = binding.factors[f];
+    if (factor.mark == nullptr || !factor.mark->indexed) continue;
+    const int index = index_operand_of(binding, static_cast<int>(f), inputs);
+    if (index < 0) continue;
+    const auto i = static_cast<std::size_t>(index);
+    const Mesh& mesh = call.outputs[0]->mesh();
+    Outside first = first_outside(runtime, call.inputs[i], operands[i]->local(), factor.size);
+    if (mesh.ndim() > 0) first = first_of_all(runtime, mesh, first, site);
+    if (first.position < 0) continue;
+    Shape position(inputs[i].shape.size(), 0);
+    for (std::size_t d = position.size(); d-- > 0;) {
+      position[d] = first.position % inputs[i].shape[d];
+      first.position /= inputs[i].shape[d];
+    }
+    throw Error(out_of_range(absl::StrFormat("%s: %s holds %d at position %s; allowed are 0 to %d",
+                                             op.def.name, operand_name(op, index), first.value,
+                                             to_string(position), factor.size - 1)));
   }
 }
 

@@ -181,6 +181,7 @@ void move_operands(Runtime& runtime, const ResolvedCall& call,
 
 void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands,
                    absl::InlinedVector<Array, 2>& outputs, const Site& site) {
+  if (runtime.checked == CheckedMode::kOn) check_indices(runtime, call, operands, site);
   absl::InlinedVector<Array, 4> inputs;
   for (const DTensor* each : operands) {
     if (each->defined()) {

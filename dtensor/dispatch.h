@@ -151,6 +151,10 @@ DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site&
 /// Checked mode only: throws FailedPrecondition where a tensor that is R on an axis has other bits
 /// on some rank there. Collective: yes, over the axes of size > 1 on which `x` is R.
 void check_replicas(const DTensor& x, std::string_view where, const Site& site);
+/// Checked mode only: throws OutOfRange on every rank, before the op runs, where an index that a
+/// rule marks `#` lies outside the dim that it addresses on any of them; the text names the first
+/// such position of the whole operand, and the value. Collective: yes, over the op's mesh.
+void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands, const Site& site);
 /// Checked mode only: warns on stderr where a P(sum) cotangent has the same bits on all ranks of an
 /// axis, as if it was computed from replicated data. Collective: yes, over the Partial axes.
 void warn_if_partial_looks_replicated(const DTensor& cotangent, std::string_view where,
