@@ -58,14 +58,15 @@ std::vector<double> index_values(const Shape& shape, std::int64_t limit, int uni
 }
 
 /// Summands of one value; the kinds of adversary: spread out, held by one rank, cancelling.
-void split_sum(double value, std::span<double> parts, bool floating, VerifyRandom& random) {
+void split_sum(double value, std::span<double> parts, DType dtype, VerifyRandom& random) {
+  const bool floating = is_floating(dtype);
   const std::int64_t way = below(random, 4);
   double rest = value;
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
     double part = 0.0;
     if (way == 1) part = floating ? -0.0 : 0.0;
     if (way != 1) part = floating ? uniform(random, -2.0, 2.0) : double(below(random, 9)) - 4.0;
-    if (way == 2 && floating) part *= 8.0;
+    if (way == 2 && dtype == DType::kF64) part *= 8.0;  // the others would lose digits
     parts[i] = part;
     rest -= part;
   }
@@ -81,7 +82,8 @@ void split_extreme(double value, std::span<double> parts, double sign, DType dty
     std::fill(parts.begin(), parts.end(), value);
     return;
   }
-  const double bound = std::isfinite(value) ? value : 0.0;  // NaN and infinity win from one rank
+  // NaN and infinity win from one rank, whatever the others hold.
+  const double bound = std::isfinite(value) ? value : uniform(random, -2.0, 5.0);
   for (double& part : parts) {
     const std::int64_t way = below(random, 4);
     double lag = is_floating(dtype) ? uniform(random, 0.1, 3.0) : double(below(random, 4));
@@ -90,6 +92,7 @@ void split_extreme(double value, std::span<double> parts, double sign, DType dty
     if (way == 1 && is_floating(dtype)) lag = kInfinity;
     part = bound - sign * lag;
     if (dtype == DType::kBool) part = std::clamp(part, 0.0, 1.0);
+    if (dtype == DType::kU8) part = std::clamp(part, 0.0, 255.0);
   }
   parts[static_cast<std::size_t>(below(random, std::int64_t(parts.size())))] = value;
 }
@@ -117,10 +120,10 @@ std::vector<WholeTensor> split(const WholeTensor& whole, ReduceOp op, std::int64
     const double value = whole.values[e];
     switch (op) {
       case ReduceOp::kSum:
-        split_sum(value, each, floating, random);
+        split_sum(value, each, whole.dtype, random);
         break;
       case ReduceOp::kAvg:
-        split_sum(value * static_cast<double>(count), each, floating, random);
+        split_sum(value * static_cast<double>(count), each, whole.dtype, random);
         break;
       case ReduceOp::kMax:
         split_extreme(value, each, 1.0, whole.dtype, random);

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::size_t kMostFailures = 50;  // of one op; more say nothing new
 constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kInfinite,
                                             SpecialValues::kNaN};
 
@@ -68,6 +69,18 @@ bool DistinctCalls::insert(const Resolution& resolution) {
   if (std::find(alike.begin(), alike.end(), specs) != alike.end()) return false;
   alike.push_back(std::move(specs));
   return true;
+}
+
+void Findings::fail(VerifyFailure failure) {
+  record(failure.mesh, failure.row, false);
+  const auto known = std::find_if(failures_.begin(), failures_.end(), [&](const auto& other) {
+    return other.mesh == failure.mesh && other.row == failure.row;
+  });
+  if (known == failures_.end()) {
+    if (failures_.size() < kMostFailures) failures_.push_back(std::move(failure));
+  } else if (failure.repro && known->repro && failure.repro->size() < known->repro->size()) {
+    *known = std::move(failure);
+  }
 }
 
 void Findings::move_to(VerifyReport& report) {
