@@ -36,7 +36,7 @@ void add_fills(OpTable& table) {
                   .gradient = no_gradient,
                   .samples = one_operand()});
   std::vector<Sample> samples = one_operand({{"value", 0.75}});
-  samples.push_back({.shapes = {{8, 3}}, .attrs = {{"value", 0.0}}});
+  samples.push_back({.shapes = {{6, 7}}, .attrs = {{"value", 0.0}}});
   table.must_add({.name = "fill_",
                   .doc = "Sets every element to one number.",
                   .args = {in("self")},

@@ -216,6 +216,10 @@ void add_scatter(OpTable& table) {
     sample.attrs.set("value", 0.5);
   }
   samples[2].attrs.set("value", 0.0);
+  for (const double whole : {0.0, 1.0}) {
+    samples.push_back(samples[0]);
+    samples.back().attrs.set("value", whole);
+  }
   OpDef value = {.name = "scatter_value",
                  .doc = "self with `value` at [.., index[.., i, ..], ..] along a dim.",
                  .args = {in("self"), in("index")},

@@ -293,11 +293,6 @@ void run_part_scatter(KernelCall& call) {
   }
 }
 
-std::vector<LoweringStep> own_part(Kernel kernel) {
-  return {
-      {.kind = LoweringStep::Kind::kLocal, .in = {0, 1}, .out = {2}, .kernel = std::move(kernel)}};
-}
-
 void add_part_scatter(OpTable& table) {
   OpDef slice = {
       .name = "slice_scatter",
@@ -306,7 +301,7 @@ void add_part_scatter(OpTable& table) {
       .attrs = {ops::int_attr("dim", 0), ops::int_attr("start", 0),
                 ops::int_attr("end", std::numeric_limits<std::int64_t>::max()),
                 ops::int_attr("step", 1)},
-      .rule = "*r@dim, *K@dim -> *r | r! | lin A+B | max A,B | min A,B | prod A*B",
+      .rule = "*r@dim, *K@dim -> *r | lin A+B | max A,B | min A,B | prod A*B",
       .kernel = run_part_scatter<slice_stretch>,
       .infer = infer_part_scatter<slice_stretch>,
       .gradient = [](GradContext& c) -> std::vector<Var> {
@@ -316,8 +311,6 @@ void add_part_scatter(OpTable& table) {
         return {c.call("slice_scatter", {c.cotangent(0), zeros}, attrs),
                 c.call("slice", {c.cotangent(0)}, attrs)};
       },
-      .lowerings = {{"r", "each rank takes what falls into its part",
-                     [](const Attrs&) { return own_part(run_part_scatter<slice_stretch>); }}},
       .samples = {{.shapes = {{9, 6}, {6, 6}}, .attrs = {{"dim", 0}, {"start", 2}, {"end", 8}}},
                   {.shapes = {{8, 6}, {8, 3}}, .attrs = {{"dim", 1}, {"step", 2}}},
                   {.shapes = {{5, 3}, {2, 3}}, .attrs = {{"dim", 0}, {"start", -2}}}}};
@@ -327,7 +320,7 @@ void add_part_scatter(OpTable& table) {
       .doc = "self with src in place of its slice at `index` of a dim.",
       .args = {in("self"), in("src")},
       .attrs = {ops::int_attr("dim"), ops::int_attr("index")},
-      .rule = "*r@dim, * -> *r | r! | lin A+B | max A,B | min A,B | prod A*B",
+      .rule = "*r@dim, * -> *r | lin A+B | max A,B | min A,B | prod A*B",
       .kernel = run_part_scatter<select_stretch>,
       .infer = infer_part_scatter<select_stretch>,
       .gradient = [](GradContext& c) -> std::vector<Var> {
@@ -336,8 +329,6 @@ void add_part_scatter(OpTable& table) {
         const Var zeros = c.call("mul_scalar", {part}, {{"value", 0.0}});
         return {c.call("select_scatter", {c.cotangent(0), zeros}, attrs), part};
       },
-      .lowerings = {{"r", "the rank that holds the index takes src",
-                     [](const Attrs&) { return own_part(run_part_scatter<select_stretch>); }}},
       .samples = {{.shapes = {{8, 6}, {6}}, .attrs = {{"dim", 0}, {"index", 2}}},
                   {.shapes = {{5, 6, 3}, {5, 3}}, .attrs = {{"dim", 1}, {"index", -1}}}}};
   table.must_add(std::move(select));
