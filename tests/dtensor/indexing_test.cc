@@ -45,6 +45,10 @@ Outcome run_call(Rank& rank, const Call& c, const Placements& first, const Place
   } else {
     leaves.clear();
   }
+  // Of expand_as's second operand only the shape counts.
+  std::erase_if(leaves, [&](const auto& leaf) {
+    return c.op == "expand_as" && leaf.first == "1" && !leaf.second.grad().defined();
+  });
   return outcome_of(named, leaves);
 }
 
