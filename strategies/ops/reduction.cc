@@ -71,10 +71,19 @@ std::vector<Var> aminmax_gradient(GradContext& c) {
   return {grad};
 }
 
-/// product / element, times the cotangent; elements must not be 0.
+/// The product of the other elements, times the cotangent: the product of what is not zero, divided
+/// by the element, where all zeros of the row are the element itself.
 std::vector<Var> prod_gradient(GradContext& c) {
-  const Var weighted = c.call("mul", {c.cotangent(0), c.output(0)});
-  return {c.call("div", {ops::with_kept_dims(c, weighted), c.input(0)})};
+  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
+  const Var x = c.input(0);
+  const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
+  const Var nonzero = c.call("masked_fill", {x, zero}, {{"value", 1.0}});
+  const Var zeros = c.call("sum", {zero}, kept);
+  const Var alone = c.call("eq", {c.call("to", {zero}, {{"dtype", DType::kI64}}), zeros});
+  const Var product = c.call("prod", {nonzero}, kept);
+  const Var weighted = c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), product});
+  const Var counted = c.call("to", {alone}, {{"dtype", c.input_dtype(0)}});
+  return {c.call("div", {c.call("mul", {counted, weighted}), nonzero})};
 }
 
 OpDef reduction(std::string name, std::string doc, std::string rule, Kernel kernel) {
@@ -132,10 +141,10 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
   over_all.attrs = {};
   over_all.rule = "* -> | *:" + kind + " | " + kind + " A";
   over_all.infer = infer_extreme;
-  over_all.samples.push_back(
-      {.shapes = {{7, 8}}, .dtypes = {DType::kI64}, .differentiable = false});
-  over_all.samples.push_back(
-      {.shapes = {{9, 7}}, .dtypes = {DType::kI64}, .differentiable = false});
+  for (const Shape& shape : {Shape{7, 8}, Shape{9, 7}, Shape{8, 6}, Shape{7, 9}, Shape{10, 7}}) {
+    over_all.samples.push_back(
+        {.shapes = {shape}, .dtypes = {DType::kI64}, .differentiable = false});
+  }
   for (OpDef* def : {&over_dims, &over_all}) {
     for (Sample& sample : def->samples) {
       if (!sample.differentiable) sample.adjust = ops::mix_numbers;
@@ -181,7 +190,6 @@ void add_products(OpTable& table) {
   prod.infer = infer_sum;
   prod.gradient = prod_gradient;
   prod.saved_inputs = {0};
-  prod.saved_outputs = {0};
   add_integer_samples(prod, 3);
   for (Sample& sample : prod.samples) {
     sample.positive = true;
@@ -189,6 +197,11 @@ void add_products(OpTable& table) {
       for (double& value : values) value += 1.0;  // a factor of 0 would hide the others
     };
   }
+  prod.samples.push_back({.shapes = {{6, 7}},
+                          .attrs = {{"dim", Shape{1}}},
+                          .adjust = [](int, const Shape&, std::vector<double>& values) {
+                            for (const std::size_t i : {9, 16, 18}) values[i] = 0.0;
+                          }});
   table.must_add(std::move(prod));
 }
 

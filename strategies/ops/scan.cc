@@ -196,9 +196,22 @@ Var sums_from(GradContext& c, Var value) {
 
 std::vector<Var> cumsum_gradient(GradContext& c) { return {sums_from(c, c.cotangent(0))}; }
 
-/// Elements must not be 0.
+/// Σ from i on of grad · result / x_i. An element that is zero has a slope where it is the first
+/// one: that of the product without it.
 std::vector<Var> cumprod_gradient(GradContext& c) {
-  return {c.call("div", {sums_from(c, c.call("mul", {c.cotangent(0), c.output(0)})), c.input(0)})};
+  const Attrs along = {{"dim", c.attrs().get_int("dim")}};
+  const Var grad = c.cotangent(0), x = c.input(0);
+  const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
+  const Var first =
+      c.call("logical_and",
+             {zero, c.call("eq_scalar", {c.call("cumsum", {zero}, along)}, {{"value", 1.0}})});
+  const Attrs one = {{"value", 1.0}};
+  const Var without = c.call("cumprod", {c.call("masked_fill", {x, first}, one)}, along);
+  const Var at_first = sums_from(c, c.call("mul", {grad, without}));
+  const Var others = c.call("div", {sums_from(c, c.call("mul", {grad, c.output(0)})),
+                                    c.call("masked_fill", {x, zero}, one)});
+  const Var nonzero = c.call("masked_fill", {others, zero}, {{"value", 0.0}});
+  return {c.call("where", {first, at_first, nonzero})};
 }
 
 std::vector<Var> log_gradient(GradContext& c) {
@@ -247,6 +260,11 @@ void add_folds(OpTable& table) {
   cumprod.saved_outputs = {0};
   cumprod.lowerings = {scan_lowering<Scan::kProd>()};
   add_integer_sample(cumprod);
+  cumprod.samples.push_back({.shapes = {{6, 7}},
+                             .attrs = {{"dim", 1}},
+                             .adjust = [](int, const Shape&, std::vector<double>& values) {
+                               for (const std::size_t i : {9, 16, 18}) values[i] = 0.0;
+                             }});
   table.must_add(std::move(cumprod));
 }
 
