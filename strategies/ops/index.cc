@@ -231,6 +231,8 @@ void add_scatter(OpTable& table) {
                  .infer = infer_scatter,
                  .gradient = scatter_value_gradient,
                  .saved_inputs = {1},
+                 .declined = {"P(prod), S -> P(prod): right for value 0 only, and the notation "
+                              "guards no contraction by an attribute"},
                  .samples = samples};
   add_both(table, std::move(value),
            "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A | "
