@@ -104,6 +104,9 @@ std::optional<VerifyCase> CaseSource::in_dtype(DType dtype) {
     if (!is_floating(whole.dtype) || whole.dtype == dtype) continue;
     if (!is_floating(dtype)) {
       make_integers(sample, whole.values);
+      if (dtype == DType::kU8) {
+        for (double& value : whole.values) value = std::abs(value);
+      }
       if (sample.adjust != nullptr) return std::nullopt;
     }
     whole.dtype = dtype;
