@@ -88,12 +88,10 @@ DTensor triu_indices(Runtime& runtime, const TriangleSize& size, const NewTensor
   return triangle(runtime, size, as, [](std::int64_t beyond) { return beyond >= 0; });
 }
 
-DTensor rand(Runtime& runtime, const Shape& shape, const RandomArgs& source,
-             const NewTensor& as) {
+DTensor rand(Runtime& runtime, const Shape& shape, const RandomArgs& source, const NewTensor& as) {
   return filled(runtime, shape, as, "uniform_", with_source({{"from", 0.0}, {"to", 1.0}}, source));
 }
-DTensor randn(Runtime& runtime, const Shape& shape, const RandomArgs& source,
-              const NewTensor& as) {
+DTensor randn(Runtime& runtime, const Shape& shape, const RandomArgs& source, const NewTensor& as) {
   return filled(runtime, shape, as, "normal_", with_source({{"mean", 0.0}, {"std", 1.0}}, source));
 }
 DTensor randint(Runtime& runtime, const IntegerRange& range, const Shape& shape,
@@ -101,8 +99,7 @@ DTensor randint(Runtime& runtime, const IntegerRange& range, const Shape& shape,
   return filled(runtime, shape, as, "random_",
                 with_source({{"from", range.low}, {"to", range.high}}, source));
 }
-DTensor randperm(Runtime& runtime, std::int64_t n, const RandomArgs& source,
-                 const NewTensor& as) {
+DTensor randperm(Runtime& runtime, std::int64_t n, const RandomArgs& source, const NewTensor& as) {
   return filled(runtime, {n}, as, "randperm_", with_source({}, source));
 }
 

@@ -206,7 +206,9 @@ void add_scatter(OpTable& table) {
       .samples = scatter_samples()};
   add_both(table, std::move(scatter),
            "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i! | lin A+C | max A,C | min A,C | prod A*C");
+}
 
+void add_scatter_value(OpTable& table) {
   std::vector<Sample> samples = scatter_samples();
   for (Sample& sample : samples) {
     sample.shapes.pop_back();
@@ -237,7 +239,9 @@ void add_scatter(OpTable& table) {
   add_both(table, std::move(value),
            "*g@dim, *i@dim -> &A *g | g#:own i! | lin A if value==0 | aff A | mono A | "
            "prod A if value==0 | prod A if value==1");
+}
 
+void add_scatter_add(OpTable& table) {
   std::vector<Sample> add_samples = scatter_samples();
   for (Sample& sample : add_samples) sample.unique_dim.clear();
   OpDef add = {.name = "scatter_add",
@@ -261,6 +265,8 @@ void add_scatter(OpTable& table) {
 void add_index_ops(OpTable& table) {
   add_gather(table);
   add_scatter(table);
+  add_scatter_value(table);
+  add_scatter_add(table);
 }
 
 }  // namespace tessera

@@ -219,6 +219,9 @@ void add_masked_scatter(OpTable& table) {
   in_place.rule = "*, ..., s -> &A * | ...! s! | lin A+C | max A,C | min A,C | prod A*C";
   table.must_add(std::move(scatter));
   table.must_add(std::move(in_place));
+}
+
+void add_masked_scatter_backward(OpTable& table) {
   table.must_add(
       {.name = "masked_scatter_backward",
        .doc = "Cotangent of masked_scatter's source: grad's elements where mask is true, in "
@@ -257,6 +260,7 @@ void add_index_flat_ops(OpTable& table) {
   add_take(table);
   add_put(table);
   add_masked_scatter(table);
+  add_masked_scatter_backward(table);
 }
 
 }  // namespace tessera

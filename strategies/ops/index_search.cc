@@ -258,6 +258,9 @@ void add_repeats(OpTable& table) {
                     .attrs = {{"dim", -1}, {"output_size", 5}},
                     .dtypes = {kF, kI},
                     .adjust = keep_total}}});
+}
+
+void add_positions_like(OpTable& table) {
   table.must_add(
       {.name = "positions_like",
        .doc = "0, 1, … along a dim of the operand, as one dim of I64.",
@@ -288,6 +291,7 @@ void add_index_search_ops(OpTable& table) {
   add_search(table);
   add_counts(table);
   add_repeats(table);
+  add_positions_like(table);
 }
 
 }  // namespace tessera

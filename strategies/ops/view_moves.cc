@@ -153,6 +153,26 @@ void add_flip(OpTable& table) {
 
 int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k", 1) % 4 + 4) % 4); }
 
+/// Only a dim that is turned round must be whole.
+Strategies rot90_strategies(std::span<const Spec* const> inputs,
+                            std::span<const TensorMeta> outputs, const Attrs& attrs) {
+  const Spec& input = *inputs[0];
+  TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, input.global_shape().size()));
+  Layout layout = input.layout();
+  const int k = turns(attrs);
+  Levels& first = layout.dims[static_cast<std::size_t>(dims[0])];
+  Levels& second = layout.dims[static_cast<std::size_t>(dims[1])];
+  if (k == 1 || k == 2) second.clear();
+  if (k == 2 || k == 3) first.clear();
+  TSR_ASSIGN_OR_RETURN(Spec kept,
+                       Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
+  if (k % 2 == 1) std::swap(first, second);
+  TSR_ASSIGN_OR_RETURN(Spec out,
+                       Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
+  return std::vector<Strategy>{
+      {{std::move(kept)}, {std::move(out)}, "dims that are not turned round keep their cuts"}};
+}
+
 void add_rot90(OpTable& table) {
   table.must_add(
       {.name = "rot90",
@@ -192,25 +212,7 @@ void add_rot90(OpTable& table) {
              "rot90", {c.cotangent(0)},
              {{"k", std::int64_t{-turns(c.attrs())}}, {"dims", c.attrs().get_ints("dims")}})};
        },
-       .strategies = [](std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
-                        const Attrs& attrs) -> Strategies {
-         const Spec& input = *inputs[0];
-         TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, input.global_shape().size()));
-         Layout layout = input.layout();
-         const int k = turns(attrs);
-         Levels& first = layout.dims[static_cast<std::size_t>(dims[0])];
-         Levels& second = layout.dims[static_cast<std::size_t>(dims[1])];
-         if (k == 1 || k == 2) second.clear();
-         if (k == 2 || k == 3) first.clear();
-         TSR_ASSIGN_OR_RETURN(
-             Spec kept, Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
-         if (k % 2 == 1) std::swap(first, second);
-         TSR_ASSIGN_OR_RETURN(Spec out,
-                              Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
-         return std::vector<Strategy>{{{std::move(kept)},
-                                       {std::move(out)},
-                                       "dims that are not turned round keep their cuts"}};
-       },
+       .strategies = rot90_strategies,
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dims", Shape{0, 1}}}},
                    {.shapes = {{6, 7, 8}}, .attrs = {{"k", 2}, {"dims", Shape{1, 2}}}},
                    {.shapes = {{5, 2, 3}}, .attrs = {{"k", -1}, {"dims", Shape{2, 0}}}}}});

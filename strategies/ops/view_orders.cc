@@ -309,6 +309,9 @@ void add_unfold(OpTable& table) {
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dimension", 0}, {"size", 3}, {"step", 1}}},
                    {.shapes = {{5, 9}}, .attrs = {{"dimension", 1}, {"size", 2}, {"step", 3}}},
                    {.shapes = {{5, 3}}, .attrs = {{"dimension", -2}, {"size", 4}, {"step", 2}}}}});
+}
+
+void add_unfold_backward(OpTable& table) {
   table.must_add(
       {.name = "unfold_backward",
        .doc = "Cotangent of unfold's operand: windows added up where they lie.",
@@ -368,6 +371,7 @@ void add_view_orders_ops(OpTable& table) {
   add_orders(table);
   add_expand_as(table);
   add_unfold(table);
+  add_unfold_backward(table);
 }
 
 }  // namespace tessera

@@ -238,6 +238,25 @@ void add_parts(OpTable& table, std::string name, std::string doc, AttrDef attr,
 
 // ---- unbind ----
 
+Strategies unbind_strategies(std::span<const Spec* const> inputs,
+                             std::span<const TensorMeta> outputs, const Attrs& attrs) {
+  const Spec& input = *inputs[0];
+  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, input.ndim()));
+  Layout layout = input.layout();
+  layout.dims[static_cast<std::size_t>(dim)].clear();
+  Strategy strategy;
+  strategy.why = "the dim whole, all else as it is";
+  TSR_ASSIGN_OR_RETURN(Spec in,
+                       Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
+  strategy.inputs.push_back(std::move(in));
+  layout.dims.erase(layout.dims.begin() + dim);
+  for (const TensorMeta& output : outputs) {
+    TSR_ASSIGN_OR_RETURN(Spec out, Spec::make(input.mesh(), output.shape, output.dtype, layout));
+    strategy.outputs.push_back(std::move(out));
+  }
+  return std::vector<Strategy>{std::move(strategy)};
+}
+
 void add_unbind(OpTable& table) {
   table.must_add(
       {.name = "unbind",
@@ -285,25 +304,7 @@ void add_unbind(OpTable& table) {
          }
          return {c.call_all("stack", slices, {{"dim", std::int64_t{dim}}})[0]};
        },
-       .strategies = [](std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
-                        const Attrs& attrs) -> Strategies {
-         const Spec& input = *inputs[0];
-         TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, input.ndim()));
-         Layout layout = input.layout();
-         layout.dims[static_cast<std::size_t>(dim)].clear();
-         Strategy strategy;
-         strategy.why = "the dim whole, all else as it is";
-         TSR_ASSIGN_OR_RETURN(
-             Spec in, Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
-         strategy.inputs.push_back(std::move(in));
-         layout.dims.erase(layout.dims.begin() + dim);
-         for (const TensorMeta& output : outputs) {
-           TSR_ASSIGN_OR_RETURN(Spec out,
-                                Spec::make(input.mesh(), output.shape, output.dtype, layout));
-           strategy.outputs.push_back(std::move(out));
-         }
-         return std::vector<Strategy>{std::move(strategy)};
-       },
+       .strategies = unbind_strategies,
        .is_view = true,
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 0}}},
                    {.shapes = {{5, 3}}, .attrs = {{"dim", -1}}}}});
