@@ -32,7 +32,7 @@ std::vector<Var> lora_gradient(GradContext& c) {
   };
   const Var grad_TN =
       c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("scale")}});
-  const Var low_TR = c.call("linear", {x_TK, down_RK});
+  const Var low_TR = c.call("matmul", {x_TK, transposed(down_RK)});
   const Var grad_low_TR = c.call("matmul", {grad_TN, up_NR});
   return {c.call("matmul", {grad_low_TR, down_RK}),
           c.call("matmul", {transposed(grad_low_TR), x_TK}),
@@ -51,7 +51,7 @@ Status add_lora_delta(OpTable& table) {
        .kernel = lora_kernel,
        .gradient = lora_gradient,
        .saved_inputs = {0, 1, 2},
-       .samples = {{.shapes = {{8, 6}, {4, 6}, {8, 4}}, .attrs = {{"scale", 0.5}}},
+       .samples = {{.shapes = {{8, 6}, {6, 6}, {7, 6}}, .attrs = {{"scale", 0.5}}},
                    {.shapes = {{5, 3}, {2, 3}, {7, 2}}},
                    {.shapes = {{1, 4}, {1, 4}, {3, 1}}, .attrs = {{"scale", -2.0}}}}});
 }

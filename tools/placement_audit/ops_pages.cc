@@ -22,6 +22,7 @@ std::map<std::string, std::string> families() {
   std::set<std::string> files;
   for (const OpFamily& family : builtin_families()) files.emplace(family.name);
   std::map<std::string, std::string> family_of;
+  OpTable table;  // of all so far: some ops are made of those of other files
   for (const OpFamily& family : builtin_families()) {
     std::string page(family.name);
     for (std::size_t end = page.rfind('_'); end != std::string::npos; end = page.rfind('_', end)) {
@@ -31,9 +32,8 @@ std::map<std::string, std::string> families() {
       }
       if (end-- == 0) break;
     }
-    OpTable table;
     family.add(table);
-    for (const Op* op : table.ops()) family_of[op->def.name] = page;
+    for (const Op* op : table.ops()) family_of.emplace(op->def.name, page);
   }
   return family_of;
 }
