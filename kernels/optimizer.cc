@@ -13,7 +13,11 @@ namespace {
 template <class C>
 struct AdamWFactors {
   explicit AdamWFactors(const AdamWOptions& options)
-      : keep(static_cast<C>(1.0 - options.lr * options.weight_decay)),
+      : keep(static_cast<C>(options.decay == WeightDecay::kDecoupled
+                                ? 1.0 - options.lr * options.weight_decay
+                                : 1.0)),
+        in_gradient(
+            static_cast<C>(options.decay == WeightDecay::kInGradient ? options.weight_decay : 0.0)),
         beta1(static_cast<C>(options.beta1)),
         one_minus_beta1(static_cast<C>(1.0 - options.beta1)),
         beta2(static_cast<C>(options.beta2)),
@@ -24,7 +28,7 @@ struct AdamWFactors {
     step_size = static_cast<C>(options.lr / (1.0 - std::pow(options.beta1, step)));
     root_correction = static_cast<C>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)));
   }
-  C keep, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad_scale;
+  C keep, in_gradient, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad_scale;
   C step_size{}, root_correction{};
 };
 
@@ -42,7 +46,7 @@ void update_piece(const AdamWFactors<C>& f, const C* const* in, C* const* out, s
   C* v = out[2];
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    const C g = grad[i] * f.grad_scale;
+    const C g = grad[i] * f.grad_scale + f.in_gradient * param[i];
     m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
     v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
   }
@@ -64,7 +68,66 @@ void update_dense(const AdamWFactors<C>& f, C* const* arrays, std::int64_t begin
   }
 }
 
+template <class C>
+struct SgdFactors {
+  explicit SgdFactors(const SgdOptions& options)
+      : lr(static_cast<C>(options.lr)),
+        momentum(static_cast<C>(options.step == 1 ? 0.0 : options.momentum)),
+        take(static_cast<C>(options.step == 1 ? 1.0 : 1.0 - options.dampening)),
+        decay(static_cast<C>(options.weight_decay)),
+        grad_scale(static_cast<C>(options.grad_scale)) {
+    const bool nesterov = options.form == SgdOptions::Momentum::kNesterov;
+    of_buffer = nesterov ? static_cast<C>(options.momentum) : C{1};
+    of_grad = nesterov ? C{1} : C{0};
+  }
+  C lr, momentum, take, decay, grad_scale;
+  C of_buffer{}, of_grad{};
+};
+
+template <class C>
+void run_sgd(KernelContext& ctx, const SgdFactors<C>& f, const Array& param, const Array& grad) {
+  BlockMap<C, 1, 2>("sgd", {&param, &param, &grad})
+      .run(ctx.threads, [&f](const C* const* in, C* const* out, std::int64_t n) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) {
+          const C g = in[1][i] * f.grad_scale + f.decay * in[0][i];
+          out[0][i] = in[0][i] - f.lr * g;
+        }
+      });
+}
+
+template <class C>
+void run_sgd_with_momentum(KernelContext& ctx, const SgdFactors<C>& f, const Array& param,
+                           const Array& grad, const Array& buffer) {
+  BlockMap<C, 2, 3>("sgd", {&param, &buffer, &param, &grad, &buffer})
+      .run(ctx.threads, [&f](const C* const* in, C* const* out, std::int64_t n) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < n; ++i) {
+          const C p = in[0][i];
+          const C g = in[1][i] * f.grad_scale + f.decay * p;
+          const C b = f.momentum * in[2][i] + f.take * g;
+          out[1][i] = b;
+          out[0][i] = p - f.lr * (f.of_grad * g + f.of_buffer * b);
+        }
+      });
+}
+
 }  // namespace
+
+void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, const Array& grad,
+         const Array& buffer) {
+  require_floating("sgd", param.dtype());
+  require_shape("sgd", "grad", grad, param.shape());
+  if (!buffer.is_null()) require_shape("sgd", "buffer", buffer, param.shape());
+  const DType compute = param.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  visit_compute_type(compute, [&]<class C>(TypeTag<C>) {
+    if constexpr (std::is_floating_point_v<C>) {
+      const SgdFactors<C> factors(options);
+      if (buffer.is_null()) return run_sgd(ctx, factors, param, grad);
+      run_sgd_with_momentum(ctx, factors, param, grad, buffer);
+    }
+  });
+}
 
 void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, const Array& grad,
            const Array& m, const Array& v) {

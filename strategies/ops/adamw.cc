@@ -1,30 +1,97 @@
-// The fused optimizer step: local wherever parameter, gradient and moments are cut alike.
+// The fused optimizer steps: local wherever parameter, gradient and state are cut alike.
 #include "kernels/optimizer.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
 namespace {
 
-StatusOr<std::vector<TensorMeta>> infer_adamw(std::span<const TensorMeta> inputs, const Attrs&) {
+/// All of the param's shape and floating; results are the param and its state.
+StatusOr<std::vector<TensorMeta>> infer_step(std::span<const TensorMeta> inputs, const Attrs&) {
   for (const TensorMeta& input : inputs) {
     if (input.shape == inputs[0].shape && is_floating(input.dtype)) continue;
     return invalid_argument("param " + to_string(inputs[0].shape) + ", but an operand is " +
                             to_string(input.shape) + " of " + std::string(name_of(input.dtype)) +
                             ": all must be floating and of the param's shape");
   }
-  return std::vector<TensorMeta>{inputs[0], inputs[2], inputs[3]};
+  std::vector<TensorMeta> results = {inputs[0]};
+  results.insert(results.end(), inputs.begin() + 2, inputs.end());
+  return results;
 }
 
-void run_adamw(KernelCall& call) {
+template <kernels::WeightDecay kDecay>
+void run_adam(KernelCall& call) {
   const kernels::AdamWOptions options = {.lr = call.attrs.get_double("lr"),
                                          .beta1 = call.attrs.get_double("beta1"),
                                          .beta2 = call.attrs.get_double("beta2"),
                                          .eps = call.attrs.get_double("eps"),
                                          .weight_decay = call.attrs.get_double("weight_decay"),
                                          .step = call.attrs.get_int("step"),
-                                         .grad_scale = call.attrs.get_double("grad_scale")};
+                                         .grad_scale = call.attrs.get_double("grad_scale"),
+                                         .decay = kDecay};
   kernels::adamw(call.ctx, options, call.outputs[0], call.inputs[1], call.outputs[1],
                  call.outputs[2]);
+}
+
+void run_sgd(KernelCall& call) {
+  using Momentum = kernels::SgdOptions::Momentum;
+  const kernels::SgdOptions options = {
+      .lr = call.attrs.get_double("lr"),
+      .momentum = call.attrs.get_double("momentum"),
+      .dampening = call.attrs.get_double("dampening"),
+      .weight_decay = call.attrs.get_double("weight_decay"),
+      .form = call.attrs.get_bool("nesterov") ? Momentum::kNesterov : Momentum::kPlain,
+      .step = call.attrs.get_int("step", 1),
+      .grad_scale = call.attrs.get_double("grad_scale")};
+  kernels::sgd(call.ctx, options, call.outputs[0], call.inputs[1],
+               call.outputs.size() > 1 ? call.outputs[1] : Array());
+}
+
+std::vector<Sample> step_samples(std::size_t num_operands, const std::vector<Attrs>& attrs) {
+  std::vector<Sample> samples;
+  const Shape shapes[] = {{8, 6}, {5, 3}, {7, 6}};
+  for (std::size_t i = 0; i < attrs.size(); ++i) {
+    samples.push_back({.shapes = std::vector<Shape>(num_operands, shapes[i % std::size(shapes)]),
+                       .attrs = attrs[i],
+                       .differentiable = false});
+  }
+  return samples;
+}
+
+void add_sgd(OpTable& table) {
+  const std::vector<AttrDef> common = {ops::double_attr("lr"),
+                                       ops::double_attr("weight_decay", 0.0),
+                                       ops::double_attr("grad_scale", 1.0)};
+  OpDef plain = {.name = "sgd_",
+                 .doc = "One step of gradient descent in place on param.",
+                 .args = {in("param"), in("grad")},
+                 .attrs = common,
+                 .rule = "*, * -> &A * | lin A+B",
+                 .kernel = run_sgd,
+                 .infer = infer_step,
+                 .samples = step_samples(2, {{{"lr", 0.1}},
+                                             {{"lr", 0.1}, {"weight_decay", 0.3}},
+                                             {{"lr", 0.2}, {"grad_scale", 0.5}}})};
+  OpDef momentum = plain;
+  momentum.name = "sgd_momentum_";
+  momentum.doc =
+      "One step of gradient descent with momentum in place on param and momentum_buffer, which the "
+      "first step fills.";
+  momentum.args.push_back(in("momentum_buffer"));
+  for (const char* name : {"momentum", "dampening"}) {
+    momentum.attrs.push_back(ops::double_attr(name, 0.0));
+  }
+  momentum.attrs.push_back(ops::bool_attr("nesterov", false));
+  momentum.attrs.push_back(ops::int_attr("step"));
+  momentum.rule = "*, *, * -> &A *, &C * | lin A+B+C";
+  momentum.num_outputs = 2;
+  momentum.declined = {
+      "P(avg), R, R -> P(avg), R: only without weight decay, and no parameter is Partial alone"};
+  momentum.samples = step_samples(
+      3, {{{"lr", 0.1}, {"momentum", 0.9}, {"step", 2}, {"weight_decay", 0.2}},
+          {{"lr", 0.1}, {"momentum", 0.9}, {"step", 1}},
+          {{"lr", 0.1}, {"momentum", 0.8}, {"step", 3}, {"nesterov", true}, {"dampening", 0.1}}});
+  table.must_add(std::move(plain));
+  table.must_add(std::move(momentum));
 }
 
 }  // namespace
@@ -32,29 +99,40 @@ void run_adamw(KernelCall& call) {
 void add_adamw_ops(OpTable& table) {
   const Attrs first = {{"lr", 1e-2}, {"step", 1}};
   const Attrs later = {{"lr", 1e-2}, {"step", 7}, {"grad_scale", 0.5}};
-  table.must_add(
-      {.name = "adamw_",
-       .doc = "One AdamW step in place on param and both moments; the gradient is "
-              "scaled by grad_scale on the way in.",
-       .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
-       .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
-                 ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
-                 ops::double_attr("weight_decay", 0.1), ops::int_attr("step"),
-                 ops::double_attr("grad_scale", 1.0)},
-       .rule = "*, *, *, * -> &A *, &C *, &D *",
-       .num_outputs = 3,
-       .kernel = run_adamw,
-       .infer = infer_adamw,
-       .declined =
-           {"P(avg), _, _, _; P(max), _, _, _; P(min), _, _, _: a parameter is never Partial"},
-       .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},
-                    .attrs = first,
-                    .positive = true,
-                    .differentiable = false},
-                   {.shapes = {{5, 3}, {5, 3}, {5, 3}, {5, 3}},
-                    .attrs = later,
-                    .positive = true,
-                    .differentiable = false}}});
+  OpDef adamw = {
+      .name = "adamw_",
+      .doc =
+          "One AdamW step in place on param and both moments; the gradient is "
+          "scaled by grad_scale on the way in.",
+      .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
+      .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
+                ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
+                ops::double_attr("weight_decay", 0.1), ops::int_attr("step"),
+                ops::double_attr("grad_scale", 1.0)},
+      .rule = "*, *, *, * -> &A *, &C *, &D *",
+      .num_outputs = 3,
+      .kernel = run_adam<kernels::WeightDecay::kDecoupled>,
+      .infer = infer_step,
+      .declined =
+          {"P(avg), _, _, _; P(max), _, _, _; P(min), _, _, _: a parameter is never Partial"},
+      .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},
+                   .attrs = first,
+                   .positive = true,
+                   .differentiable = false},
+                  {.shapes = {{5, 3}, {5, 3}, {5, 3}, {5, 3}},
+                   .attrs = later,
+                   .positive = true,
+                   .differentiable = false}}};
+  OpDef adam = adamw;
+  adam.name = "adam_";
+  adam.doc =
+      "One Adam step in place on param and both moments; weight decay is part of the "
+      "gradient, which is scaled by grad_scale on the way in.";
+  adam.declined = {};
+  adam.kernel = run_adam<kernels::WeightDecay::kInGradient>;
+  table.must_add(std::move(adamw));
+  table.must_add(std::move(adam));
+  add_sgd(table);
 }
 
 }  // namespace tessera

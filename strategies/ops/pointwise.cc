@@ -60,11 +60,27 @@ std::string in_place_rule(const std::string& rule) {
   return result.insert(result.find("->") + 2, " &A");
 }
 
-/// Rows whose result is of another kind than A are no rows of the in-place form.
+/// "P(max), R -> P(max)": whether A stays what it was; so it does where no result is named.
+bool keeps_self(const std::string& row) {
+  const std::size_t arrow = row.find("-> ");
+  if (arrow == std::string::npos) return true;
+  const std::string self = row.substr(0, row.find_first_of(", "));
+  return row.substr(arrow + 3, self.size()) == self;
+}
+
+/// Without rows whose result is of another kind than A: they are none of the in-place form.
 std::vector<std::string> in_place_declines(const std::vector<std::string>& declined) {
   std::vector<std::string> kept;
   for (const std::string& decline : declined) {
-    if (decline.find("->") == std::string::npos) kept.push_back(decline);
+    const std::size_t colon = decline.find(": ");
+    std::string rows;
+    for (std::size_t at = 0; at < colon;) {
+      const std::size_t end = std::min(decline.find("; ", at), colon);
+      const std::string row = decline.substr(at, end - at);
+      if (keeps_self(row)) rows += (rows.empty() ? "" : "; ") + row;
+      at = end + 2;
+    }
+    if (!rows.empty()) kept.push_back(rows + decline.substr(colon));
   }
   return kept;
 }
@@ -178,8 +194,9 @@ OpDef in_place_form(const OpDef& functional) {
     op.saved_inputs.clear();
   }
   std::erase_if(op.samples, [](const Sample& sample) {
-    return num_elements(sample.shapes[0]) <
-           num_elements(sample.shapes.size() > 1 ? sample.shapes[1] : sample.shapes[0]);
+    Shape all = sample.shapes[0];
+    for (const Shape& shape : sample.shapes) all = value_or_throw(broadcast(all, shape));
+    return all != sample.shapes[0];
   });
   return op;
 }

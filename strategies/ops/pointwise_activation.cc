@@ -65,7 +65,9 @@ void add_rectifiers(OpTable& table) {
                       double_attr("input_scale", 1.0)},
             .attr_samples = {{},
                              {{"alpha", -0.7}},
-                             {{"alpha", 1.3}, {"scale", 1.1}, {"input_scale", 0.6}}}},
+                             {{"alpha", 1.3}, {"scale", 1.1}, {"input_scale", 0.6}}},
+            .declined = {"P(max); P(min): where all three numbers are positive, and a clause has "
+                         "one guard"}},
            {.name = "selu", .doc = "elu with the self-normalising numbers.", .rule = kIncreasing},
            {.name = "celu",
             .doc = "x where positive, else alpha (exp(x / alpha) - 1).",

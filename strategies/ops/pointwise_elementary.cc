@@ -42,8 +42,6 @@ void add_exponentials(OpTable& table) {
   constexpr ops::Range kPositive = {0.2, 4.0};
   const std::string product =
       "P(sum) -> P(prod): no notation for a sum that becomes a product, which overflows sooner";
-  const std::string sum =
-      "P(prod) -> P(sum): no notation for a product that becomes a sum; factors may be negative";
   add_all(table, {{.name = "exp2",
                    .doc = "2 to the power of each element.",
                    .rule = kIncreasing,
@@ -52,13 +50,11 @@ void add_exponentials(OpTable& table) {
                   {.name = "log2",
                    .doc = "Logarithm to the base 2.",
                    .rule = kIncreasingAbove,
-                   .range = kPositive,
-                   .declined = {sum}},
+                   .range = kPositive},
                   {.name = "log10",
                    .doc = "Logarithm to the base 10.",
                    .rule = kIncreasingAbove,
-                   .range = kPositive,
-                   .declined = {sum}},
+                   .range = kPositive},
                   {.name = "log1p",
                    .doc = "log(1 + x), exact near 0.",
                    .rule = kIncreasingAbove,
@@ -179,12 +175,17 @@ void add_tests(OpTable& table) {
   };
   test("signbit", "True where the sign is negative, of -0 and NaN too.",
        {"P(max); P(min): a NaN wins over the ranks whatever its sign, and of 0 and -0 either"});
-  test("isinf", "True where the element is infinite.", {});
-  test("isfinite", "True where the element is neither infinite nor NaN.", {});
+  test("isinf", "True where the element is infinite.",
+       {"P(sum) -> P(max); P(avg) -> P(max); P(prod) -> P(max): two infinite summands may give "
+        "NaN"});
+  test("isfinite", "True where the element is neither infinite nor NaN.",
+       {"P(sum) -> P(min); P(avg) -> P(min); P(prod) -> P(min): finite summands may overflow"});
   test("isposinf", "True where the element is +inf.",
-       {"P(max); P(min): a NaN on one rank would win, and is not +inf"});
+       {"P(max); P(min): a NaN on one rank would win, and is not +inf",
+        "P(sum) -> P(max); P(avg) -> P(max): an infinite summand may meet another, and give NaN"});
   test("isneginf", "True where the element is -inf.",
-       {"P(max); P(min): a NaN on one rank would win, and is not -inf"});
+       {"P(max); P(min): a NaN on one rank would win, and is not -inf",
+        "P(sum) -> P(max); P(avg) -> P(max): an infinite summand may meet another, and give NaN"});
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ void add_with_scalar(OpTable& table, std::string name, std::string doc) {
                                   .doc = std::move(doc),
                                   .rule = "* -> *",
                                   .attrs = {ops::int_attr("value")},
-                                  .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 3}}},
+                                  .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 5}}},
                                   .infer = infer_integers},
                                  7));
 }
@@ -46,10 +46,13 @@ void add_pointwise_integers_ops(OpTable& table) {
   add(table, "bitwise_xor", "Bits set in one but not in both.", plain);
   add(table, "bitwise_left_shift",
       "self times 2 to the power of other; bits leave at the top, all of them beyond the word.",
-      "*, * -> * | lin A", {"P(max), R; P(min), R: what leaves at the top breaks the order"});
+      "*, * -> * | lin A",
+      {"P(max), _; P(min), _; _, P(max); _, P(min): what leaves at the top breaks the order"});
   add(table, "bitwise_right_shift", "self over 2 to the power of other, rounded towards -inf.",
-      "*, * -> * | mono A");
-  add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain);
+      "*, * -> * | mono A",
+      {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
+  add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain,
+      {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
   add(table, "lcm", "Least common multiple; 0 where one is 0.", plain);
   add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
   add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");

@@ -115,6 +115,8 @@ void add_loss(OpTable& table, const Loss& loss) {
   reduced.doc += " The mean or sum over all elements.";
   reduced.rule = "*, * -> | *:sum" + loss.linearity;
   reduced.attrs.push_back({"reduction", AttrDef::Type::kString, AttrValue{std::string("mean")}});
+  reduced.declined = {
+      "S, S -> P(avg): means of uneven shards weigh alike; P(sum) of shares is exact"};
   reduced.kernel = reduced_kernel(loss.name);
   reduced.infer = infer_reduced_loss;
   reduced.localize = localize_loss;
@@ -152,7 +154,9 @@ void add_pointwise_loss_ops(OpTable& table) {
                    .linearity = " | aff A",
                    .attrs = {ops::bool_attr("log_target", false)},
                    .attr_samples = {{{"log_target", false}}, {{"log_target", true}}},
-                   .range = kProbability});
+                   .range = kProbability,
+                   .declined = {"P(max), R -> P(min); P(min), R -> P(max): only where no target is "
+                                "negative"}});
 }
 
 }  // namespace tessera

@@ -44,13 +44,17 @@ void add_angles(OpTable& table) {
   table.must_add(std::move(hypot));
   table.must_add(ops::pointwise_op({.name = "copysign",
                                     .doc = "self's magnitude with other's sign.",
-                                    .rule = "*, * -> * | prod A*B"}));
+                                    .rule = kPlain,
+                                    .declined = {"P(prod), P(prod); R, P(max); R, P(min): a NaN "
+                                                 "wins over the ranks whatever its sign"}}));
 }
 
 void add_exponentials(OpTable& table) {
   table.must_add(ops::pointwise_op({.name = "ldexp",
                                     .doc = "self times 2 to the power of other.",
-                                    .rule = "*, * -> * | lin A | mono A"}));
+                                    .rule = "*, * -> * | lin A | mono A",
+                                    .declined = {"P(prod), P(sum) -> P(prod): no notation for a "
+                                                 "sum that becomes a product"}}));
   table.must_add(ops::pointwise_op({.name = "logaddexp",
                                     .doc = "log(exp(self) + exp(other)) without overflow.",
                                     .rule = "*, * -> * | mono AB"}));
@@ -80,9 +84,7 @@ void add_powers(OpTable& table) {
                                   .rule = kPlain,
                                   .infer = std::move(infer),
                                   .declined = {"R, P(sum) -> P(prod): no notation for a sum that "
-                                               "becomes a product",
-                                               "P(prod), R -> P(prod): factors may be negative, "
-                                               "where only whole powers exist"}});
+                                               "becomes a product"}});
     adjust_operand(op, 0, [](std::vector<double>& values) { ops::move_to({0.3, 2.5}, values); });
     table.must_add(std::move(op));
   };
@@ -102,8 +104,11 @@ void add_divisions(OpTable& table) {
                                   .rule = kPlain,
                                   .infer = ops::infer_elementwise});
   adjust_operand(fmod, 1, keep_from_zero);
+  const std::string reason = "remainders of factors do not multiply to that of the product";
+  fmod.declined = {"P(prod), R -> P(prod); R, P(prod) -> P(sum): " + reason};
   OpDef remainder = fmod;
   remainder.name = "remainder";
+  remainder.declined = {};
   remainder.doc = "Remainder of the sign of other. Source: Python.";
   remainder.kernel = run_binary<kernels::Binary::kRemainder>;
   remainder.gradient = ops::pointwise_gradient("remainder");
@@ -119,7 +124,10 @@ void add_divisions(OpTable& table) {
                     .below = {9, 9},
                     .differentiable = false};
     whole.adjust = [](int operand, const Shape&, std::vector<double>& values) {
-      for (double& value : values) value = operand == 1 ? value + 1.0 : value - 4.0;
+      for (double& value : values) {
+        const double divisor = std::fmod(value, 2.0) == 0.0 ? value + 1.0 : -value - 1.0;
+        value = operand == 1 ? divisor : value - 4.0;
+      }
     };
     op->samples.push_back(std::move(whole));
     table.must_add(std::move(*op));
@@ -150,6 +158,8 @@ void add_extremes(OpTable& table) {
              kernels::nextafter(call.ctx, call.inputs[0], call.inputs[1], call.outputs[0]);
            },
        .infer = ops::infer_floating,
+       .declined = {"P(sum), _; P(avg), _; P(prod), _: a step is the last place of each summand, "
+                    "which no comparison with a tolerance tells from none"},
        .samples = {{.shapes = {{8, 6}, {8, 6}}, .differentiable = false},
                    {.shapes = {{5, 3}, {3}}, .differentiable = false}}});
 }

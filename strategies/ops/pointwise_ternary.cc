@@ -46,7 +46,10 @@ void add_lerp(OpTable& table) {
        .doc = "self + weight (end - self), exact at both ends.",
        .rule = "*, * -> * | lin A+B",
        .attrs = {double_attr("weight")},
-       .attr_samples = {{{"weight", 0.3}}, {{"weight", -0.7}}, {{"weight", 1.4}}}});
+       .attr_samples = {{{"weight", 0.3}}, {{"weight", -0.7}}, {{"weight", 1.4}}},
+       .declined = {
+           "R, P(max) -> P(max); R, P(min) -> P(min); P(max), R -> P(min); P(min), R -> P(max): "
+           "the form that meets both ends exactly gives NaN where one is infinite"}});
   name_args(by_number, "end", "");
   const Gradient gradient = [](GradContext& c) -> std::vector<Var> {
     const double weight = c.attrs().get_double("weight");
@@ -114,7 +117,7 @@ void add_clamps(OpTable& table) {
   OpDef bounds = ops::pointwise_op({.name = "clamp_tensor",
                                     .doc = "min(max(self, min), max) with bounds for each element; "
                                            "a NaN among the three wins.",
-                                    .rule = "*, *, * -> * | mono ABC | max A,B | min A,C",
+                                    .rule = "*, *, * -> * | mono ABC | max A,B | min A,C | min B,C",
                                     .infer = ops::infer_elementwise});
   name_args(bounds, "min", "max");
   differentiable(bounds, clamp_tensor_gradient, {0, 1, 2});
@@ -178,9 +181,8 @@ void add_masks(OpTable& table) {
          return {Var{}, grad_like(c, kept, 1)};
        },
        .saved_inputs = {0},
-       .declined = {"_, P(sum): other is added on every rank"},
        .samples = {{.shapes = {{8, 6}, {8, 6}},
-                    .attrs = {{"other", -2.5}},
+                    .attrs = {{"other", -0.25}},
                     .dtypes = {DType::kBool, DType::kF64}},
                    {.shapes = {{5, 3}, {3}},
                     .attrs = {{"other", 0.0}},

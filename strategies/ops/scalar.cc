@@ -97,8 +97,8 @@ void add_differences(OpTable& table) {
 
 /// Values of both signs, and integers.
 std::vector<Sample> divided_samples() {
-  return {{.shapes = {{8, 6}}, .attrs = {{"value", 0.4}}},
-          {.shapes = {{5, 3}}, .attrs = {{"value", -0.7}}},
+  return {{.shapes = {{8, 6}}, .attrs = {{"value", 0.4137}}},
+          {.shapes = {{5, 3}}, .attrs = {{"value", -0.7319}}},
           {.shapes = {{7, 6}},
            .attrs = {{"value", 3.0}},
            .dtypes = {DType::kI64},
@@ -107,9 +107,12 @@ std::vector<Sample> divided_samples() {
 }
 
 void add_divisions(OpTable& table) {
-  OpDef floor_divide =
-      scalar_op("floor_divide_scalar", "Quotient rounded towards -inf.",
-                "* -> * | mono A if value>0 | anti A if value<0", run_scalar<Binary::kFloorDivide>);
+  OpDef floor_divide = scalar_op("floor_divide_scalar", "Quotient rounded towards -inf.", "* -> *",
+                                 run_scalar<Binary::kFloorDivide>);
+  floor_divide.declined = {
+      "P(max) -> P(max); P(min) -> P(min): an infinity gives NaN, also on a rank that does not "
+      "hold "
+      "the extreme"};
   floor_divide.gradient = ops::zero_gradient;
   floor_divide.samples = divided_samples();
   table.must_add(std::move(floor_divide));
@@ -122,6 +125,7 @@ void add_divisions(OpTable& table) {
   fmod.doc = "Remainder of the sign of self. Source: C.";
   fmod.kernel = ops::pointwise_kernel("fmod_scalar");
   fmod.infer = infer_scaled;
+  fmod.declined = {"P(prod): remainders of factors do not multiply to that of the product"};
   table.must_add(std::move(remainder));
   table.must_add(std::move(fmod));
 }
@@ -132,7 +136,7 @@ void add_power_of_number(OpTable& table) {
        .doc = "One number to the power of each element.",
        .rule = "* -> * | mono A if self>=1",
        .attrs = {ops::double_attr("self")},
-       .attr_samples = {{{"self", 2.5}}, {{"self", 0.4}}, {{"self", 1.3}}},
+       .attr_samples = {{{"self", 0.4}}, {{"self", 2.5}}, {{"self", 1.3}}},
        .declined = {"P(sum) -> P(prod): no notation for a sum that becomes a product",
                     "P(max) -> P(min); P(min) -> P(max): between 0 and 1, and a guard compares "
                     "with one number"}}));
@@ -204,7 +208,10 @@ void add_scalar_ops(OpTable& table) {
   add_power_of_number(table);
   add_pow(table);
   add_clamp(table);
-  ops::add_in_place_forms(table, {"add_scalar", "sub_scalar", "div_scalar", "pow", "clamp",
+  OpDef pow = ops::in_place_form(value_or_throw(table.find("pow"))->def);
+  pow.rule += " | aff A if exponent==0";  // ones, which every rank holds whole
+  table.must_add(std::move(pow));
+  ops::add_in_place_forms(table, {"add_scalar", "sub_scalar", "div_scalar", "clamp",
                                   "floor_divide_scalar", "remainder_scalar"});
 }
 

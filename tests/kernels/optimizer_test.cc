@@ -100,5 +100,53 @@ TEST_CASE("a zero gradient only decays, and mismatches are named", "[kernels][op
         Array::zeros({0}, DType::kF32), Array::zeros({0}, DType::kF32));
 }
 
+TEST_CASE("SGD follows its formula with momentum, damping, Nesterov and decay",
+          "[kernels][optimizer]") {
+  using Momentum = SgdOptions::Momentum;
+  const auto form = GENERATE(Momentum::kPlain, Momentum::kNesterov);
+  const double momentum = GENERATE(0.0, 0.9);
+  CAPTURE(momentum, static_cast<int>(form));
+  KernelContext ctx;
+  const Array param = random_array({30, 7}, DType::kF64, 1, Form::kPlain);
+  const Array buffer = Array::zeros({30, 7}, DType::kF64);
+  std::vector<double> p = param.to_vector(), b(p.size(), 0.0);
+  for (int step = 1; step <= 3; ++step) {
+    const SgdOptions options{.lr = 0.1,
+                             .momentum = momentum,
+                             .dampening = 0.2,
+                             .weight_decay = 0.3,
+                             .form = form,
+                             .step = step,
+                             .grad_scale = 0.5};
+    const Array grad =
+        random_array({30, 7}, DType::kF64, 5 + static_cast<unsigned>(step), Form::kPlain);
+    sgd(ctx, options, param, grad, momentum == 0.0 ? Array() : buffer);
+    const std::vector<double> g_in = grad.to_vector();
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      double g = 0.5 * g_in[i] + 0.3 * p[i];
+      if (momentum != 0.0) {
+        b[i] = step == 1 ? g : momentum * b[i] + 0.8 * g;
+        g = form == Momentum::kNesterov ? g + momentum * b[i] : b[i];
+      }
+      p[i] -= 0.1 * g;
+    }
+    CHECK(worst_error(param.to_vector(), p) < 1e-14);
+  }
+}
+
+TEST_CASE("Adam's weight decay is part of the gradient", "[kernels][optimizer]") {
+  KernelContext ctx;
+  const Array param = Array::from_values({2}, DType::kF64, std::vector<double>{1.0, -2.0});
+  const Array grad = Array::from_values({2}, DType::kF64, std::vector<double>{0.5, 0.25});
+  const Array m = Array::zeros({2}, DType::kF64), v = Array::zeros({2}, DType::kF64);
+  AdamWOptions options{.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.0, .weight_decay = 0.5};
+  options.decay = WeightDecay::kInGradient;
+  adamw(ctx, options, param, grad, m, v);
+  // g = grad + 0.5 param = {1, -0.75}; the first step moves by lr against its sign.
+  CHECK(worst_error(param.to_vector(), {0.9, -1.9}) < 1e-12);
+  CHECK(worst_error(m.to_vector(), {0.1, -0.075}) < 1e-12);
+  CHECK(worst_error(v.to_vector(), {0.01, 0.005625}) < 1e-12);
+}
+
 }  // namespace
 }  // namespace tessera
