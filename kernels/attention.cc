@@ -97,13 +97,21 @@ class ForwardHead {
     }
   }
 
+  /// False for an infinity or NaN among the values of these keys (and where their sums overflow).
   bool all_finite(std::int64_t first, std::int64_t last) const {
-    C sum = 0;  // an infinity or NaN times 0 is NaN
-    for (std::int64_t key = first; key < last; ++key) {
-      const C* value = v_now_.at(key);
-      for (std::int64_t e = 0; e < v_.cols(); ++e) sum += value[e] * C(0);
+    constexpr std::int64_t kColumns = 128;
+    for (std::int64_t column = 0; column < v_.cols(); column += kColumns) {
+      C sums[kColumns] = {};  // by column, so that the compiler adds whole vectors
+      const std::int64_t used = std::min(kColumns, v_.cols() - column);
+      for (std::int64_t key = first; key < last; ++key) {
+        const C* value = v_now_.at(key, column);
+        for (std::int64_t e = 0; e < used; ++e) sums[e] += value[e];
+      }
+      for (std::int64_t e = 0; e < used; ++e) {
+        if (!std::isfinite(sums[e])) return false;
+      }
     }
-    return sum == C(0);
+    return true;
   }
 
   void scale_out(std::int64_t row, C factor) {

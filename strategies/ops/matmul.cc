@@ -154,7 +154,8 @@ void add_matmul_ops(OpTable& table) {
                   .samples = {{.shapes = {{8, 6}, {6, 7}}},
                               {.shapes = {{5, 3}, {3, 7}}},
                               {.shapes = {{2, 4, 3}, {3, 6}}},
-                              {.shapes = {{4, 1, 3, 2}, {3, 2, 5}}}}});
+                              {.shapes = {{4, 1, 3, 2}, {3, 2, 5}}},
+                              {.shapes = {{6, 7, 6}, {6, 6, 8}}}}});
   add_linear(table);
 }
 
