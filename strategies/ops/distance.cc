@@ -297,6 +297,7 @@ void add_distance_ops(OpTable& table) {
   cdist.infer = infer_cdist;
   cdist.gradient = cdist_gradient;
   cdist.samples = samples_of({{{6, 7}, {8, 7}}, {{5, 3}, {2, 3}}, {{2, 3, 4}, {2, 5, 4}}});
+  cdist.samples.push_back({.shapes = {{6, 6, 6}, {6, 6, 6}}, .differentiable = false});
   table.must_add(std::move(cdist));
   add_cosine(table);
 }

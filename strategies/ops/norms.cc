@@ -213,9 +213,11 @@ std::vector<Var> inference_gradient(GradContext& c) {
 }
 
 void add_inference(OpTable& table) {
-  std::vector<Sample> samples = {{.shapes = {{6, 7}, {7}, {7}, {7}, {7}}},
-                                 {.shapes = {{5, 3, 2}, {3}, {3}, {3}}},
-                                 {.shapes = {{2, 3, 5}, {3}, {3}}}};
+  std::vector<Sample> samples = {
+      {.shapes = {{6, 7}, {7}, {7}, {7}, {7}}},
+      {.shapes = {{5, 3, 2}, {3}, {3}, {3}}},
+      {.shapes = {{2, 3, 5}, {3}, {3}}},
+      {.shapes = {{6, 6, 6}, {6}, {6}, {6}, {6}}, .differentiable = false}};
   for (Sample& sample : samples) {
     sample.adjust = [](int operand, const Shape&, std::vector<double>& values) {
       if (operand != 2) return;
