@@ -181,6 +181,15 @@ CLI::App* add_plan(CLI::App& app, Options& options) {
   return command;
 }
 
+CLI::App* add_ops(CLI::App& app, Options& options) {
+  CLI::App* command =
+      add_names(add_command(app, options, "ops", "The op table, or the ops named"), options);
+  command->add_flag_callback(
+      "--samples", [&options] { options.request.samples = Request::Samples::kPrint; },
+      "prints each sample with its values, as a document a line that run executes");
+  return command;
+}
+
 CLI::App* add_run(CLI::App& app, Options& options) {
   CLI::App* command = add_input(
       add_command(app, options, "run", "Executes a program of ops on cut tensors"), options);
@@ -224,8 +233,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
                options),
      {.run = propagate_call, .reads_input = true});
   on(add_run(app, options), {.run = run_program, .reads_input = true});
-  on(add_names(add_command(app, options, "ops", "The op table, or the ops named"), options),
-     {.run = ops, .writes = true});
+  on(add_ops(app, options), {.run = ops, .writes = true});
   CLI::App* verify_command = add_verify(app, options);
   on(add_names(verify_command, options), {.run = verify_ops, .writes = true});
   CLI::App* recorder_command =

@@ -35,6 +35,9 @@ struct Request {
   Effort effort = Effort::kUsual;
   enum class Mutants { kSkip, kJudge };
   Mutants mutants = Mutants::kSkip;
+  /// ops: the samples too, as documents that `run` executes.
+  enum class Samples { kLeaveOut, kPrint };
+  Samples samples = Samples::kLeaveOut;
   /// The program's own ops, beside the built-in ones; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
 };

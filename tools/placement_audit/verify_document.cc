@@ -30,7 +30,7 @@ Json integers(const Shape& shape) {
 Json attr_json(const AttrValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return Json(*flag);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return Json(*integer);
-  if (const auto* real = std::get_if<double>(&value)) return Json(*real);
+  if (const auto* real = std::get_if<double>(&value)) return number(*real, DType::kF64);
   if (const auto* dtype = std::get_if<DType>(&value)) return Json(name_of(*dtype));
   if (const auto* list = std::get_if<Shape>(&value)) return integers(*list);
   if (const auto* text = std::get_if<std::string>(&value)) return Json(*text);
