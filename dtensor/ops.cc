@@ -108,7 +108,19 @@ DTensor& fill_(DTensor& a, double value, const Site& site) {
 // ---- products ----
 
 DTensor matmul(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kMatmul, {&a, &b}, {}, site);
+  if (a.ndim() > 1 && b.ndim() > 1) [[likely]] {
+    return call_op(KnownOp::kMatmul, {&a, &b}, {}, site);
+  }
+  if (a.ndim() == 0 || b.ndim() == 0) {
+    throw Error(invalid_argument("matmul: self " + to_string(a.spec().global_shape()) +
+                                 " and other " + to_string(b.spec().global_shape()) +
+                                 ": both need at least one dim"));
+  }
+  // A vector is a row on the left and a column on the right, and leaves no dim behind.
+  DTensor product = matmul(a.ndim() == 1 ? unsqueeze(a, 0, site) : a,
+                           b.ndim() == 1 ? unsqueeze(b, 1, site) : b, site);
+  if (b.ndim() == 1) product = squeeze(product, -1, site);
+  return a.ndim() == 1 ? squeeze(product, b.ndim() == 1 ? -1 : -2, site) : product;
 }
 DTensor linear(const DTensor& x, const DTensor& w, const Site& site) {
   return linear(x, w, {}, site);

@@ -59,7 +59,7 @@ DTensor& mul_(DTensor& a, double b, const Site& site = Site::current());
 DTensor& copy_(DTensor& a, const DTensor& b, const Site& site = Site::current());
 DTensor& fill_(DTensor& a, double value, const Site& site = Site::current());
 
-// products
+// products; in matmul leading dims broadcast, and a vector stands for a row or a column
 DTensor matmul(const DTensor& a, const DTensor& b, const Site& site = Site::current());
 /// x (…, k), w (n, k) → (…, n)
 DTensor linear(const DTensor& x, const DTensor& w, const Site& site = Site::current());
