@@ -1,12 +1,16 @@
 // What the first call of an op with new specs costs: propagation alone over a spread of ops and
-// meshes, the whole first dispatch, and the memory that distinct calls hold.
-// Units: microseconds per call; MiB in the counters of `cached_calls`.
+// meshes, the whole first dispatch, and the memory that distinct calls hold; and what a warm call
+// in place, of a view and with out= costs beyond its kernel.
+// Units: microseconds per cold call, nanoseconds per warm one; MiB in the counters of
+// `cached_calls`.
 #include "strategies/propagate.h"
 
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
 #include "dtensor/ops.h"
+#include "kernels/elementwise.h"
+#include "kernels/index.h"
 
 namespace tessera {
 namespace {
@@ -151,6 +155,67 @@ void cached_calls(benchmark::State& state) {
   state.counters["bytes_per_call"] = held / kCalls;
 }
 BENCHMARK(cached_calls)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+/// 16x16 on a 2x2 mesh; this rank's op needs no other. Beside each, the kernel alone.
+struct Warm {
+  std::unique_ptr<World> world = make_single_world({.threads_per_rank = 1});
+  Runtime runtime{*world};
+  Mesh mesh = value_or_throw(Mesh::make(view_of(Shape{2, 2})));
+  DTensor tensor(DType dtype = DType::kF32) {
+    return from_local(plain(runtime, Array::zeros({16, 16}, dtype)), mesh,
+                      Placements{Shard{0}, Replicate{}}, {32, 16});
+  }
+};
+
+void warm_add_in_place(benchmark::State& state) {
+  Warm warm;
+  DTensor a = warm.tensor();
+  const DTensor b = warm.tensor();
+  for (auto _ : state) benchmark::DoNotOptimize(add_(a, b));
+}
+BENCHMARK(warm_add_in_place);
+void kernel_add_in_place(benchmark::State& state) {
+  Warm warm;
+  const Array a = Array::zeros({16, 16}, DType::kF32), b = Array::zeros({16, 16}, DType::kF32);
+  for (auto _ : state) {
+    kernels::binary(warm.runtime.kernels(), kernels::Binary::kAdd, a, b, a);
+    benchmark::DoNotOptimize(a.bytes());
+  }
+}
+BENCHMARK(kernel_add_in_place);
+
+void warm_transpose(benchmark::State& state) {
+  Warm warm;
+  const DTensor a = warm.tensor();
+  for (auto _ : state) benchmark::DoNotOptimize(transpose(a, 0, 1));
+}
+BENCHMARK(warm_transpose);
+
+void warm_scatter_in_place(benchmark::State& state) {
+  Warm warm;
+  DTensor a = warm.tensor();
+  const DTensor index = warm.tensor(DType::kI64), src = warm.tensor();
+  for (auto _ : state) benchmark::DoNotOptimize(scatter_(a, 1, index, src));
+}
+BENCHMARK(warm_scatter_in_place);
+void kernel_scatter_in_place(benchmark::State& state) {
+  Warm warm;
+  const Array a = Array::zeros({16, 16}, DType::kF32), src = Array::zeros({16, 16}, DType::kF32);
+  const Array index = Array::zeros({16, 16}, DType::kI64);
+  for (auto _ : state) {
+    kernels::scatter(warm.runtime.kernels(), a, 1, index, src, kernels::Absent::kError);
+    benchmark::DoNotOptimize(a.bytes());
+  }
+}
+BENCHMARK(kernel_scatter_in_place);
+
+/// out=, the op found by its name as call() does.
+void warm_add_into(benchmark::State& state) {
+  Warm warm;
+  const DTensor operands[] = {warm.tensor(), warm.tensor()}, out = warm.tensor();
+  for (auto _ : state) call_into({&out, 1}, "add", operands);
+}
+BENCHMARK(warm_add_into);
 
 void add_benchmarks() {
   for (const Case& each : cases()) {

@@ -40,7 +40,7 @@ Made make_all(Rank& rank, const Placements& of_lines, const Placements& of_plane
 }  // namespace
 
 TEST_CASE("factories give the same numbers under every placement, and send nothing",
-          "[dtensor][factories][rules-9]") {
+          "[dtensor][factories][rules][9]") {
   const Made expected =
       run_ranks(mesh_of_shape({1}), [&](Rank& rank) { return make_all(rank, {R}, {R}); })[0];
   CHECK(expected.at("arange") == std::vector<double>{-1, 0.5, 2, 3.5, 5});
@@ -79,7 +79,7 @@ TEST_CASE("factories give the same numbers under every placement, and send nothi
 }
 
 TEST_CASE("dropout drops the same elements under every placement, backward too",
-          "[dtensor][random][rules-9]") {
+          "[dtensor][random][rules][9]") {
   const Array full = random_values({7, 4}, DType::kF64, 3);
   const auto body = [&](Rank& rank, const Placements& placements) {
     DTensor x = rank.parameter(full, placements);

@@ -144,7 +144,7 @@ TEST_CASE("ops addressed by indices equal one rank's, gradients too", "[dtensor]
 }
 
 TEST_CASE("scatter_ on a cut addressed dim keeps operand order: the last of equal indices wins",
-          "[dtensor][scatter][rules-15]") {
+          "[dtensor][scatter][rules][15]") {
   const Array self = doubles({5, 3}, 1), src = doubles({12, 3}, 2);
   const Array index = random_integers({12, 3}, 5, 3);
   std::vector<double> expected = self.to_vector();

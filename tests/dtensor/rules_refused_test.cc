@@ -2,6 +2,7 @@
 // uneven views, redistribution between layouts that others cannot name.
 #include <limits>
 
+#include "dtensor/local_map.h"
 #include "tests/dtensor/rules.h"
 
 namespace tessera::testing {
@@ -160,14 +161,23 @@ TEST_CASE("(5,3) as (S(0), S(0)): flattened, through local_map and between meshe
         on_flat.local().size(0) ==
         std::vector<std::int64_t>{2, 2, 1, 0}[static_cast<std::size_t>(rank.index())];
     const DTensor back = from_local(to_local(x), rank.mesh, Placements{S(0), S(0)}, {5, 3});
+    const LocalArg args[] = {{.name = "x", .tensor = x, .placements = {S(0), S(0)}}};
+    const LocalResult results[] = {
+        {.name = "y", .mesh = rank.mesh, .placements = {S(0), S(0)}, .global_shape = {5, 3}}};
+    const DTensor twice =
+        local_map(rank.runtime, "twice", args, results, [](std::span<const DTensor> locals) {
+          return std::vector<DTensor>{add(locals[0], locals[0])};
+        })[0];
     return std::tuple{split, copy_of(full_tensor(on_flat)), copy_of(full_tensor(back)),
-                      back.global_shape()};
+                      full_tensor(twice).to_vector()};
   });
-  for (const auto& [split, on_flat, back, shape] : ranks) {
+  std::vector<double> doubled = full.to_vector();
+  for (double& value : doubled) value *= 2;
+  for (const auto& [split, on_flat, back, twice] : ranks) {
     CHECK(split);
     CHECK(same_bits(on_flat, full));
     CHECK(same_bits(back, full));
-    CHECK(shape == Shape{5, 3});
+    CHECK(twice == doubled);
   }
 }
 

@@ -64,7 +64,7 @@ TEST_CASE("cross-entropy over a cut vocabulary equals one rank's and moves rows 
   }
 }
 
-TEST_CASE("argmax across shards: the first index wins ties", "[dtensor][argmax][rules-8]") {
+TEST_CASE("argmax across shards: the first index wins ties", "[dtensor][argmax][rules][8]") {
   const std::vector<double> values = {1, 7, 7, 0, 7, 2, 3, 3, 1, 3, 3, 3, 9, 0, 9, 0, 0, 9};
   const Array full = Array::from_values({3, 6}, DType::kF32, values);
   const std::vector<double> along_rows = {1, 0, 0}, along_columns = {2, 0, 2, 1, 0, 2};
@@ -108,7 +108,7 @@ TEST_CASE("topk across shards equals one rank's, gradients too", "[dtensor][topk
 
 TEST_CASE(
     "a vocabulary-sharded embedding gives P(sum), may be used twice, with other ids in flight",
-    "[dtensor][embedding][rules-13]") {
+    "[dtensor][embedding][rules][13]") {
   const Array weight = random_values({7, 3}, DType::kF64, 1);
   const Array ids = random_integers({2, 5}, 7, 2), other_ids = random_integers({2, 5}, 7, 3);
   const auto body = [&](Rank& rank, const Placements& placements) {
@@ -152,7 +152,7 @@ TEST_CASE(
 }
 
 TEST_CASE("gather with an index smaller than the input on a sharded dim",
-          "[dtensor][gather][rules-1]") {
+          "[dtensor][gather][rules][1]") {
   const Array x = random_values({8, 4}, DType::kF64, 1), index = random_integers({4, 3}, 4, 2);
   const auto body = [&](Rank& rank, const Placements& of_x, const Placements& of_index) {
     DTensor input = rank.parameter(x, of_x);
@@ -176,7 +176,7 @@ TEST_CASE("gather with an index smaller than the input on a sharded dim",
 }
 
 TEST_CASE("scatter_add with src larger than index on a sharded dim",
-          "[dtensor][scatter_add][rules-2]") {
+          "[dtensor][scatter_add][rules][2]") {
   const Array self = random_values({4, 4}, DType::kF64, 1), index = random_integers({4, 3}, 4, 2),
               src = random_values({8, 3}, DType::kF64, 3);
   const auto body = [&](Rank& rank, const Placements& placements) {
@@ -197,7 +197,7 @@ TEST_CASE("scatter_add with src larger than index on a sharded dim",
 }
 
 TEST_CASE("an integer P(sum) plus a replicated tensor or scalar keeps its type and its bits",
-          "[dtensor][add][rules-3]") {
+          "[dtensor][add][rules][3]") {
   constexpr double kBig = 67108869;  // not an F32
   for (const Shape& sizes : kMeshes) {
     if (!runs_here(num_elements(sizes))) continue;
@@ -221,7 +221,7 @@ TEST_CASE("an integer P(sum) plus a replicated tensor or scalar keeps its type a
   }
 }
 
-TEST_CASE("(5,3) as (S(0), S(0)) on 2x2 comes back with every row", "[dtensor][rules-6][rules-7]") {
+TEST_CASE("(5,3) as (S(0), S(0)) on 2x2 comes back with every row", "[dtensor][rules][6][7]") {
   const Array full = random_values({5, 3}, DType::kF64);
   const auto ranks = run_ranks(MeshAxes{{"dp", 2}, {"tp", 2}}, [&](Rank& rank) {
     const DTensor x = rank.distribute(full, {S(0), S(0)});
@@ -242,7 +242,7 @@ TEST_CASE("(5,3) as (S(0), S(0)) on 2x2 comes back with every row", "[dtensor][r
 }
 
 TEST_CASE("reductions over empty shards use the identity of their kind",
-          "[dtensor][reduce][rules-12]") {
+          "[dtensor][reduce][rules][12]") {
   const Array full = random_values({5, 3}, DType::kF64, 1);  // 5 rows over 4 ranks: rank 3 has none
   const auto body = [&](Rank& rank, const Placement& placement) {
     DTensor x = rank.parameter(full, {placement});

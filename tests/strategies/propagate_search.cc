@@ -108,7 +108,7 @@ TEST_CASE("grains stay where one operand has them", "[strategies][propagate]") {
 }
 
 TEST_CASE("P(sum) plus R keeps the sum, with the other operand on one coord",
-          "[strategies][propagate][rules-3]") {
+          "[strategies][propagate][rules][3]") {
   const Mesh mesh = mesh_of({4}, {});
   const DType dtype = GENERATE(DType::kF32, DType::kI64);
   const Answer answer = ask("add", {spec(mesh, {4}, "P", dtype), spec(mesh, {4}, "R", dtype)});
@@ -121,7 +121,7 @@ TEST_CASE("P(sum) plus R keeps the sum, with the other operand on one coord",
   CHECK(scalar.resolution.outputs[0].dtype() == dtype);
 }
 
-TEST_CASE("what is not linear reduces a partial sum first", "[strategies][propagate][rules-4]") {
+TEST_CASE("what is not linear reduces a partial sum first", "[strategies][propagate][rules][4]") {
   const Mesh mesh = mesh_of({4}, {});
   const Answer relu = ask("relu", {spec(mesh, {8, 8}, "P")});
   CHECK(relu.inputs() == "(S(0))");  // a reduce-scatter moves half of an all-reduce
@@ -140,7 +140,7 @@ TEST_CASE("partials of two kinds on two axes pass together", "[strategies][propa
 }
 
 TEST_CASE("gather keeps a dim that its smaller index has not whole",
-          "[strategies][propagate][rules-1]") {
+          "[strategies][propagate][rules][1]") {
   const Mesh mesh = mesh_of({2}, {});
   const std::string index_placement = GENERATE("R", "S(0)");
   const Answer answer =

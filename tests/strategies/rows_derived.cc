@@ -69,7 +69,7 @@ TEST_CASE("a broadcast dim does not carry its factor", "[strategies][rows]") {
 }
 
 TEST_CASE("gather with fewer indices on another dim has no row for that dim",
-          "[strategies][rows][rules-1]") {
+          "[strategies][rows][rules][1]") {
   const OpTable table = testing::small_table();
   const Attrs dim = {{"dim", std::int64_t{1}}};
   const Rows equal = rows_text(table, "gather", {f64({8, 4}), i64({8, 3})}, dim);
@@ -84,7 +84,7 @@ TEST_CASE("gather with fewer indices on another dim has no row for that dim",
 }
 
 TEST_CASE("scatter_add_ with more sources than indices has no row for that dim",
-          "[strategies][rows][rules-2]") {
+          "[strategies][rows][rules][2]") {
   const OpTable table = testing::small_table();
   const Attrs dim = {{"dim", std::int64_t{0}}};
   const Rows fits = rows_text(table, "scatter_add_", {f64({4, 4}), i64({4, 4}), f64({4, 4})}, dim);
@@ -117,7 +117,7 @@ TEST_CASE("in-place rows keep the placement of the operand written", "[strategie
 }
 
 TEST_CASE("P(max) passes through what is monotone, P(sum) does not",
-          "[strategies][rows][rules-4]") {
+          "[strategies][rows][rules][4]") {
   const OpTable table = testing::small_table();
   CHECK(rows_text(table, "relu", {f64({5})}) ==
         Rows{"S(0) -> S(0) | *[-1]", "P(max) -> P(max) | mono A", "P(min) -> P(min) | mono A",
@@ -131,7 +131,8 @@ TEST_CASE("P(max) passes through what is monotone, P(sum) does not",
   CHECK(has(where, "R, P(avg), R -> P(avg)"));
 }
 
-TEST_CASE("a cast of a float sum to an integer has no Partial row", "[strategies][rows][rules-4]") {
+TEST_CASE("a cast of a float sum to an integer has no Partial row",
+          "[strategies][rows][rules][4]") {
   OpTable table;
   OpDef cast = testing::op_def("to_int", "* -> * | lin A", 1, [](KernelCall& call) {
     kernels::copy(call.ctx, call.inputs[0], call.outputs[0]);
@@ -145,7 +146,7 @@ TEST_CASE("a cast of a float sum to an integer has no Partial row", "[strategies
   CHECK(has(rows_text(table, "to_int", {i64({4})}), "P(sum) -> P(sum)"));
 }
 
-TEST_CASE("reductions: dims, no dims, kept dims", "[strategies][rows][rules-14]") {
+TEST_CASE("reductions: dims, no dims, kept dims", "[strategies][rows][rules][14]") {
   const OpTable table = testing::small_table();
   CHECK(rows_text(table, "sum", {f64({8, 6})}, {{"dims", Shape{0}}}) ==
         Rows{"S(0) -> P(sum) | r:sum", "S(1) -> S(0) | *[-1]", "P(sum) -> P(sum) | lin A",
