@@ -26,6 +26,7 @@ class RowSearch {
 
   std::vector<SampleRows> run() {
     std::vector<SampleRows> found;
+    const std::vector<TrialData::Fixed> allowed = {sizes_allowed(2), sizes_allowed(3)};
     for (TrialData& data : trials_) {
       SampleRows rows{.sample = &data.sample(),
                       .attrs = data.attrs(),
@@ -34,7 +35,7 @@ class RowSearch {
                       .axis_sizes = {},
                       .rows = {}};
       for (std::int64_t n = 2; n <= kLargestAxis; ++n) {
-        if (data.has_dims_of(2 * n)) rows.axis_sizes.push_back(n);
+        if (data.has_dims_of(2 * n, allowed[std::size_t(n - 2)])) rows.axis_sizes.push_back(n);
       }
       if (rows.axis_sizes.empty()) continue;
       search(data, rows);
@@ -44,6 +45,13 @@ class RowSearch {
   }
 
  private:
+  /// Dims that the op fixes stay whole where no sample does without.
+  TrialData::Fixed sizes_allowed(std::int64_t axis_size) const {
+    const bool any = std::any_of(trials_.begin(), trials_.end(), [&](const TrialData& data) {
+      return data.has_dims_of(2 * axis_size, TrialData::Fixed::kRefuse);
+    });
+    return any ? TrialData::Fixed::kRefuse : TrialData::Fixed::kAllow;
+  }
   void search(TrialData& data, SampleRows& rows);
   void cuts_of_few(const TrialData& data, std::vector<std::vector<int>>& cuts) const;
   void cuts_of_all(const TrialData& data, std::vector<std::vector<int>>& cuts) const;

@@ -119,6 +119,7 @@ TrialData::TrialData(const Op& op, const Sample& sample, std::uint64_t seed)
   for (const WholeTensor& result : draws_[0].expected) {
     outputs_.push_back({result.shape, result.dtype});
   }
+  find_fixed_sizes();
   for (std::vector<std::size_t>& operands : operands_by_argument(op, inputs_.size())) {
     if (operands.empty() || inputs_[operands[0]].absent) continue;
     Slot& slot = slots_.emplace_back();
@@ -164,18 +165,34 @@ bool TrialData::may_be_accident(const Verdict& verdict) const {
   return false;
 }
 
-bool TrialData::has_dims_of(std::int64_t elements) const {
+/// Sizes that the op takes no other instead of, as the 3 of a cross product.
+void TrialData::find_fixed_sizes() {
+  constexpr std::int64_t kLarge = 6;
+  for (const TensorMeta& meta : inputs_) {
+    for (const std::int64_t size : meta.shape) {
+      if (size >= kLarge || size == 1 || meta.absent) continue;
+      std::vector<TensorMeta> larger = inputs_;
+      for (TensorMeta& each : larger)
+        std::replace(each.shape.begin(), each.shape.end(), size, kLarge);
+      if (!infer(*op_, larger, attrs_).ok()) fixed_sizes_.insert(size);
+    }
+  }
+}
+
+bool TrialData::has_dims_of(std::int64_t elements, Fixed fixed) const {
   bool any_cut = false;
   for (const TensorMeta& meta : inputs_) {
     for (const std::int64_t size : meta.shape) {
       if (meta.absent || size == 1) continue;
-      if (size < elements) return false;
+      const bool excused = fixed == Fixed::kAllow && fixed_sizes_.contains(size);
+      if (size < elements && !excused) return false;
+      if (size < elements) continue;
       any_cut = true;
     }
   }
   // Results without elements are right whatever is done.
   const bool says_something =
-      std::any_of(outputs_.begin(), outputs_.end(),
+      std::all_of(outputs_.begin(), outputs_.end(),
                   [](const TensorMeta& meta) { return num_elements(meta.shape) > 0; });
   const bool scalars = std::all_of(inputs_.begin(), inputs_.end(),
                                    [](const TensorMeta& meta) { return meta.shape.empty(); });
@@ -208,7 +225,8 @@ bool TrialData::shapes_fit(const std::vector<RowEntry>& inputs, std::int64_t axi
     std::vector<TensorMeta> locals = inputs_;
     for (std::size_t i = 0; i < locals.size(); ++i) {
       if (inputs[i].kind != RowEntry::Kind::kShard) continue;
-      if (locals[i].shape[static_cast<std::size_t>(inputs[i].dim)] == 1) return false;
+      const std::int64_t size = locals[i].shape[static_cast<std::size_t>(inputs[i].dim)];
+      if (size < 2 * axis_size && (size == 1 || fixed_sizes_.contains(size))) return false;
       locals[i].shape = local_shape_of(locals[i].shape, inputs[i].dim, axis_size, r);
     }
     const StatusOr<std::vector<TensorMeta>> results = infer(*op_, locals, attrs_);

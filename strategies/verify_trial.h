@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -36,9 +37,10 @@ class TrialData {
   const std::vector<TensorMeta>& inputs() const noexcept { return inputs_; }
   const std::vector<TensorMeta>& outputs() const noexcept { return outputs_; }
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  /// Every dim of every operand has so many elements, or one (which is not cut); there is an
-  /// operand, and a result with elements.
-  bool has_dims_of(std::int64_t elements) const;
+  /// Every dim of every operand has so many elements; or one, or a size that the op fixes, which
+  /// are not cut. There is an operand, and a result with elements.
+  enum class Fixed : std::uint8_t { kRefuse, kAllow };
+  bool has_dims_of(std::int64_t elements, Fixed fixed) const;
   /// The same attributes, operands given, and dtypes.
   bool same_call(const TrialData& other) const;
 
@@ -61,6 +63,7 @@ class TrialData {
     VerifyRandom random;
     bool usable = true;  ///< the op takes these values
   };
+  void find_fixed_sizes();
   void draw_values(Draw& draw, std::size_t number);
   const std::vector<Array>& share_of(std::size_t draw, std::size_t operand, const RowEntry& entry,
                                      std::int64_t axis_size);
@@ -76,6 +79,7 @@ class TrialData {
   std::vector<TensorMeta> inputs_;
   std::vector<TensorMeta> outputs_;
   std::vector<Slot> slots_;
+  std::set<std::int64_t> fixed_sizes_;
   std::vector<Draw> draws_;
   std::map<std::uint64_t, std::vector<Array>> shares_;
 };

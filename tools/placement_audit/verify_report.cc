@@ -164,9 +164,10 @@ std::string to_text(const VerifySummary& summary) {
 
 std::string to_markdown(const VerifySummary& summary) {
   const Totals totals = totals_of(summary);
-  std::string text = "# Verification\n\n";
+  std::string text =
+      "<!-- Made by scripts/op_pages; changes by hand are lost. -->\n# Verification\n\n";
   text += absl::StrFormat(
-      "Written by `placement-audit verify --mutants --format md`. %d ops: %d rows executed and "
+      "What `placement-audit verify --mutants` finds. %d ops: %d rows executed and "
       "right, %d wrong; the search over placements finds %d rows, of which %d are declined and %d "
       "are missing",
       summary.verdicts.size(), totals.proven, totals.failed, totals.found, totals.declined,
