@@ -354,15 +354,21 @@ void add_unfold_backward(OpTable& table) {
          return std::vector<TensorMeta>{out};
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
-         return {c.call("unfold", {c.cotangent(0)},
-                        {{"dimension", c.attrs().get_int("dimension")},
-                         {"size", c.input_shape(0).back()},
-                         {"step", c.attrs().get_int("step")}})};
+         // A longer dim would hold further windows.
+         const int dim = value_or_throw(normalize_dim(c.attrs().get_int("dimension"),
+                                                      static_cast<int>(c.output_shape(0).size())));
+         const Var all = c.call("unfold", {c.cotangent(0)},
+                                {{"dimension", std::int64_t{dim}},
+                                 {"size", c.input_shape(0).back()},
+                                 {"step", c.attrs().get_int("step")}});
+         const std::int64_t count = c.input_shape(0)[static_cast<std::size_t>(dim)];
+         return {c.call("narrow", {all},
+                        {{"dim", std::int64_t{dim}}, {"start", 0}, {"length", count}})};
        },
        .samples = {{.shapes = {{8, 6, 7}},
                     .attrs = {{"dimension", 0}, {"step", 1}, {"length", 14}}},
                    {.shapes = {{5, 3, 2}},
-                    .attrs = {{"dimension", 1}, {"step", 3}, {"length", 8}}}}});
+                    .attrs = {{"dimension", 1}, {"step", 1}, {"length", 5}}}}});
 }
 
 }  // namespace

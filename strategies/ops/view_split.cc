@@ -321,7 +321,7 @@ void add_view_split_ops(OpTable& table) {
       table, "split_with_sizes", "Parts of a dim of the sizes listed.",
       ops::ints_attr("split_sizes"),
       {{.shapes = {{8, 6}}, .attrs = {{"split_sizes", Shape{5, 3}}, {"dim", 0}}},
-       {.shapes = {{5, 3}}, .attrs = {{"split_sizes", Shape{2, 0, 1}}, {"dim", -1}}}});
+       {.shapes = {{5, 3}}, .attrs = {{"split_sizes", Shape{2, 1}}, {"dim", -1}}}});
   add_parts<chunk_parts>(table, "chunk", "At most `chunks` equal parts of a dim, the last shorter.",
                          ops::int_attr("chunks"),
                          {{.shapes = {{8, 6}}, .attrs = {{"chunks", 3}, {"dim", 0}}},
