@@ -48,7 +48,7 @@ class RowMaker {
   void polynomial_rows(int index, ReduceOp reduce);
   void extreme_rows(int index, ReduceOp reduce);
   void product_rows(int index);
-  bool wraps(Kind kind) const;
+  bool wraps() const;
   bool cut_inputs(CompactRow& row, int factor) const;
   bool guard_holds(const RuleLinearity& linearity) const {
     return linearity.guard_attr.empty() || linearity.holds(attrs_.get_double(linearity.guard_attr));
@@ -213,21 +213,20 @@ void RowMaker::polynomial_rows(int index, ReduceOp reduce) {
 
 /// U8 wraps, and BOOL has no negative: what adds or scales is not monotone there. An op that is
 /// linear and carries products too only selects.
-bool RowMaker::wraps(Kind kind) const {
+bool RowMaker::wraps() const {
   const auto has = [&](Kind wanted) {
     return std::any_of(op_.rule.linearity.begin(), op_.rule.linearity.end(),
                        [&](const RuleLinearity& each) { return each.kind == wanted; });
   };
   if (!(has(Kind::kLin) || has(Kind::kAff)) || has(Kind::kProd)) return false;
-  return std::any_of(outputs_.begin(), outputs_.end(), [&](const TensorMeta& meta) {
-    return meta.dtype == DType::kU8 || (meta.dtype == DType::kBool && kind == Kind::kAnti);
-  });
+  return std::any_of(outputs_.begin(), outputs_.end(),
+                     [](const TensorMeta& meta) { return size_of(meta.dtype) == 1; });
 }
 
 void RowMaker::extreme_rows(int index, ReduceOp reduce) {
   const RuleLinearity& linearity = op_.rule.linearity[static_cast<std::size_t>(index)];
   const bool mono = linearity.kind == Kind::kMono || linearity.kind == Kind::kAnti;
-  if (mono && wraps(linearity.kind)) return;
+  if (mono && wraps()) return;
   const std::vector<Mask> terms = monomials(linearity);
   Mask all = 0;
   for (const Mask term : terms) all |= term;
