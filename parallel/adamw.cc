@@ -1,7 +1,8 @@
 #include "parallel/adamw.h"
 
-#include <array>
 #include <cmath>
+
+#include "dtensor/foreach.h"
 
 namespace tessera {
 
@@ -20,17 +21,18 @@ void AdamW::step(double lr, double grad_scale) {
                        {"weight_decay", config_.weight_decay},
                        {"step", num_steps_},
                        {"grad_scale", grad_scale}};
+  std::vector<DTensor> params, grads, first, second;
   std::size_t i = 0;
   for (Parameter& parameter : parameters_.all()) {
     const State& state = state_[i++];
-    DTensor& stored = parameter.stored();
-    const NoGrad no_grad(stored.runtime());
+    const DTensor& stored = parameter.stored();
     const DTensor grad = stored.grad();
-    const std::array<DTensor, 4> operands = {
-        stored.detach(), grad.defined() ? grad.detach() : zeros_like(state.first), state.first,
-        state.second};
-    call(stored.runtime(), "adamw_", operands, attrs);
+    params.push_back(stored);
+    grads.push_back(grad.defined() ? grad : zeros_like(state.first));
+    first.push_back(state.first);
+    second.push_back(state.second);
   }
+  adamw_step({params, grads}, {first, second}, attrs);
 }
 
 double LearningRate::at(std::int64_t step) const {

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "dtensor/foreach.h"
 #include "parallel/parameter.h"
 #include "placement/api.h"
 
@@ -12,8 +13,5 @@ namespace tessera TSR_API {
 /// Missing gradients count as zero. Collective: yes, one all-reduce of a scalar per mesh. Cost: one
 /// host read.
 double grad_norm(ParameterSet& parameters, const Site& site = Site::current());
-
-/// min(1, max_norm / (norm + 1e-6))
-double clip_factor(double norm, double max_norm);
 
 }  // namespace tessera

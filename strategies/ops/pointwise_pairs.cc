@@ -104,11 +104,8 @@ void add_divisions(OpTable& table) {
                                   .rule = kPlain,
                                   .infer = ops::infer_elementwise});
   adjust_operand(fmod, 1, keep_from_zero);
-  const std::string reason = "remainders of factors do not multiply to that of the product";
-  fmod.declined = {"P(prod), R -> P(prod); R, P(prod) -> P(sum): " + reason};
   OpDef remainder = fmod;
   remainder.name = "remainder";
-  remainder.declined = {};
   remainder.doc = "Remainder of the sign of other. Source: Python.";
   remainder.kernel = run_binary<kernels::Binary::kRemainder>;
   remainder.gradient = ops::pointwise_gradient("remainder");
@@ -129,7 +126,7 @@ void add_divisions(OpTable& table) {
         value = operand == 1 ? divisor : value - 4.0;
       }
     };
-    op->samples.push_back(std::move(whole));
+    if (op != &fmod) op->samples.push_back(std::move(whole));
     table.must_add(std::move(*op));
   }
 }

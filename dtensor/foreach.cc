@@ -1,0 +1,151 @@
+#include "dtensor/foreach.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "dtensor/autograd.h"
+#include "dtensor/ops.h"
+
+namespace tessera {
+namespace {
+
+/// The scalar as summands on every axis: where it is replicated, coord 0 keeps it. Moves nothing.
+DTensor as_summands(const DTensor& scalar, const Site& site) {
+  const Placements all_partial(static_cast<std::size_t>(scalar.mesh().ndim()),
+                               Placement(Partial{ReduceOp::kSum}));
+  return redistribute(scalar, all_partial, site);
+}
+
+DTensor one(std::string_view op, const DTensor& x, const Attrs& attrs, const Site& site) {
+  return std::move(call(x.runtime(), op, {&x, 1}, attrs, site)[0]);
+}
+
+DTensor in_f64(const DTensor& x, const Site& site) {
+  return x.dtype() == DType::kF64 ? x : cast(x, DType::kF64, site);
+}
+
+/// What tensors on one mesh add up: 0-d, in F64.
+DTensor share_of(const DTensor& x, double p, const Site& site) {
+  if (p == 2.0) return as_summands(sum_of_squares(x, site), site);
+  const DTensor magnitude = in_f64(abs(x, site), site);
+  if (std::isinf(p)) return amax(magnitude, {}, KeepDim::kNo, site);
+  const DTensor powers = p == 1.0 ? magnitude : one("pow", magnitude, {{"exponent", p}}, site);
+  return as_summands(sum(powers, {}, KeepDim::kNo, site), site);
+}
+
+DTensor joined(const DTensor& a, const DTensor& b, double p, const Site& site) {
+  return std::isinf(p) ? maximum(a, b, site) : add(a, b, site);
+}
+
+/// A NaN among the shares wins.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+}  // namespace
+
+std::vector<DTensor> foreach_call(std::string_view op, std::span<const TensorList> lists,
+                                  const Attrs& attrs, const Site& site) {
+  for (const TensorList& list : lists) {
+    if (list.size() == lists[0].size()) continue;
+    throw Error(invalid_argument(
+        absl::StrFormat("foreach %s: lists of %d and %d tensors must be of one length",
+                        std::string(op), lists[0].size(), list.size())));
+  }
+  std::vector<DTensor> results;
+  std::vector<DTensor> operands;
+  for (std::size_t i = 0; !lists.empty() && i < lists[0].size(); ++i) {
+    operands.clear();
+    for (const TensorList& list : lists) operands.push_back(list[i].detach());
+    const NoGrad no_grad(operands[0].runtime());
+    results.push_back(std::move(call(operands[0].runtime(), op, operands, attrs, site)[0]));
+  }
+  return results;
+}
+
+void foreach_add_(TensorList xs, TensorList ys, double alpha, const Site& site) {
+  const TensorList lists[] = {xs, ys};
+  if (alpha == 1.0) {
+    foreach_call("add_", lists, {}, site);
+    return;
+  }
+  const TensorList scaled_from[] = {ys};
+  const std::vector<DTensor> scaled =
+      foreach_call("mul_scalar", scaled_from, {{"value", alpha}}, site);
+  const TensorList with_scaled[] = {xs, scaled};
+  foreach_call("add_", with_scaled, {}, site);
+}
+
+void foreach_mul_(TensorList xs, double factor, const Site& site) {
+  const TensorList lists[] = {xs};
+  foreach_call("mul_scalar_", lists, {{"value", factor}}, site);
+}
+
+double total_norm(TensorList xs, double p, const Site& site) {
+  if (!(p > 0.0)) {
+    throw Error(invalid_argument(absl::StrFormat("total_norm: p is %g, but must be above 0", p)));
+  }
+  std::vector<DTensor> totals;  // one per mesh
+  for (const DTensor& x : xs) {
+    if (!x.defined() || num_elements(x.global_shape()) == 0) continue;
+    const NoGrad no_grad(x.runtime());
+    DTensor share = share_of(x.detach(), p, site);
+    const auto same_mesh = [&](const DTensor& total) { return total.mesh() == share.mesh(); };
+    const auto at = std::find_if(totals.begin(), totals.end(), same_mesh);
+    if (at == totals.end()) {
+      totals.push_back(std::move(share));
+    } else {
+      *at = joined(*at, share, p, site);
+    }
+  }
+  double norm = 0.0;
+  for (const DTensor& total : totals) {
+    const double share = item(total, site);
+    norm = std::isinf(p) ? larger(share, norm) : norm + share;
+  }
+  if (std::isinf(p) || p == 1.0) return norm;
+  return p == 2.0 ? std::sqrt(norm) : std::pow(norm, 1.0 / p);
+}
+
+double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
+
+double clip_total_norm_(TensorList xs, double max_norm, double p, const Site& site) {
+  const double norm = total_norm(xs, p, site);
+  if (!std::isfinite(norm)) {
+    throw Error(failed_precondition(
+        absl::StrFormat("clip_total_norm_: the norm is %g; nothing was scaled", norm)));
+  }
+  const double factor = clip_factor(norm, max_norm);
+  if (factor == 1.0) return norm;
+  std::vector<DTensor> defined;
+  for (const DTensor& x : xs) {
+    if (x.defined()) defined.push_back(x);
+  }
+  foreach_mul_(defined, factor, site);
+  return norm;
+}
+
+void sgd_step(const StepTensors& tensors, TensorList buffers, const Attrs& attrs,
+              const Site& site) {
+  const TensorList plain[] = {tensors.params, tensors.grads};
+  const TensorList with_buffers[] = {tensors.params, tensors.grads, buffers};
+  if (buffers.empty()) {
+    foreach_call("sgd_", plain, attrs, site);
+  } else {
+    foreach_call("sgd_momentum_", with_buffers, attrs, site);
+  }
+}
+
+void adam_step(const StepTensors& tensors, const Moments& moments, const Attrs& attrs,
+               const Site& site) {
+  const TensorList lists[] = {tensors.params, tensors.grads, moments.first, moments.second};
+  foreach_call("adam_", lists, attrs, site);
+}
+
+void adamw_step(const StepTensors& tensors, const Moments& moments, const Attrs& attrs,
+                const Site& site) {
+  const TensorList lists[] = {tensors.params, tensors.grads, moments.first, moments.second};
+  foreach_call("adamw_", lists, attrs, site);
+}
+
+}  // namespace tessera
