@@ -27,6 +27,12 @@ double mish_slope(double x) {
   return t + x * (1.0 - t * t) * sigmoid(x);
 }
 
+constexpr double kHalfRoot = 0.70710678118654752440;    // 1/√2
+constexpr double kNormalPeak = 0.39894228040143267794;  // 1/√(2π)
+double normal_below(double x) { return 0.5 * std::erfc(-x * kHalfRoot); }
+double gelu(double x) { return x * normal_below(x); }
+double gelu_slope(double x) { return normal_below(x) + x * kNormalPeak * std::exp(-0.5 * x * x); }
+
 constexpr double kSeluAlpha = 1.6732632423543772848;  // Source: Klambauer et al. 2017
 constexpr double kSeluScale = 1.0507009873554804934;
 
@@ -70,6 +76,7 @@ constexpr Pointwise kFunctions[] = {
     floating<1, elu>("elu"),
     floating<1, selu>("selu"),
     floating<1, celu>("celu"),
+    floating<1, gelu>("gelu"),
     floating<1, [](double x, Params p) { return (x > 0.0) ? x : x * p[0]; }>("leaky_relu"),
     floating<1, softsign>("softsign"),
     floating<1, [](double x) { return x - std::tanh(x); }>("tanhshrink"),
@@ -91,6 +98,7 @@ constexpr Pointwise kSlopes[] = {
     slope<1, [](double x, Params p) { return (x * p[0] > p[1]) ? 1.0 : sigmoid(x * p[0]); }>(
         "softplus'0"),
     slope<1, mish_slope>("mish'0"),
+    slope<1, gelu_slope>("gelu'0"),
     slope<1, elu_slope>("elu'0"),
     slope<1, selu_slope>("selu'0"),
     slope<1, [](double x, Params p) { return (x > 0.0) ? 1.0 : std::exp(x / p[0]); }>("celu'0"),

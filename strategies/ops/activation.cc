@@ -1,5 +1,6 @@
 // Activations and their gradients as ops of their own, so that gradients shard by the same rules.
 #include "kernels/elementwise.h"
+#include "kernels/pointwise.h"
 #include "strategies/ops/pointwise.h"
 
 namespace tessera {
@@ -65,6 +66,72 @@ void add_activation(OpTable& table, const Activation& activation) {
                   .samples = operands(2)});
 }
 
+bool is_tanh_form(const Attrs& attrs) { return attrs.get_string("approximate") == "tanh"; }
+
+StatusOr<std::vector<TensorMeta>> infer_gelu(std::span<const TensorMeta> inputs,
+                                             const Attrs& attrs) {
+  const std::string form = attrs.get_string("approximate");
+  if (form != "none" && form != "tanh") {
+    return invalid_argument("approximate is '" + form + "', but must be none or tanh");
+  }
+  return ops::infer_floating(inputs, attrs);
+}
+
+void run_gelu(KernelCall& call) {
+  if (is_tanh_form(call.attrs)) {
+    kernels::unary(call.ctx, Unary::kGelu, call.inputs[0], call.outputs[0]);
+  } else {
+    kernels::pointwise(call.ctx, kernels::pointwise_function("gelu"), call.inputs, {},
+                       call.outputs[0]);
+  }
+}
+
+void run_gelu_grad(KernelCall& call) {
+  if (is_tanh_form(call.attrs)) {
+    kernels::binary(call.ctx, Binary::kGeluGrad, call.inputs[0], call.inputs[1], call.outputs[0]);
+  } else {
+    kernels::pointwise(call.ctx, kernels::pointwise_function("gelu'0"), call.inputs, {},
+                       call.outputs[0]);
+  }
+}
+
+/// Each sample in both forms.
+std::vector<Sample> in_both_forms(std::vector<Sample> samples) {
+  const std::size_t count = samples.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    samples.push_back(samples[i]);
+    samples.back().attrs = {{"approximate", std::string("tanh")}};
+  }
+  return samples;
+}
+
+void add_gelu(OpTable& table) {
+  const AttrDef approximate = {"approximate", AttrDef::Type::kString,
+                               AttrValue{std::string("none")}};
+  table.must_add(
+      {.name = "gelu",
+       .doc = "x times the normal distribution's integral up to x, or its tanh form.",
+       .args = {in("self")},
+       .attrs = {approximate},
+       .rule = "* -> *",
+       .kernel = run_gelu,
+       .infer = infer_gelu,
+       .gradient = [](GradContext& c) -> std::vector<Var> {
+         const std::string form = c.attrs().get_string("approximate");
+         return {c.call("gelu_grad", {c.cotangent(0), c.input(0)}, {{"approximate", form}})};
+       },
+       .saved_inputs = {0},
+       .samples = in_both_forms(one_operand())});
+  table.must_add({.name = "gelu_grad",
+                  .doc = "Cotangent of gelu's operand.",
+                  .args = {in("grad"), in("self")},
+                  .attrs = {approximate},
+                  .rule = "*, * -> * | lin A",
+                  .kernel = run_gelu_grad,
+                  .infer = infer_gelu,
+                  .samples = in_both_forms(operands(2))});
+}
+
 void add_swiglu(OpTable& table) {
   table.must_add({.name = "swiglu",
                   .doc = "silu(gate) times up in one pass.",
@@ -112,8 +179,7 @@ void add_activation_ops(OpTable& table) {
   add_activation<Unary::kSilu, Binary::kSiluGrad>(
       table,
       {"silu", "x times sigmoid(x); falls below x = -1.28, so no Partial passes.", "* -> *"});
-  add_activation<Unary::kGelu, Binary::kGeluGrad>(
-      table, {"gelu", "Gaussian error linear unit, tanh form.", "* -> *"});
+  add_gelu(table);
   add_swiglu(table);
   ops::add_in_place_forms(table, {"relu", "sigmoid", "tanh", "silu", "gelu"});
 }
