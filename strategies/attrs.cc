@@ -1,5 +1,7 @@
 #include "strategies/attrs.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <functional>
 
@@ -27,7 +29,9 @@ struct HashValue {
   std::size_t operator()(std::monostate) const { return 0; }
   std::size_t operator()(bool value) const { return value ? 3 : 5; }
   std::size_t operator()(std::int64_t value) const { return std::hash<std::int64_t>{}(value); }
-  std::size_t operator()(double value) const { return std::hash<double>{}(value); }
+  std::size_t operator()(double value) const {
+    return std::hash<std::uint64_t>{}(std::bit_cast<std::uint64_t>(value));
+  }
   std::size_t operator()(DType value) const { return static_cast<std::size_t>(value) + 11; }
   std::size_t operator()(const Shape& value) const {
     std::size_t seed = value.size();
@@ -103,6 +107,17 @@ void Attrs::set(std::string_view name, AttrValue value) {
     }
   }
   entries_.emplace_back(name, std::move(value));
+}
+
+bool Attrs::operator==(const Attrs& other) const noexcept {
+  const auto same = [](const Entry& a, const Entry& b) {
+    const double* number = std::get_if<double>(&a.second);
+    const double* with = std::get_if<double>(&b.second);
+    if (a.first != b.first) return false;
+    if (number == nullptr || with == nullptr) return a.second == b.second;
+    return std::bit_cast<std::uint64_t>(*number) == std::bit_cast<std::uint64_t>(*with);
+  };
+  return std::equal(begin(), end(), other.begin(), other.end(), same);
 }
 
 std::size_t Attrs::hash() const noexcept {

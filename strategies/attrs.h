@@ -44,7 +44,8 @@ class Attrs {
   auto end() const noexcept { return entries_.end(); }
   std::size_t hash() const noexcept;
   std::string to_string() const;  ///< "dim=1, keepdim=true"
-  bool operator==(const Attrs&) const = default;
+  /// Numbers by their bits: NaN equals itself, and 0 differs from -0, as keys of a cache need it.
+  bool operator==(const Attrs& other) const noexcept;
 
  private:
   absl::InlinedVector<Entry, 2> entries_;

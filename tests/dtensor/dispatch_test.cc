@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/dtensor/outcome.h"
 
 namespace tessera::testing {
@@ -167,6 +169,23 @@ TEST_CASE("random values do not depend on the placement", "[dtensor][random]") {
         run_ranks({{"a", 2}, {"b", 2}}, [&](Rank& rank) { return draw(rank, placements); });
     CHECK(worst_difference(ranks, expected) == 0.0);
   }
+}
+
+TEST_CASE("attributes are told apart by their bits", "[dtensor][dispatch]") {
+  const auto ranks = run_ranks({{"a", 1}}, [&](Rank& rank) {
+    DTensor x = rank.distribute(Array::zeros({3}, DType::kF64), {R});
+    std::vector<double> held;
+    for (const double value : {std::nan(""), 0.0, -0.0, std::nan("")}) {
+      fill_(x, value);
+      held.push_back(x.local().to_vector()[0]);
+    }
+    return held;
+  });
+  const std::vector<double>& held = ranks[0];
+  CHECK(std::isnan(held[0]));
+  CHECK_FALSE(std::signbit(held[1]));
+  CHECK(std::signbit(held[2]));
+  CHECK(std::isnan(held[3]));
 }
 
 }  // namespace tessera::testing
