@@ -53,8 +53,7 @@ DTensor triu_indices(Runtime& runtime, const TriangleSize& size, const NewTensor
 /// Uniform in [0, 1).
 DTensor rand(Runtime& runtime, const Shape& shape, const RandomArgs& source, const NewTensor& as);
 /// Standard normal.
-DTensor randn(Runtime& runtime, const Shape& shape, const RandomArgs& source,
-              const NewTensor& as);
+DTensor randn(Runtime& runtime, const Shape& shape, const RandomArgs& source, const NewTensor& as);
 /// Integers in [low, high).
 struct IntegerRange {
   std::int64_t low = 0;

@@ -226,9 +226,10 @@ Status SafetensorsFile::read_range(std::string_view name, std::int64_t offset,
                                    std::span<std::byte> out) const {
   TSR_ASSIGN_OR_RETURN(const TensorInfo* info, at(name));
   if (!info->dtype) {
-    return unimplemented(absl::StrFormat(
-        "%s: tensor %s has dtype %s, which cannot be read; readable: F64 F32 BF16 F16 I64 I32 U8 BOOL",
-        path(), in_quotes(name), info->dtype_name));
+    return unimplemented(
+        absl::StrFormat("%s: tensor %s has dtype %s, which cannot be read; readable: F64 F32 BF16 "
+                        "F16 I64 I32 U8 BOOL",
+                        path(), in_quotes(name), info->dtype_name));
   }
   const auto wanted = static_cast<std::int64_t>(out.size());
   if (offset < 0 || offset > info->size_bytes() || wanted > info->size_bytes() - offset) {

@@ -10,7 +10,8 @@ StatusOr<DType> parse_dtype(std::string_view name) {
     if (name == name_of(dtype)) return dtype;
   }
   return invalid_argument(absl::StrFormat(
-      "dtype '%s' is not known; allowed are F64, F32, BF16, F16, I64, I32, U8, BOOL", std::string(name)));
+      "dtype '%s' is not known; allowed are F64, F32, BF16, F16, I64, I32, U8, BOOL",
+      std::string(name)));
 }
 
 }  // namespace tessera

@@ -17,7 +17,8 @@ class LocalOp {
   /// `coord` is this rank's on the mesh of the results (empty for plain tensors).
   static LocalOp make(const Op& op, Resolution resolution, const Attrs& attrs, Coord coord);
 
-  /// Runs the kernel: allocates outputs that are null (in-place ones alias), makes index operands local where a
+  /// Runs the kernel: allocates outputs that are null (in-place ones alias), makes index operands
+  /// local where a
   /// `#` factor is cut, writes results to `outputs`. Requires lowering_steps().empty(). Throws
   /// Error(OutOfRange) for an index outside the global dim that it addresses, on every rank.
   void run(KernelContext& ctx, std::span<const Array> inputs, std::span<Array> outputs) const;
