@@ -186,6 +186,9 @@ void add_masks(OpTable& table) {
                     .dtypes = {DType::kBool, DType::kF64}},
                    {.shapes = {{5, 3}, {3}},
                     .attrs = {{"other", 0.0}},
+                    .dtypes = {DType::kBool, DType::kF64}},
+                   {.shapes = {{8, 6}, {8, 6}},
+                    .attrs = {{"other", 0.0}},
                     .dtypes = {DType::kBool, DType::kF64}}}});
   const std::vector<DType> dtypes = {DType::kF64, DType::kBool, DType::kF64};
   table.must_add(
