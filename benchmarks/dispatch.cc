@@ -89,15 +89,6 @@ void redistribute_to_itself(benchmark::State& state) {
 }
 BENCHMARK(redistribute_to_itself);
 
-/// Every rank drops what it no longer holds: a move that no collective has to make.
-void redistribute_for_free(benchmark::State& state) {
-  Bench bench;
-  const DTensor a = bench.operand(kMesh2x2, {Replicate{}, Replicate{}});
-  const Placements to = {Shard{0}, Shard{1}};
-  for (auto _ : state) benchmark::DoNotOptimize(redistribute(a, to));
-}
-BENCHMARK(redistribute_for_free);
-
 void warm_from_local(benchmark::State& state) {
   Bench bench;
   const DTensor local = plain(bench.runtime, Array::zeros({16, 16}, DType::kF32));

@@ -130,7 +130,9 @@ def pool(function, spatial, *names):
 def averaged(function, spatial):
     names = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
     def call(t, a):
-        overridden = spatial == 2 and a.get("divisor_override")
+        overridden = a.get("divisor_override")
+        if overridden and spatial == 1:
+            return None
         return pool(function, spatial, *names, *(["divisor_override"] if overridden else []))(t, a)
     return call
 
