@@ -181,6 +181,8 @@ void add_masks(OpTable& table) {
          return {Var{}, grad_like(c, kept, 1)};
        },
        .saved_inputs = {0},
+       .declined =
+           {"P(min), P(prod) -> P(prod): right where other is 0, but a clause has one kind"},
        .samples = {{.shapes = {{8, 6}, {8, 6}},
                     .attrs = {{"other", -0.25}},
                     .dtypes = {DType::kBool, DType::kF64}},
