@@ -19,14 +19,31 @@ struct WeightPlacement {
   Mesh mesh;
   Placements used;
   GradPlacements grad;
+  std::vector<int> fsdp_axes;
+  std::int64_t fsdp_ranks = 1;  ///< that cut it in storage
 };
 
+/// On the sparse mesh: experts over ep, their hidden dim over etp. Without expert parallelism on
+/// the dense one, the hidden dim over tp. Cotangents are summands wherever ranks saw other tokens.
 WeightPlacement weight_placement(const ModelContext& context, int hidden_dim) {
-  const bool expert_parallel = context.views.uses_expert_parallel();
-  const Placement cut = expert_parallel ? Placement(Shard{0}) : Placement(Shard{hidden_dim});
-  return {.mesh = expert_parallel ? context.views.sparse() : context.views.dense(),
-          .used = {Replicate{}, cut},
-          .grad = {Partial{ReduceOp::kSum}, cut}};
+  const MeshViews& views = context.views;
+  const Placement hidden = Shard{hidden_dim};
+  const auto all = [](const Placements& placements) {
+    return GradPlacements(placements.begin(), placements.end());
+  };
+  if (!views.uses_expert_parallel()) {
+    return {.mesh = views.dense(),
+            .used = views.on_dense({.tp = hidden}),
+            .grad = all(context.summed(hidden)),
+            .fsdp_axes = views.fsdp_axes(),
+            .fsdp_ranks = views.fsdp()};
+  }
+  return {.mesh = views.sparse(),
+          .used = views.on_sparse({.ep = Shard{0}, .etp = hidden}),
+          .grad = all(views.on_sparse(
+              {.dp_replicate = Partial{}, .efsdp = Partial{}, .ep = Shard{0}, .etp = hidden})),
+          .fsdp_axes = views.sparse_axes({"efsdp"}),
+          .fsdp_ranks = views.efsdp()};
 }
 
 constexpr int kHiddenDimOfW1 = 1;
@@ -39,6 +56,7 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
     : name_(name) {
   const ModelConfig& c = context.config;
   throw_if_error(context.views.check_experts(name, c.num_experts));
+  if (context.views.etp() > 1) throw Error(unimplemented(name + ": etp above 1"));
   const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
     const WeightPlacement placement = weight_placement(context, hidden_dim);
     return &context.parameters.add(
@@ -46,8 +64,8 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
          .shape = std::move(shape),
          .mesh = placement.mesh,
          .used = placement.used,
-         .fsdp_axis = 0,
-         .fsdp_dim = expert_fsdp_dim(placement.mesh.size(0), context.views.ep(), c.num_experts),
+         .fsdp_axes = placement.fsdp_axes,
+         .fsdp_dim = expert_fsdp_dim(placement.fsdp_ranks, context.views.ep(), c.num_experts),
          .init = init});
   };
   const Init back = truncated_init(depth_std(layer));
@@ -64,7 +82,8 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
   // Without expert parallelism each tp rank sees every token but only its slice of F: cotangents
   // are summands.
   const Placement tp_grad = expert_parallel ? Placement(Shard{1}) : Placement(Partial{});
-  const GradPlacements token_grad = {Shard{0}, tp_grad};
+  const Placements out_placements = context.with_tp(tp_grad);
+  const GradPlacements token_grad(out_placements.begin(), out_placements.end());
   const Placement counts_on_tp = expert_parallel ? Placement(Partial{}) : Placement(Replicate{});
   const WeightPlacement in = weight_placement(context, kHiddenDimOfW1);
   const WeightPlacement out = weight_placement(context, kHiddenDimOfW2);
@@ -72,13 +91,13 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
       LocalArg{"x_BLD", x_BLD, tokens, token_grad},
       LocalArg{"weights_BLK", routing.weights_BLK, tokens, token_grad},
       LocalArg{"ids_BLK", routing.ids_BLK, tokens},
-      LocalArg{"counts_E", routing.counts_E, {Partial{}, counts_on_tp}},
+      LocalArg{"counts_E", routing.counts_E, context.summed(counts_on_tp)},
       LocalArg{"w1_EFD", w1_->use(context.compute), in.used, in.grad},
       LocalArg{"w2_EDF", w2_->use(context.compute), out.used, out.grad},
       LocalArg{"w3_EFD", w3_->use(context.compute), in.used, in.grad}};
   const std::array<LocalResult, 1> results = {
-      LocalResult{"out_BLD", context.views.dense(), {Shard{0}, tp_grad}, x_BLD.global_shape()}};
-  const AxisGroup ep = {context.views.sparse(), {MeshViews::kEp}};
+      LocalResult{"out_BLD", context.views.dense(), out_placements, x_BLD.global_shape()}};
+  const AxisGroup ep = {context.views.sparse(), context.views.sparse_axes({"ep"})};
 
   const auto region = [&](std::span<const DTensor> local) -> std::vector<DTensor> {
     const DTensor& x = local[0];

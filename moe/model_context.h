@@ -1,6 +1,6 @@
 // moe/model_context.h: what every module of the model is built from: runtime, meshes, config,
-// parameters. Tokens are (B, L, …): B is cut over the data axes, L over tp where sequence
-// parallelism is on.
+// parameters. Tokens are (B, L, …): B is cut over the data axes, L over cp, and over tp where
+// sequence parallelism is on.
 #pragma once
 
 #include <string>
@@ -21,26 +21,34 @@ struct ModelContext {
   /// Router scores and weights: F32, or F64 in a double-precision run.
   DType score_dtype() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-  /// Placements on the dense mesh of a tensor whose dim 0 is the batch.
-  Placements with_tp(Placement tp) const { return {Shard{0}, tp}; }
-  /// Between blocks: L cut over tp under sequence parallelism, else replicated.
+  /// Placements on the dense mesh of a tensor (B, L, …): B cut over the data axes, L over cp.
+  Placements with_tp(Placement tp) const {
+    return views.on_dense(
+        {.dp_replicate = Shard{0}, .dp_shard = Shard{0}, .cp = Shard{1}, .tp = tp});
+  }
+  /// Between blocks: L cut over tp too under sequence parallelism, else replicated there.
   Placements tokens() const {
     return with_tp(views.uses_sequence_parallel() ? Placement(Shard{1}) : Placement(Replicate{}));
   }
-  /// Inside attention and feed-forward: every token on each tp rank.
+  /// Inside attention and feed-forward: every token of the cp rank on each tp rank.
   Placements whole_tokens() const { return with_tp(Replicate{}); }
   /// Where tokens are routed: each tp rank its own shard of L under expert parallelism, else all.
   Placements routed_tokens() const {
     return with_tp(views.uses_expert_parallel() ? Placement(Shard{1}) : Placement(Replicate{}));
   }
+  /// What a sum over tokens placed `with_tp` is: a summand on every axis that cuts them.
+  Placements summed(Placement tp) const {
+    return views.on_dense(
+        {.dp_replicate = Partial{}, .dp_shard = Partial{}, .cp = Partial{}, .tp = tp});
+  }
 
-  /// A dense parameter, `tp` its placement on that axis; FSDP cuts dim 0.
+  /// A dense parameter, `tp` its placement on that axis; FSDP (dp_shard, cp) cuts dim 0.
   Parameter& declare(const std::string& name, Shape shape, Placement tp, Init init) const {
     return parameters.add({.name = name,
                            .shape = std::move(shape),
                            .mesh = views.dense(),
-                           .used = {Replicate{}, tp},
-                           .fsdp_axis = MeshViews::kFsdp,
+                           .used = views.on_dense({.tp = tp}),
+                           .fsdp_axes = views.fsdp_axes(),
                            .fsdp_dim = 0,
                            .init = init});
   }

@@ -66,7 +66,7 @@ Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
 LoadBalancer::LoadBalancer(const ModelContext& context, const std::string& name)
     : runtime_(&context.runtime), coefficient_(context.config.bias_coeff) {
   if (!coefficient_) return;
-  const Placements replicated = {Replicate{}, Replicate{}};
+  const Placements replicated = context.views.on_dense({});
   bias_E_ = zeros(context.runtime,
                   value_or_throw(Spec::make(context.views.dense(), {context.config.num_experts},
                                             context.score_dtype(), replicated)));

@@ -31,18 +31,48 @@ Status check_degrees(const ParallelConfig& config) {
                                                   : ""));
     }
   }
-  const std::array<Degree, 4> later = {{{"pp", config.pp},
-                                        {"dp_replicate", config.dp_replicate},
-                                        {"cp", config.cp},
-                                        {"etp", config.etp}}};
-  for (const Degree& degree : later) {
-    if (degree.value > 1) {
-      return unimplemented(absl::StrFormat(
-          "parallel: %s is %d; this version composes dp_shard, tp and ep only, so %s must be 1",
-          degree.name, degree.value, degree.name));
+  return absl::OkStatus();
+}
+
+/// Axes that a view has whatever their size, so that its main axes can always be named.
+bool is_kept(std::string_view axis) {
+  return axis == "dp_shard" || axis == "tp" || axis == "efsdp" || axis == "ep";
+}
+
+StatusOr<Mesh> make_view(std::initializer_list<Degree> axes, std::int64_t first_rank) {
+  Shape shape;
+  std::vector<std::string> names;
+  for (const Degree& axis : axes) {
+    if (axis.value == 1 && !is_kept(axis.name)) continue;
+    shape.push_back(axis.value);
+    names.emplace_back(axis.name);
+  }
+  return Mesh::make(view_of(shape), std::move(names), first_rank);
+}
+
+struct NamedPlacement {
+  std::string_view axis;
+  Placement placement;
+};
+
+Placements on_axes(const Mesh& mesh, std::initializer_list<NamedPlacement> by_name) {
+  Placements placements;
+  for (const MeshAxis& axis : mesh.axes()) {
+    for (const NamedPlacement& named : by_name) {
+      if (named.axis == axis.name) placements.push_back(named.placement);
     }
   }
-  return absl::OkStatus();
+  return placements;
+}
+
+std::vector<int> axes_named(const Mesh& mesh, std::initializer_list<std::string_view> names) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    for (const std::string_view name : names) {
+      if (mesh.axis(axis).name == name) axes.push_back(axis);
+    }
+  }
+  return axes;
 }
 
 }  // namespace
@@ -62,20 +92,59 @@ StatusOr<MeshViews> MeshViews::make(const ParallelConfig& given, std::int64_t nu
                         config.pp, config.dp_replicate, config.dp_shard, config.cp, config.tp,
                         others * config.dp_shard, num_ranks));
   }
-  const std::int64_t sparse_ranks = config.dp_shard * config.cp * config.tp;
-  if (sparse_ranks % config.ep != 0) {
-    return invalid_argument(
-        absl::StrFormat("parallel: ep %d does not divide dp_shard %d x cp %d x tp %d = %d; ep is "
-                        "borrowed from those axes",
-                        config.ep, config.dp_shard, config.cp, config.tp, sparse_ranks));
+  const std::int64_t stage_ranks = config.dp_shard * config.cp * config.tp;
+  if (stage_ranks % (config.ep * config.etp) != 0) {
+    return invalid_argument(absl::StrFormat(
+        "parallel: ep %d x etp %d does not divide dp_shard %d x cp %d x tp %d = %d; both are "
+        "borrowed from those axes",
+        config.ep, config.etp, config.dp_shard, config.cp, config.tp, stage_ranks));
   }
   MeshViews views;
   views.config_ = config;
-  const std::array<std::int64_t, 2> dense = {config.dp_shard * config.cp, config.tp};
-  const std::array<std::int64_t, 2> sparse = {sparse_ranks / config.ep, config.ep};
-  TSR_ASSIGN_OR_RETURN(views.dense_, Mesh::make(dense, {"fsdp", "tp"}));
-  TSR_ASSIGN_OR_RETURN(views.sparse_, Mesh::make(sparse, {"efsdp", "ep"}));
+  return views.at_stage(0);
+}
+
+StatusOr<MeshViews> MeshViews::at_stage(std::int64_t stage) const {
+  if (stage < 0 || stage >= config_.pp) {
+    return invalid_argument(
+        absl::StrFormat("parallel: stage %d; there are %d (0 is the first)", stage, config_.pp));
+  }
+  MeshViews views = *this;
+  views.stage_ = stage;
+  const std::int64_t first_rank = stage * config_.dp_replicate * fsdp() * tp();
+  TSR_ASSIGN_OR_RETURN(views.dense_, make_view({{"dp_replicate", config_.dp_replicate},
+                                                {"dp_shard", config_.dp_shard},
+                                                {"cp", config_.cp},
+                                                {"tp", config_.tp}},
+                                               first_rank));
+  TSR_ASSIGN_OR_RETURN(views.sparse_, make_view({{"dp_replicate", config_.dp_replicate},
+                                                 {"efsdp", efsdp()},
+                                                 {"ep", config_.ep},
+                                                 {"etp", config_.etp}},
+                                                first_rank));
   return views;
+}
+
+Placements MeshViews::on_dense(const DensePlacement& placement) const {
+  return on_axes(dense_, {{"dp_replicate", placement.dp_replicate},
+                          {"dp_shard", placement.dp_shard},
+                          {"cp", placement.cp},
+                          {"tp", placement.tp}});
+}
+
+Placements MeshViews::on_sparse(const SparsePlacement& placement) const {
+  return on_axes(sparse_, {{"dp_replicate", placement.dp_replicate},
+                           {"efsdp", placement.efsdp},
+                           {"ep", placement.ep},
+                           {"etp", placement.etp}});
+}
+
+std::vector<int> MeshViews::dense_axes(std::initializer_list<std::string_view> names) const {
+  return axes_named(dense_, names);
+}
+
+std::vector<int> MeshViews::sparse_axes(std::initializer_list<std::string_view> names) const {
+  return axes_named(sparse_, names);
 }
 
 Status MeshViews::check_heads(std::string_view layer, std::int64_t num_heads) const {

@@ -6,22 +6,24 @@
 
 namespace tessera {
 
-StatusOr<Spec> fsdp_storage(const Spec& used, int axis, int dim) {
-  if (axis < 0 || axis >= used.mesh().ndim()) {
-    return invalid_argument(
-        absl::StrFormat("fsdp: axis %d of a mesh of %d axes", axis, used.mesh().ndim()));
-  }
+StatusOr<Spec> fsdp_storage(const Spec& used, std::span<const int> axes, int dim) {
   if (dim < 0 || dim >= used.ndim()) {
     return invalid_argument(
         absl::StrFormat("fsdp: dim %d of a tensor of %d dims", dim, used.ndim()));
   }
   Layout layout = used.layout();
-  if (layout.dim_of_axis(axis) >= 0 || layout.partial[static_cast<std::size_t>(axis)]) {
-    return invalid_argument(absl::StrFormat(
-        "fsdp: axis %s already holds %s; FSDP needs an axis on which it is replicated",
-        used.mesh().axis_label(axis), used.to_string()));
+  for (const int axis : axes) {
+    if (axis < 0 || axis >= used.mesh().ndim()) {
+      return invalid_argument(
+          absl::StrFormat("fsdp: axis %d of a mesh of %d axes", axis, used.mesh().ndim()));
+    }
+    if (layout.dim_of_axis(axis) >= 0 || layout.partial[static_cast<std::size_t>(axis)]) {
+      return invalid_argument(absl::StrFormat(
+          "fsdp: axis %s already holds %s; FSDP needs an axis on which it is replicated",
+          used.mesh().axis_label(axis), used.to_string()));
+    }
+    layout.dims[static_cast<std::size_t>(dim)].push_back(Level::of_axis(axis));
   }
-  layout.dims[static_cast<std::size_t>(dim)].push_back(Level::of_axis(axis));
   return Spec::make(used.mesh(), used.global_shape(), used.dtype(), std::move(layout));
 }
 
@@ -35,7 +37,7 @@ Parameter& ParameterSet::add(const ParameterDecl& decl) {
     throw Error(invalid_argument("parameter " + decl.name + " is declared twice"));
   }
   Spec used = value_or_throw(Spec::make(decl.mesh, decl.shape, dtype_, decl.used));
-  const Spec stored = value_or_throw(fsdp_storage(used, decl.fsdp_axis, decl.fsdp_dim));
+  const Spec stored = value_or_throw(fsdp_storage(used, decl.fsdp_axes, decl.fsdp_dim));
   DTensor tensor = empty(runtime_, stored);
   tensor.set_name(decl.name).set_requires_grad(true);
   return parameters_.emplace_back(std::move(tensor), std::move(used), decl.init);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +27,9 @@ struct ParameterDecl {
   std::string name;
   Shape shape;
   Mesh mesh;
-  Placements used;  ///< one per axis of `mesh`; R on `fsdp_axis`
-  int fsdp_axis = 0;
-  int fsdp_dim = 0;  ///< the tensor dim that fsdp cuts in storage, after every other axis
+  Placements used;             ///< one per axis of `mesh`; R on `fsdp_axes`
+  std::vector<int> fsdp_axes;  ///< that cut it in storage, the first one coarsest; may be none
+  int fsdp_dim = 0;            ///< the tensor dim that they cut, after every other axis
   Init init = {};
 };
 
@@ -72,10 +73,10 @@ class ParameterSet {
   std::deque<Parameter> parameters_;
 };
 
-/// The storage spec of a tensor used as `used`: `axis` (replicated there) cuts `dim` after all axes
-/// that cut it already. Works on any mesh, named or not, with any placements before. Errors:
-/// InvalidArgument where the axis is taken.
-StatusOr<Spec> fsdp_storage(const Spec& used, int axis, int dim);
+/// The storage spec of a tensor used as `used`: `axes` (replicated there) cut `dim`, one after the
+/// other, after all axes that cut it already. Works on any mesh, named or not, with any placements
+/// before. Errors: InvalidArgument where an axis is taken.
+StatusOr<Spec> fsdp_storage(const Spec& used, std::span<const int> axes, int dim);
 /// The dim that FSDP cuts of expert weights (E, …): 1 where shards of dim 0 would be fewer than the
 /// ranks that cut it (efsdp·ep > E), else 0. Source: torchtitan #1561.
 constexpr int expert_fsdp_dim(std::int64_t efsdp, std::int64_t ep, std::int64_t num_experts) {

@@ -75,10 +75,10 @@ TEST_CASE("tessera-train trains on four ranks, logs a line a step and shows what
   REQUIRE(ran.exit_code == 0);
   CHECK(ran.err.empty());
   CHECK_THAT(ran.out, Catch::Contains("232480 parameters in 41 tensors"));
-  CHECK_THAT(ran.out, Catch::Contains("{fsdp: 2, tp: 2}"));
+  CHECK_THAT(ran.out, Catch::Contains("{dp_shard: 2, tp: 2}"));
   CHECK_THAT(ran.out, Catch::Contains("loss 6.0783"));
   CHECK_THAT(ran.out, Catch::Contains("What moved"));
-  CHECK_THAT(ran.out, Catch::Contains("reduce_scatter   fsdp"));
+  CHECK_THAT(ran.out, Catch::Contains("reduce_scatter   dp_shard"));
   CHECK_THAT(ran.out, Catch::Contains("layers.2.moe.router.gate.weight [8, 64]"));
   CHECK(ran.out.find("implicit") == std::string::npos);
 

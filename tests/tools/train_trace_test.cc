@@ -157,8 +157,8 @@ TEST_CASE("tessera-train --trace shows each rank's steps, calls, messages and co
     REQUIRE(ran.exit_code == 0);
     const Trace trace(folder / "out.json");
     CHECK(trace.row_names() ==
-          std::set<std::string>{"rank 0 [fsdp 0, tp 0]", "rank 1 [fsdp 0, tp 1]",
-                                "rank 2 [fsdp 1, tp 0]", "rank 3 [fsdp 1, tp 1]"});
+          std::set<std::string>{"rank 0 [dp_shard 0, tp 0]", "rank 1 [dp_shard 0, tp 1]",
+                                "rank 2 [dp_shard 1, tp 0]", "rank 3 [dp_shard 1, tp 1]"});
     const std::map<std::string, int> expected = {{"step 0", 1},
                                                  {"step 1", 1},
                                                  {"forward", kSteps},

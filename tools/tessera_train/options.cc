@@ -53,6 +53,9 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
   TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
+  if (parallel.pp > 1) {
+    return unimplemented(absl::StrFormat("--parallel: pp is %d; only 1 is trained", parallel.pp));
+  }
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
   TSR_ASSIGN_OR_RETURN(plan.data, TokenData::read(flags.data, plan.config));
