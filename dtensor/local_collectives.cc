@@ -75,12 +75,17 @@ struct AllGatherNode final : GradNode {
   using GradNode::GradNode;
   std::string_view name() const override { return "all_gather_rows"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
-    const Group found = find_group(runtime, group);
-    const Array in = kernels::contiguous(runtime.kernels(), cotangents[0].local());
-    Array out = rows_like(runtime, in, rows[static_cast<std::size_t>(found.ranks->rank())]);
-    found.ranks->reduce_scatter(in, out, ReduceOp::kSum, rows,
-                                {.tensor = "gradient", .axes = found.axes, .site = site});
-    grads[0] = plain(runtime, std::move(out));
+    grads[0] = reduce_scatter_rows(cotangents[0], rows, group, site);
+  }
+  Splits rows;
+  AxisGroup group;
+};
+
+struct ReduceScatterNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return "reduce_scatter_rows"; }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    grads[0] = all_gather_rows(cotangents[0], rows, group, site);
   }
   Splits rows;
   AxisGroup group;
@@ -147,6 +152,26 @@ DTensor all_gather_rows(const DTensor& x, std::span<const std::int64_t> rows,
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllGatherNode>(runtime, site);
+  node->rows.assign(rows.begin(), rows.end());
+  node->group = group;
+  node->edges.push_back(edge_of(x));
+  attach(result, std::move(node));
+  return result;
+}
+
+DTensor reduce_scatter_rows(const DTensor& x, std::span<const std::int64_t> rows,
+                            const AxisGroup& group, const Site& site) {
+  check_plain("reduce_scatter_rows", x);
+  Runtime& runtime = x.runtime();
+  const Group found = find_group(runtime, group);
+  check_rows("reduce_scatter_rows", x, rows, found);
+  const Array in = kernels::contiguous(runtime.kernels(), x.local());
+  Array out = rows_like(runtime, in, rows[static_cast<std::size_t>(found.ranks->rank())]);
+  found.ranks->reduce_scatter(in, out, ReduceOp::kSum, rows,
+                              {.tensor = x.name(), .axes = found.axes, .site = site});
+  DTensor result = plain(runtime, std::move(out));
+  if (!records(runtime, x)) return result;
+  auto node = std::make_shared<ReduceScatterNode>(runtime, site);
   node->rows.assign(rows.begin(), rows.end());
   node->group = group;
   node->edges.push_back(edge_of(x));

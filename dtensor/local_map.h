@@ -56,5 +56,8 @@ DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient gra
 /// Rows of all ranks one after another. Backward: reduce-scatter.
 DTensor all_gather_rows(const DTensor& x, std::span<const std::int64_t> rows,
                         const AxisGroup& group, const Site& site = Site::current());
+/// The sum over the group, of which rank r keeps the next rows[r] rows. Backward: all-gather.
+DTensor reduce_scatter_rows(const DTensor& x, std::span<const std::int64_t> rows,
+                            const AxisGroup& group, const Site& site = Site::current());
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // moe/dispatch.h: tokens to the ranks that hold their experts, and back, inside a region of plain
-// tensors. Rows are sorted by expert, exchanged along ep, put in expert order, and return the same
-// way.
+// tensors. Rows are sorted by expert, exchanged along ep, gathered along etp, put in expert order,
+// and return the same way.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,20 @@ struct ExpertOrder {
 };
 ExpertOrder expert_order(std::span<const std::int64_t> counts, std::int64_t num_senders);
 
+/// The ranks that share one set of experts: a mesh and its axes that cut experts and their hidden
+/// dim. Every rank has tokens of its own.
+struct ExpertGroup {
+  Mesh mesh;
+  std::vector<int> ep_axes;
+  std::vector<int> etp_axes = {};
+
+  AxisGroup ep() const { return {mesh, ep_axes}; }
+  AxisGroup etp() const { return {mesh, etp_axes}; }
+  AxisGroup all() const;
+  std::int64_t ep_size() const;
+  std::int64_t etp_size() const;
+};
+
 /// One dispatch, as combine() needs it back.
 struct Dispatched {
   DTensor rows_RD;                          ///< this rank's rows, by local expert
@@ -35,15 +49,18 @@ struct Dispatched {
   DTensor restore_R;                        ///< its inverse
   std::vector<std::int64_t> sent_rows;      ///< per ep rank
   std::vector<std::int64_t> received_rows;  ///< per ep rank
+  std::vector<std::int64_t> gathered_rows;  ///< per etp rank
 };
 
-/// Shapes: x_TD, ids_TK (I64), counts_E (I64, this rank's). Collective: two all-to-all-v along `ep`
-/// (counts, rows); one host read of the counts. A group of one rank moves nothing.
+/// Shapes: x_TD, ids_TK (I64), counts_E (I64, this rank's). Collective: two all-to-all-v (counts
+/// among all, rows along ep) and one all-gather along etp; one host read of the counts. A group of
+/// one rank moves nothing.
 Dispatched dispatch(const DTensor& x_TD, const DTensor& ids_TK, const DTensor& counts_E,
-                    const AxisGroup& ep);
+                    const ExpertGroup& group);
 /// Σ over a token's experts of weight · row, in score precision, added in a fixed order. Shapes:
-/// y_RD in expert order, weights_TK → (T, D). Collective: one all-to-all-v.
+/// y_RD in expert order (under etp a summand each), weights_TK → (T, D). Collective: one
+/// reduce-scatter along etp, one all-to-all-v along ep.
 DTensor combine(const DTensor& y_RD, const DTensor& weights_TK, const Dispatched& dispatched,
-                const AxisGroup& ep);
+                const ExpertGroup& group);
 
 }  // namespace tessera

@@ -56,7 +56,6 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
     : name_(name) {
   const ModelConfig& c = context.config;
   throw_if_error(context.views.check_experts(name, c.num_experts));
-  if (context.views.etp() > 1) throw Error(unimplemented(name + ": etp above 1"));
   const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
     const WeightPlacement placement = weight_placement(context, hidden_dim);
     return &context.parameters.add(
@@ -97,15 +96,18 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
       LocalArg{"w3_EFD", w3_->use(context.compute), in.used, in.grad}};
   const std::array<LocalResult, 1> results = {
       LocalResult{"out_BLD", context.views.dense(), out_placements, x_BLD.global_shape()}};
-  const AxisGroup ep = {context.views.sparse(), context.views.sparse_axes({"ep"})};
+  const ExpertGroup group = {.mesh = context.views.sparse(),
+                             .ep_axes = context.views.sparse_axes({"ep"}),
+                             .etp_axes = context.views.sparse_axes({"etp"})};
 
   const auto region = [&](std::span<const DTensor> local) -> std::vector<DTensor> {
     const DTensor& x = local[0];
-    const Dispatched dispatched = dispatch(merge_tokens(x), merge_tokens(local[2]), local[3], ep);
+    const Dispatched dispatched =
+        dispatch(merge_tokens(x), merge_tokens(local[2]), local[3], group);
     const DTensor gate = grouped_mm(dispatched.rows_RD, local[4], dispatched.counts_e);
     const DTensor up = grouped_mm(dispatched.rows_RD, local[6], dispatched.counts_e);
     const DTensor y_RD = grouped_mm(swiglu(gate, up), local[5], dispatched.counts_e);
-    const DTensor out_TD = combine(y_RD, merge_tokens(local[1]), dispatched, ep);
+    const DTensor out_TD = combine(y_RD, merge_tokens(local[1]), dispatched, group);
     return {reshape(out_TD, x.global_shape())};
   };
   return local_map(context.runtime, name_, args, results, region)[0];

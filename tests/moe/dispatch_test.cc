@@ -49,7 +49,7 @@ Journey travel(World& world, std::int64_t num_experts,
   DTensor weights =
       plain(runtime, Array::from_values({kT, kK}, DType::kF64, std::vector<double>(kT * kK, 0.5)));
   weights.set_requires_grad(true);
-  const AxisGroup ep = {mesh, {0}};
+  const ExpertGroup ep = {mesh, {0}};
   const Dispatched there = dispatch(x, plain_ints(runtime, {kT, kK}, ids),
                                     plain_ints(runtime, {num_experts}, counts), ep);
   const Ints experts = experts_by_rank(num_experts, ranks);
