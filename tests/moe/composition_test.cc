@@ -52,6 +52,44 @@ TEST_CASE("losses on every mesh are those of one rank", "[moe][composition][C11]
   check_same(run, one_rank(model), 1e-9);
 }
 
+TEST_CASE("replicas and context parallelism train like one rank",
+          "[moe][composition][C18][C51][C55][C60]") {
+  const ParallelConfig parallel =
+      GENERATE(ParallelConfig{.dp_replicate = 2, .dp_shard = 2},
+               ParallelConfig{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2},
+               ParallelConfig{.cp = 2}, ParallelConfig{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 4},
+               ParallelConfig{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 8});
+  CAPTURE(parallel.dp_replicate, parallel.dp_shard, parallel.cp, parallel.tp, parallel.ep);
+  const auto ranks =
+      static_cast<int>(parallel.dp_replicate * parallel.dp_shard * parallel.cp * parallel.tp);
+  const RunResult run = train({.parallel = parallel, .num_ranks = ranks});
+  check_same(run, one_rank("softmax"), 1e-9);
+}
+
+TEST_CASE("replicas stay equal bit for bit", "[moe][composition][C41][C55]") {
+  const auto sums = [](Model& model, Trainer&) {
+    std::vector<double> all;
+    for (Parameter& parameter : model.parameters().all()) {
+      for (const double value : parameter.stored().local().to_vector()) all.push_back(value);
+    }
+    for (MoeLayer* layer : model.moe_layers()) {
+      const DTensor& bias = layer->balancer().expert_bias_E();
+      for (const double value : bias.local().to_vector()) all.push_back(value);
+    }
+    return all;
+  };
+  const std::vector<RunResult> ranks =
+      train_all({.parallel = {.dp_replicate = 2, .dp_shard = 2, .ep = 2},
+                 .num_ranks = 4,
+                 .dtype = DType::kF32,
+                 .num_steps = 4,
+                 .inspect = sums});
+  REQUIRE(!ranks[0].inspected.empty());
+  CHECK(ranks[0].inspected == ranks[2].inspected);
+  CHECK(ranks[1].inspected == ranks[3].inspected);
+  CHECK(ranks[0].inspected != ranks[1].inspected);
+}
+
 TEST_CASE("a sequence that tp does not divide trains like one rank", "[moe][composition][C13]") {
   const auto shorten = [](ModelConfig& config) { config.seq = 61; };
   const MeshCase mesh =
