@@ -137,7 +137,8 @@ void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, 
   require_shape("adamw", "v", v, param.shape());
   const DType state = param.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   for (const Array* array : {&m, &v}) {
-    if (array->dtype() != state) throw_dtype("adamw", array->dtype(), "F32 state (F64 for F64)");
+    if (array->dtype() == state || array->dtype() == DType::kBF16) continue;
+    throw_dtype("adamw", array->dtype(), "BF16 or F32 state (F64 for F64)");
   }
   visit_compute_type(state, [&]<class C>(TypeTag<C>) {
     if constexpr (std::is_floating_point_v<C>) {

@@ -9,7 +9,8 @@
 
 #include "moe/data.h"
 #include "moe/model.h"
-#include "parallel/adamw.h"
+#include "parallel/learning_rate.h"
+#include "parallel/optimizer.h"
 #include "placement/api.h"
 
 namespace tessera TSR_API {
@@ -35,7 +36,7 @@ class Trainer {
   /// Collective: yes, the same step on all ranks. Throws Error; FailedPrecondition naming the step
   /// for a loss or gradient norm that is not finite, on all ranks alike and before any update.
   StepReport step(std::int64_t step);
-  const AdamW& optimizer() const noexcept { return optimizer_; }
+  Optimizer& optimizer() noexcept { return optimizer_; }
 
  private:
   double accumulate_gradients(std::int64_t step);
@@ -43,7 +44,7 @@ class Trainer {
 
   Model& model_;
   const TokenData& data_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
   LearningRate rate_;
 };
 

@@ -1,0 +1,118 @@
+#include "parallel/optimizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "dtensor/foreach.h"
+
+namespace tessera {
+namespace {
+
+DTensor zero_state(const DTensor& parameter, std::optional<DType> dtype) {
+  const Spec& spec = parameter.spec();
+  return zeros(parameter.runtime(),
+               value_or_throw(Spec::make(spec.mesh(), spec.global_shape(),
+                                         dtype.value_or(spec.dtype()), spec.layout())));
+}
+
+void check_state_dtype(const OptimizerConfig& config, const DTensor& parameter) {
+  if (!config.state_dtype || *config.state_dtype == DType::kBF16) return;
+  if (*config.state_dtype == parameter.dtype()) return;
+  throw Error(invalid_argument(absl::StrFormat(
+      "optimizer: state_dtype %s for parameter %s of %s; allowed are BF16 and the parameter's type",
+      std::string(name_of(*config.state_dtype)), parameter.name(),
+      std::string(name_of(parameter.dtype())))));
+}
+
+}  // namespace
+
+Optimizer::Optimizer(ParameterSet& parameters, OptimizerConfig config)
+    : config_(std::move(config)) {
+  std::vector<std::string> names;
+  for (Parameter& parameter : parameters.all()) {
+    if (!parameter.stored().requires_grad()) continue;
+    check_state_dtype(config_, parameter.stored());
+    names.push_back(parameter.name());
+    slots_.push_back({.parameter = &parameter});
+  }
+  names.insert(names.end(), config_.names_elsewhere.begin(), config_.names_elsewhere.end());
+  const std::vector<std::size_t> groups = value_or_throw(assign_groups(names, config_.groups));
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].group = groups[i];
+  if (config_.groups.empty()) config_.groups.push_back({.pattern = ""});
+}
+
+int Optimizer::num_states() const {
+  if (config_.kind == OptimizerKind::kSgd) return config_.momentum == 0.0 ? 0 : 1;
+  return 2;
+}
+
+void Optimizer::materialize() {
+  for (Slot& slot : slots_) {
+    const DTensor& stored = slot.parameter->stored();
+    const int wanted = num_states();
+    if (wanted > 0 && !slot.first.defined()) slot.first = zero_state(stored, config_.state_dtype);
+    if (wanted > 1 && !slot.second.defined()) slot.second = zero_state(stored, config_.state_dtype);
+  }
+}
+
+std::vector<NamedTensor> Optimizer::state_tensors() {
+  materialize();
+  std::vector<NamedTensor> tensors;
+  for (const Slot& slot : slots_) {
+    const std::string name = "optimizer." + slot.parameter->name();
+    if (slot.first.defined()) tensors.push_back({name + ".first", slot.first});
+    if (slot.second.defined()) tensors.push_back({name + ".second", slot.second});
+  }
+  return tensors;
+}
+
+Attrs Optimizer::attrs_of(std::size_t index, double lr, double grad_scale) const {
+  const ParamGroup& group = config_.groups[index];
+  Attrs attrs = {{"lr", lr * group.lr_scale},
+                 {"weight_decay", group.weight_decay.value_or(config_.weight_decay)},
+                 {"grad_scale", grad_scale}};
+  if (config_.kind == OptimizerKind::kSgd) {
+    if (num_states() == 0) return attrs;
+    attrs.set("momentum", config_.momentum);
+    attrs.set("nesterov", config_.momentum_form == Momentum::kNesterov);
+  } else {
+    attrs.set("beta1", group.betas ? (*group.betas)[0] : config_.beta1);
+    attrs.set("beta2", group.betas ? (*group.betas)[1] : config_.beta2);
+    attrs.set("eps", config_.eps);
+  }
+  attrs.set("step", num_steps_);
+  return attrs;
+}
+
+void Optimizer::update(std::size_t group, double lr, double grad_scale) {
+  std::vector<DTensor> params, grads, first, second;
+  for (const Slot& slot : slots_) {
+    const DTensor& stored = slot.parameter->stored();
+    if (slot.group != group || !stored.requires_grad()) continue;
+    const DTensor grad = stored.grad();
+    params.push_back(stored);
+    grads.push_back(grad.defined() ? grad : zeros_like(stored.detach()));
+    if (slot.first.defined()) first.push_back(slot.first);
+    if (slot.second.defined()) second.push_back(slot.second);
+  }
+  const Attrs attrs = attrs_of(group, lr, grad_scale);
+  switch (config_.kind) {
+    case OptimizerKind::kAdamW:
+      return adamw_step({params, grads}, {first, second}, attrs);
+    case OptimizerKind::kAdam:
+      return adam_step({params, grads}, {first, second}, attrs);
+    case OptimizerKind::kSgd:
+      return sgd_step({params, grads}, first, attrs);
+  }
+}
+
+void Optimizer::step(double lr, double grad_scale) {
+  materialize();
+  ++num_steps_;
+  for (std::size_t group = 0; group < config_.groups.size(); ++group) {
+    update(group, lr, grad_scale);
+  }
+}
+
+}  // namespace tessera

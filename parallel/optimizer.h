@@ -1,0 +1,77 @@
+// parallel/optimizer.h: AdamW, Adam and SGD over parameters on several meshes; their state is
+// placed like the parameters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/param_groups.h"
+#include "parallel/parameter.h"
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+enum class OptimizerKind : std::uint8_t {
+  kAdamW,  ///< weight decay on the parameter itself. Source: Loshchilov and Hutter, 2019
+  kAdam,   ///< weight decay is part of the gradient
+  kSgd     ///< the same, with momentum where it is not 0
+};
+enum class Momentum : std::uint8_t { kPlain, kNesterov };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< AdamW and Adam
+  double weight_decay = 0.1;
+  double momentum = 0.0;  ///< SGD
+  Momentum momentum_form = Momentum::kPlain;
+  std::optional<DType> state_dtype = {};  ///< the parameter's unless given; BF16 halves the state
+  std::vector<ParamGroup> groups = {};    ///< none: all parameters share the settings above
+  /// Names of trainable parameters on other ranks (pipeline stages), for the patterns of groups.
+  std::vector<std::string> names_elsewhere = {};
+};
+
+/// A part of an optimizer's state as checkpoints know it.
+struct NamedTensor {
+  std::string name;
+  DTensor tensor;
+};
+
+/// Updates the parameters of a set that are trainable when it is made; frozen ones (no gradient
+/// required) have no state and are passed over. No communication.
+class Optimizer {
+ public:
+  /// `parameters` must outlive it. Throws Error: those of assign_groups(); InvalidArgument for a
+  /// state_dtype that is neither BF16 nor the parameters'.
+  Optimizer(ParameterSet& parameters, OptimizerConfig config);
+
+  /// One update with the gradients that the parameters hold; a missing one counts as zero.
+  /// `grad_scale` multiplies every gradient on the way in (clipping).
+  void step(double lr, double grad_scale);
+
+  /// Makes the state, as zeros, where the first step has not.
+  void materialize();
+  /// "optimizer.<parameter>.first" (the mean of gradients, or SGD's momentum) and ".second" (the
+  /// mean of their squares), in the order of the parameters; SGD without momentum has none.
+  std::vector<NamedTensor> state_tensors();
+  std::int64_t num_steps() const noexcept { return num_steps_; }
+  void set_num_steps(std::int64_t num_steps) noexcept { num_steps_ = num_steps; }
+  const OptimizerConfig& config() const noexcept { return config_; }
+
+ private:
+  struct Slot {
+    Parameter* parameter = nullptr;
+    std::size_t group = 0;
+    DTensor first, second;
+  };
+  int num_states() const;
+  void update(std::size_t group, double lr, double grad_scale);
+  Attrs attrs_of(std::size_t group, double lr, double grad_scale) const;
+
+  OptimizerConfig config_;
+  std::vector<Slot> slots_;
+  std::int64_t num_steps_ = 0;
+};
+
+}  // namespace tessera
