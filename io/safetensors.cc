@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
@@ -11,8 +12,6 @@ namespace tessera {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
-constexpr std::int64_t kLengthBytes = 8;
 
 struct FormatDType {
   std::string_view name;
@@ -141,66 +140,84 @@ StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string& path,
   return file;
 }
 
+StatusOr<std::int64_t> safetensors_data_begin(const std::string& path, std::uint64_t length,
+                                              std::int64_t file_bytes,
+                                              std::int64_t max_header_bytes) {
+  if (length > static_cast<std::uint64_t>(max_header_bytes)) {
+    return invalid_argument(absl::StrFormat(
+        "%s: the first 8 bytes give a header of %d bytes; at most %d are read (is it safetensors?)",
+        path, length, max_header_bytes));
+  }
+  const std::int64_t begin = kSafetensorsLengthBytes + static_cast<std::int64_t>(length);
+  if (begin <= file_bytes) return begin;
+  return invalid_argument(absl::StrFormat(
+      "%s: a header of %d bytes in a file of %d: it is cut short", path, length, file_bytes));
+}
+
+StatusOr<SafetensorsHeader> parse_safetensors_header(const std::string& path,
+                                                     std::string_view header,
+                                                     std::int64_t file_bytes) {
+  SafetensorsHeader out;
+  const auto header_bytes = static_cast<std::int64_t>(header.size());
+  out.data_begin = kSafetensorsLengthBytes + header_bytes;
+  if (header.empty() || header.front() != '{') {
+    return invalid_argument(absl::StrFormat("%s: the header must begin with '{'", path));
+  }
+  // Writers pad with blanks to align the data; no other character may follow the object.
+  while (header.back() == ' ') header.remove_suffix(1);
+  if (header.back() != '}') {
+    return invalid_argument(absl::StrFormat("%s: the header must end with '}'", path));
+  }
+  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(header, path, {.bytes = header_bytes}));
+  const JsonView root(json, path);
+  TSR_ASSIGN_OR_RETURN(const auto members, root.members());
+  for (const auto& [name, entry] : members) {
+    if (name == "__metadata__") {
+      TSR_ASSIGN_OR_RETURN(out.metadata, read_metadata(entry));
+      continue;
+    }
+    TSR_ASSIGN_OR_RETURN(TensorInfo info, read_entry(name, entry));
+    out.tensors.push_back(std::move(info));
+  }
+  std::stable_sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  TSR_RETURN_IF_ERROR(check_coverage(path, out.tensors, file_bytes - out.data_begin));
+  return out;
+}
+
 Status SafetensorsFile::read_header(std::int64_t max_header_bytes) {
   const std::int64_t file_bytes = file_.size_bytes();
-  if (file_bytes < kLengthBytes) {
+  if (file_bytes < kSafetensorsLengthBytes) {
     return invalid_argument(absl::StrFormat(
         "%s: %d bytes; a safetensors file has at least the 8 of its header's length", path(),
         file_bytes));
   }
   std::uint64_t length = 0;
   TSR_RETURN_IF_ERROR(file_.read_at(0, std::as_writable_bytes(std::span(&length, 1))));
-  if (length > static_cast<std::uint64_t>(max_header_bytes)) {
-    return invalid_argument(absl::StrFormat(
-        "%s: the first 8 bytes give a header of %d bytes; at most %d are read (is it safetensors?)",
-        path(), length, max_header_bytes));
-  }
-  data_begin_ = kLengthBytes + static_cast<std::int64_t>(length);
-  if (data_begin_ > file_bytes) {
-    return invalid_argument(absl::StrFormat(
-        "%s: a header of %d bytes in a file of %d: it is cut short", path(), length, file_bytes));
-  }
+  TSR_RETURN_IF_ERROR(
+      safetensors_data_begin(path(), length, file_bytes, max_header_bytes).status());
   std::string header(static_cast<std::size_t>(length), '\0');
-  TSR_RETURN_IF_ERROR(file_.read_at(kLengthBytes, std::as_writable_bytes(std::span(header))));
-  if (header.empty() || header.front() != '{') {
-    return invalid_argument(absl::StrFormat("%s: the header must begin with '{'", path()));
-  }
-  // Writers pad with blanks to align the data; no other character may follow the object.
-  while (header.back() == ' ') header.pop_back();
-  if (header.back() != '}') {
-    return invalid_argument(absl::StrFormat("%s: the header must end with '}'", path()));
-  }
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(header, path(), {.bytes = max_header_bytes}));
-  const JsonView root(json, path());
-  TSR_ASSIGN_OR_RETURN(const auto members, root.members());
-  for (const auto& [name, entry] : members) {
-    if (name == "__metadata__") {
-      TSR_ASSIGN_OR_RETURN(metadata_, read_metadata(entry));
-      continue;
-    }
-    TSR_ASSIGN_OR_RETURN(TensorInfo info, read_entry(name, entry));
-    tensors_.push_back(std::move(info));
-  }
-  std::stable_sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
-  return check_coverage(path(), tensors_, file_bytes - data_begin_);
+  TSR_RETURN_IF_ERROR(
+      file_.read_at(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(header))));
+  TSR_ASSIGN_OR_RETURN(header_, parse_safetensors_header(path(), header, file_bytes));
+  for (std::size_t i = 0; i < tensors().size(); ++i) index_[tensors()[i].name] = i;
+  return absl::OkStatus();
 }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
   const auto at = index_.find(std::string(name));
-  return at == index_.end() ? nullptr : &tensors_[at->second];
+  return at == index_.end() ? nullptr : &tensors()[at->second];
 }
 
 StatusOr<const TensorInfo*> SafetensorsFile::at(std::string_view name) const {
   if (const TensorInfo* info = find(name)) return info;
   constexpr std::size_t kListed = 6;
   std::string names;
-  for (std::size_t i = 0; i < std::min(kListed, tensors_.size()); ++i) {
-    names += (i == 0 ? "" : ", ") + in_quotes(tensors_[i].name);
+  for (std::size_t i = 0; i < std::min(kListed, tensors().size()); ++i) {
+    names += (i == 0 ? "" : ", ") + in_quotes(tensors()[i].name);
   }
-  if (tensors_.size() > kListed) names += absl::StrFormat(", … (%d in all)", tensors_.size());
+  if (tensors().size() > kListed) names += absl::StrFormat(", … (%d in all)", tensors().size());
   return not_found(absl::StrFormat("%s: no tensor %s; it has %s", path(), in_quotes(name),
                                    names.empty() ? "none" : names));
 }
@@ -237,7 +254,7 @@ Status SafetensorsFile::read_range(std::string_view name, std::int64_t offset,
         absl::StrFormat("%s: tensor %s has %d bytes; %d from byte %d were asked for", path(),
                         in_quotes(name), info->size_bytes(), wanted, offset));
   }
-  TSR_RETURN_IF_ERROR(file_.read_at(data_begin_ + info->begin + offset, out));
+  TSR_RETURN_IF_ERROR(file_.read_at(header_.data_begin + info->begin + offset, out));
   return *info->dtype == DType::kBool ? check_bools(path(), *info, out) : absl::OkStatus();
 }
 
@@ -261,7 +278,9 @@ Status check_writable(const std::string& path, std::span<const TensorBytes> tens
   return absl::OkStatus();
 }
 
-std::string header_of(std::span<const TensorBytes* const> ordered, const Metadata& metadata) {
+}  // namespace
+
+std::string safetensors_preamble(std::span<const TensorEntry> tensors, const Metadata& metadata) {
   Json header{Json::Object()};
   if (!metadata.empty()) {
     Json notes{Json::Object()};
@@ -269,20 +288,22 @@ std::string header_of(std::span<const TensorBytes* const> ordered, const Metadat
     header.set("__metadata__", std::move(notes));
   }
   std::int64_t at = 0;
-  for (const TensorBytes* tensor : ordered) {
-    const std::int64_t end = at + static_cast<std::int64_t>(tensor->bytes.size());
-    header.set(tensor->name,
-               Json::object({{"dtype", name_of(tensor->dtype)},
-                             {"shape", Json::Array(tensor->shape.begin(), tensor->shape.end())},
+  for (const TensorEntry& tensor : tensors) {
+    const std::int64_t end = at + num_elements(tensor.shape) * size_of(tensor.dtype);
+    header.set(tensor.name,
+               Json::object({{"dtype", name_of(tensor.dtype)},
+                             {"shape", Json::Array(tensor.shape.begin(), tensor.shape.end())},
                              {"data_offsets", Json::array({at, end})}}));
     at = end;
   }
   std::string text = header.to_string();
-  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
-  return text;
+  constexpr std::size_t kAlignment = 8;
+  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
+  const std::uint64_t length = text.size();
+  std::string preamble(sizeof length, '\0');
+  std::memcpy(preamble.data(), &length, sizeof length);
+  return preamble + text;
 }
-
-}  // namespace
 
 Status write_safetensors(const std::string& path, std::span<const TensorBytes> tensors,
                          const Metadata& metadata) {
@@ -294,15 +315,18 @@ Status write_safetensors(const std::string& path, std::span<const TensorBytes> t
     return std::pair(width(a), std::string_view(a->name)) <
            std::pair(width(b), std::string_view(b->name));
   });
-  const std::string header = header_of(ordered, metadata);
-  if (static_cast<std::int64_t>(header.size()) > SafetensorsFile::kMaxHeaderBytes) {
-    return invalid_argument(absl::StrFormat("%s: a header of %d bytes; the format allows %d", path,
-                                            header.size(), SafetensorsFile::kMaxHeaderBytes));
+  std::vector<TensorEntry> entries;
+  for (const TensorBytes* tensor : ordered) {
+    entries.push_back({tensor->name, tensor->dtype, tensor->shape});
   }
-  const std::uint64_t length = header.size();
+  const std::string preamble = safetensors_preamble(entries, metadata);
+  const auto header_bytes = static_cast<std::int64_t>(preamble.size()) - kSafetensorsLengthBytes;
+  if (header_bytes > SafetensorsFile::kMaxHeaderBytes) {
+    return invalid_argument(absl::StrFormat("%s: a header of %d bytes; the format allows %d", path,
+                                            header_bytes, SafetensorsFile::kMaxHeaderBytes));
+  }
   TSR_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&length, 1))));
-  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(header))));
+  TSR_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(preamble))));
   for (const TensorBytes* tensor : ordered) TSR_RETURN_IF_ERROR(file.append(tensor->bytes));
   return file.commit();
 }

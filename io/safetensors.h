@@ -34,6 +34,25 @@ struct TensorInfo {
 /// Notes that a file carries beside its tensors.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
+/// What a file says about itself before its data.
+struct SafetensorsHeader {
+  std::vector<TensorInfo> tensors;  ///< in the order of their bytes in the file
+  Metadata metadata;
+  std::int64_t data_begin = 0;  ///< byte of the file at which the data section begins
+};
+/// Units: bytes that hold a header's length, at the beginning of a file.
+inline constexpr std::int64_t kSafetensorsLengthBytes = 8;
+/// Where the data of a file of `file_bytes` begin, from its first 8 bytes. `path` names the file in
+/// errors. Errors: InvalidArgument for a file or a header that is too short or too long.
+StatusOr<std::int64_t> safetensors_data_begin(const std::string& path, std::uint64_t length,
+                                              std::int64_t file_bytes,
+                                              std::int64_t max_header_bytes);
+/// Reads and checks the header (blanks that pad it included) of a file of `file_bytes`. Errors:
+/// InvalidArgument naming file and tensor, what was seen and what is allowed.
+StatusOr<SafetensorsHeader> parse_safetensors_header(const std::string& path,
+                                                     std::string_view header,
+                                                     std::int64_t file_bytes);
+
 /// An open file whose header was read and checked. Reads by pread: a file that is cut while it is
 /// open gives an error, never a signal. Reading from several threads is safe.
 class SafetensorsFile {
@@ -48,8 +67,8 @@ class SafetensorsFile {
 
   const std::string& path() const noexcept { return file_.path(); }
   /// In the order of their bytes in the file.
-  const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
-  const Metadata& metadata() const noexcept { return metadata_; }
+  const std::vector<TensorInfo>& tensors() const noexcept { return header_.tensors; }
+  const Metadata& metadata() const noexcept { return header_.metadata; }
 
   /// Null where the file has no tensor of that name.
   const TensorInfo* find(std::string_view name) const;
@@ -70,9 +89,7 @@ class SafetensorsFile {
   Status read_header(std::int64_t max_header_bytes);
 
   InputFile file_;
-  std::int64_t data_begin_ = 0;
-  std::vector<TensorInfo> tensors_;
-  Metadata metadata_;
+  SafetensorsHeader header_;
   absl::flat_hash_map<std::string, std::size_t> index_;
 };
 
@@ -83,6 +100,17 @@ struct TensorBytes {
   Shape shape;
   std::span<const std::byte> bytes;
 };
+
+/// A tensor of a file to be written.
+struct TensorEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+/// What stands before the data of a file with these tensors, in this order and without gaps: the
+/// length and a header padded to 8 bytes. Each tensor is aligned to its element where wide dtypes
+/// come first.
+std::string safetensors_preamble(std::span<const TensorEntry> tensors, const Metadata& metadata);
 
 /// Replaces or makes `path` in one step; wide dtypes come first and each tensor is aligned to its
 /// element, so equal input gives an equal file. Errors: InvalidArgument for a repeated or reserved
