@@ -465,39 +465,12 @@ std::int64_t sum_before(std::span<const std::int64_t> splits, int rank) {
   return sum_of(splits.first(static_cast<std::size_t>(rank)));
 }
 
-std::optional<Event> make_event(const CollectiveCall& call, const CallInfo& info,
-                                const Traffic& traffic) {
-  if (info.log == CallLog::kNo || traffic.sent + traffic.received == 0) return std::nullopt;
-  return Event{.name = std::string(info.event.empty() ? event_name(call) : info.event),
-               .tensor = std::string(info.tensor),
-               .axes = std::string(info.axes),
-               .bytes_sent = traffic.sent,
-               .bytes_received = traffic.received,
-               .origin = info.origin,
-               .why = std::string(info.why),
-               .file = info.site.file_name(),
-               .line = static_cast<int>(info.site.line())};
-}
-
 std::string list_ranks(std::span<const std::int64_t> ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   }
   return ranks.empty() ? "none" : text;
-}
-
-std::string_view event_name(const CollectiveCall& call) noexcept {
-  switch (call.kind) {
-    case Kind::kAllGather:
-      return call.ragged ? "all_gather_v" : "all_gather";
-    case Kind::kReduceScatter:
-      return call.ragged ? "reduce_scatter_v" : "reduce_scatter";
-    case Kind::kAllToAll:
-      return "all_to_all_v";
-    default:
-      return name_of(call.kind);
-  }
 }
 
 }  // namespace tessera

@@ -236,15 +236,8 @@ StatusOr<Stretch> slice_stretch(const Shape& shape, const Attrs& attrs) {
 }
 
 StatusOr<Stretch> select_stretch(const Shape& shape, const Attrs& attrs) {
-  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(shape.size())));
-  const std::int64_t size = shape[static_cast<std::size_t>(dim)];
-  const std::int64_t asked = attrs.get_int("index");
-  const std::int64_t index = asked < 0 ? asked + size : asked;
-  if (index < 0 || index >= size) {
-    return invalid_argument("index " + std::to_string(asked) + " leaves dim " +
-                            std::to_string(dim) + " of " + to_string(shape));
-  }
-  return Stretch{dim, index, 1, 1};
+  TSR_ASSIGN_OR_RETURN(const ops::SelectedIndex at, ops::selected_index(shape, attrs));
+  return Stretch{at.dim, at.index, 1, 1};
 }
 
 using StretchOf = StatusOr<Stretch> (*)(const Shape&, const Attrs&);

@@ -3,9 +3,22 @@
 #include <numeric>
 
 #include "kernels/elementwise.h"
+#include "strategies/ops/schema.h"
 #include "strategies/propagate.h"
 
 namespace tessera::ops {
+
+StatusOr<SelectedIndex> selected_index(const Shape& shape, const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(const int dim, dim_attr(attrs, static_cast<int>(shape.size())));
+  const std::int64_t size = shape[static_cast<std::size_t>(dim)];
+  const std::int64_t asked = attrs.get_int("index");
+  const std::int64_t index = asked < 0 ? asked + size : asked;
+  if (index < 0 || index >= size) {
+    return invalid_argument("index " + std::to_string(asked) + " leaves dim " +
+                            std::to_string(dim) + " of " + to_string(shape));
+  }
+  return SelectedIndex{dim, index};
+}
 
 Status check_integer(const TensorMeta& index, std::string_view name) {
   if (is_index(index.dtype)) return {};

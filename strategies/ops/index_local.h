@@ -19,6 +19,15 @@ Status check_index(const TensorMeta& self, const TensorMeta& index, int dim);
 /// A source of scatter: self's dtype, at least as large as the index.
 Status check_source(const TensorMeta& self, const TensorMeta& index, const TensorMeta& src);
 
+/// The position that attributes `dim` and `index` name in `shape`, both from the end where
+/// negative.
+struct SelectedIndex {
+  int dim = 0;
+  std::int64_t index = 0;
+};
+/// Errors: InvalidArgument for a dim or an index that `shape` has not.
+StatusOr<SelectedIndex> selected_index(const Shape& shape, const Attrs& attrs);
+
 /// The dim of an operand that an index addresses, as a rank sees it.
 struct AddressedDim {
   std::string_view op;
