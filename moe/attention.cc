@@ -3,10 +3,25 @@
 #include <array>
 #include <cmath>
 
+#include "parallel/context_attention.h"
+
 namespace tessera {
 namespace {
 
 constexpr double kLinearStd = 0.02;
+
+/// Causal attention; each cp rank has queries of its own and meets every key.
+DTensor attend(const ModelContext& context, const DTensor& q_BHLE, const DTensor& k_BHLE,
+               const DTensor& v_BHLV) {
+  const AttentionArgs args = {.scale = attention_scale(context.config), .causal = true};
+  const std::vector<int> cp = context.views.dense_axes({"cp"});
+  if (cp.empty()) return attention(q_BHLE, k_BHLE, v_BHLV, args);
+  return context_attention(q_BHLE, k_BHLE, v_BHLV,
+                           {.cp_axis = cp[0],
+                            .method = context.views.config().cp_method,
+                            .order = context.token_order(),
+                            .args = args});
+}
 
 }  // namespace
 
@@ -36,7 +51,8 @@ LatentAttention::LatentAttention(const ModelContext& context, const std::string&
                    Shard{0}, linear);
   wo_ =
       declare("wo", {c.dim, c.n_heads * c.v_head_dim}, Shard{1}, truncated_init(depth_std(layer)));
-  const RopeTable table = make_rope_table(c, context.score_dtype());
+  const RopeTable table =
+      make_rope_table(c, context.token_order().positions(), context.score_dtype());
   const Placements replicated = context.views.on_dense({});
   cos_ = distribute(context.runtime, table.cos, context.views.dense(), replicated);
   sin_ = distribute(context.runtime, table.sin, context.views.dense(), replicated);
@@ -68,14 +84,8 @@ DTensor LatentAttention::operator()(const ModelContext& context, const DTensor& 
   const DTensor shared_k_pe = expand(k_pe, {x_BLD.size(0), x_BLD.size(1), c.n_heads, c.rope_dim});
   const DTensor k = cat(std::array{slice(kv_b, 3, 0, nope), shared_k_pe}, 3);
   const DTensor v = slice(kv_b, 3, nope, nope + c.v_head_dim);
-  const Placements heads_placement =
-      context.views.on_dense({.dp_replicate = Shard{0}, .dp_shard = Shard{0}, .tp = Shard{2}});
-
-  // Each cp rank has queries of its own and every key.
-  const DTensor all_k = redistribute(k, heads_placement), all_v = redistribute(v, heads_placement);
   const DTensor out_BHLV =
-      attention(transpose(q, 1, 2), transpose(all_k, 1, 2), transpose(all_v, 1, 2),
-                {.scale = attention_scale(c), .causal = true});
+      attend(context, transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2));
   return project(context, flatten(transpose(out_BHLV, 1, 2), 2, 3), *wo_);
 }
 

@@ -70,6 +70,15 @@ Status read_score_function(const JsonView& at, ScoreFunction& field) {
   return absl::OkStatus();
 }
 
+Status read_context_method(const JsonView& at, ContextMethod& field) {
+  TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
+  if (name != "all_gather" && name != "ring") {
+    return at.error(in_quotes(name) + R"( is no method; "all_gather" and "ring" are)");
+  }
+  field = name == "ring" ? ContextMethod::kRing : ContextMethod::kAllGather;
+  return absl::OkStatus();
+}
+
 Status read_betas(const JsonView& at, ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, at.items());
   if (items.size() != 2) return at.error("must be a list of two numbers");
@@ -227,8 +236,9 @@ StatusOr<ModelConfig> read_model_config(const std::string& path) {
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
-  TSR_RETURN_IF_ERROR(object.check_keys({}, {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp",
-                                             "pp", "sequence_parallel", "strict_even"}));
+  TSR_RETURN_IF_ERROR(
+      object.check_keys({}, {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp",
+                             "sequence_parallel", "strict_even", "cp_method", "cp_load_balance"}));
   ParallelConfig config;
   const std::array<std::pair<std::string_view, std::int64_t*>, 7> degrees = {
       {{"dp_replicate", &config.dp_replicate},
@@ -248,6 +258,12 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
   }
   if (const std::optional<JsonView> at = object.find("strict_even")) {
     TSR_ASSIGN_OR_RETURN(config.strict_even, at->boolean());
+  }
+  if (const std::optional<JsonView> at = object.find("cp_load_balance")) {
+    TSR_ASSIGN_OR_RETURN(config.cp_load_balance, at->boolean());
+  }
+  if (const std::optional<JsonView> at = object.find("cp_method")) {
+    TSR_RETURN_IF_ERROR(read_context_method(*at, config.cp_method));
   }
   return config;
 }

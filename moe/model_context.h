@@ -7,6 +7,7 @@
 
 #include "moe/config.h"
 #include "parallel/parameter.h"
+#include "parallel/token_order.h"
 #include "placement/api.h"
 
 namespace tessera TSR_API {
@@ -36,6 +37,11 @@ struct ModelContext {
   Placements routed_tokens() const {
     return with_tp(views.uses_expert_parallel() ? Placement(Shard{1}) : Placement(Replicate{}));
   }
+  /// Which position each place of L holds.
+  TokenOrder token_order() const;
+  /// This rank's part of tokens (B, L) that every rank holds, placed whole_tokens(), in
+  /// token_order(). No communication.
+  DTensor place_tokens(const Array& tokens_BL) const;
   /// What a sum over tokens placed `with_tp` is: a summand on every axis that cuts them.
   Placements summed(Placement tp) const {
     return views.on_dense(

@@ -25,18 +25,19 @@ std::vector<double> rope_frequencies(const ModelConfig& config) {
   return frequencies;
 }
 
-RopeTable make_rope_table(const ModelConfig& config, DType dtype) {
+RopeTable make_rope_table(const ModelConfig& config, std::span<const std::int64_t> positions,
+                          DType dtype) {
   const std::vector<double> frequencies = rope_frequencies(config);
   std::vector<double> cos;
   std::vector<double> sin;
-  for (std::int64_t position = 0; position < config.seq; ++position) {
+  for (const std::int64_t position : positions) {
     for (const double frequency : frequencies) {
       const double angle = static_cast<double>(position) * frequency;
       cos.push_back(std::cos(angle));
       sin.push_back(std::sin(angle));
     }
   }
-  const Shape shape = {config.seq, config.rope_dim / 2};
+  const Shape shape = {static_cast<std::int64_t>(positions.size()), config.rope_dim / 2};
   return {Array::from_values(shape, dtype, cos), Array::from_values(shape, dtype, sin)};
 }
 

@@ -1,6 +1,8 @@
 // moe/rope_table.h: RoPE frequencies with YaRN, and the cos and sin tables of a sequence.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/array.h"
@@ -14,10 +16,11 @@ namespace tessera TSR_API {
 std::vector<double> rope_frequencies(const ModelConfig& config);
 
 struct RopeTable {
-  Array cos, sin;  ///< (seq, rope_dim/2)
+  Array cos, sin;  ///< (number of positions, rope_dim/2)
 };
-/// Angles in double precision, rounded once to `dtype` (F32 or F64).
-RopeTable make_rope_table(const ModelConfig& config, DType dtype);
+/// Row p is of positions[p]. Angles in double precision, rounded once to `dtype` (F32 or F64).
+RopeTable make_rope_table(const ModelConfig& config, std::span<const std::int64_t> positions,
+                          DType dtype);
 
 /// The scale of attention scores: (nope + rope)^−½ · m², m = 0.1 · mscale · ln(yarn_factor) + 1.
 double attention_scale(const ModelConfig& config);

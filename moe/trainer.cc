@@ -83,10 +83,8 @@ double Trainer::accumulate_gradients(std::int64_t step) {
   double total = 0.0;
   for (std::int64_t micro = 0; micro < c.accum; ++micro) {
     const TokenBatch batch = data_.batch(step, micro);
-    const Placements whole = context.whole_tokens();
-    const DTensor ids = distribute(context.runtime, batch.ids_BL, context.views.dense(), whole);
-    const DTensor targets =
-        distribute(context.runtime, batch.targets_BL, context.views.dense(), whole);
+    const DTensor ids = context.place_tokens(batch.ids_BL);
+    const DTensor targets = context.place_tokens(batch.targets_BL);
     const DTensor loss = forward(ids, targets);
     total += item(loss.detach());
     const TraceSpan span(context.runtime.world(), "backward");

@@ -14,6 +14,12 @@
 
 namespace tessera TSR_API {
 
+/// How queries cut over cp meet every key.
+enum class ContextMethod : std::uint8_t {
+  kAllGather,  ///< keys and values are gathered over cp
+  kRing        ///< they go around the ranks of cp, see ring_attention()
+};
+
 /// Degrees of parallelism, as a user writes them.
 struct ParallelConfig {
   std::int64_t dp_replicate = 1;
@@ -25,6 +31,8 @@ struct ParallelConfig {
   std::int64_t pp = 1;
   std::optional<bool> sequence_parallel = {};  ///< default: where tp > 1
   bool strict_even = false;                    ///< refuse experts that ep does not divide
+  ContextMethod cp_method = ContextMethod::kAllGather;
+  bool cp_load_balance = false;  ///< see TokenOrder::balanced()
 
   bool uses_sequence_parallel() const { return tp > 1 && sequence_parallel.value_or(true); }
 };

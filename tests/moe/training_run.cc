@@ -13,8 +13,7 @@ namespace {
 std::vector<double> first_logits(Model& model, const TokenData& data) {
   const ModelContext& context = model.context();
   const NoGrad no_grad(context.runtime);
-  const DTensor ids = distribute(context.runtime, data.batch(0, 0).ids_BL, context.views.dense(),
-                                 context.whole_tokens());
+  const DTensor ids = context.place_tokens(data.batch(0, 0).ids_BL);
   const std::vector<double> all = full_tensor(model.logits(ids)).to_vector();
   for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
   std::vector<double> corner;
