@@ -40,7 +40,7 @@ TEST_CASE("(5, 3) as S(0), S(0) on 2x2 has 2, 1, 1, 1 rows", "[placement][layout
   CHECK(spec.local_shape({1, 1}) == Shape{1, 3});
 }
 
-TEST_CASE("FSDP over TP of 5 rows follows the level order", "[placement][layout]") {
+TEST_CASE("FSDP over TP of 5 rows follows the level order", "[placement][layout][C48]") {
   const Spec spec = spec_of(mesh_of({2, 2}, {"dp", "tp"}), {5}, "SS(0,2), S(0)");
   CHECK(to_string(spec.mesh(), spec.layout().dims[0]) == "[tp, dp]");
   CHECK(rows_of(spec) ==
@@ -63,7 +63,15 @@ TEST_CASE("an uneven strided shard follows its levels, not the list from left to
         std::vector<std::vector<Interval>>{{{0, 2}}, {{4, 5}}, {{2, 4}}, {{5, 6}}, {}, {{6, 7}}});
 }
 
-TEST_CASE("axes of size 1 are dropped, and come back as R", "[placement][layout]") {
+TEST_CASE("a local size that does not divide is cut unevenly, whatever the global size",
+          "[placement][layout][C49]") {
+  // Two TP ranks hold 5 rows each of 10; two data ranks cut them into 3 and 2.
+  const Spec spec = spec_of(mesh_of({2, 2}, {"dp", "tp"}), {10}, "SS(0,2), S(0)");
+  CHECK(rows_of(spec) ==
+        std::vector<std::vector<Interval>>{{{0, 3}}, {{5, 8}}, {{3, 5}}, {{8, 10}}});
+}
+
+TEST_CASE("axes of size 1 are dropped, and come back as R", "[placement][layout][C57]") {
   const Mesh mesh = mesh_of({1, 2, 1}, {"pp", "dp", "cp"});
   const Spec spec = spec_of(mesh, {4}, "S(0), S(0), P");
   CHECK(spec == spec_of(mesh, {4}, "P(max), S(0), SS(0,7)"));
