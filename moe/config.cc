@@ -79,6 +79,16 @@ Status read_context_method(const JsonView& at, ContextMethod& field) {
   return absl::OkStatus();
 }
 
+Status read_pipeline_order(const JsonView& at, PipelineOrder& field) {
+  TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
+  if (name != "1f1b" && name != "interleaved_1f1b") {
+    return at.error(in_quotes(name) +
+                    R"( is no pipeline schedule; "1f1b" and "interleaved_1f1b" are)");
+  }
+  field = name == "1f1b" ? PipelineOrder::k1F1B : PipelineOrder::kInterleaved1F1B;
+  return absl::OkStatus();
+}
+
 Status read_betas(const JsonView& at, ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, at.items());
   if (items.size() != 2) return at.error("must be a list of two numbers");
@@ -236,9 +246,10 @@ StatusOr<ModelConfig> read_model_config(const std::string& path) {
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
-  TSR_RETURN_IF_ERROR(
-      object.check_keys({}, {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp",
-                             "sequence_parallel", "strict_even", "cp_method", "cp_load_balance"}));
+  TSR_RETURN_IF_ERROR(object.check_keys(
+      {},
+      {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule", "pp_microbatches",
+       "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method", "cp_load_balance"}));
   ParallelConfig config;
   const std::array<std::pair<std::string_view, std::int64_t*>, 7> degrees = {
       {{"dp_replicate", &config.dp_replicate},
@@ -252,6 +263,15 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
     if (const std::optional<JsonView> at = object.find(key)) {
       TSR_ASSIGN_OR_RETURN(*field, at->integer_in(-1, kMaxDegree));
     }
+  }
+  if (const std::optional<JsonView> at = object.find("pp_schedule")) {
+    TSR_RETURN_IF_ERROR(read_pipeline_order(*at, config.pp_schedule));
+  }
+  if (const std::optional<JsonView> at = object.find("pp_microbatches")) {
+    TSR_ASSIGN_OR_RETURN(config.pp_microbatches, at->integer_in(1, kMaxSize));
+  }
+  if (const std::optional<JsonView> at = object.find("pp_stages_per_rank")) {
+    TSR_ASSIGN_OR_RETURN(config.pp_stages_per_rank, at->integer_in(1, kMaxDegree));
   }
   if (const std::optional<JsonView> at = object.find("sequence_parallel")) {
     TSR_ASSIGN_OR_RETURN(config.sequence_parallel, at->boolean());

@@ -1,7 +1,10 @@
 #include "moe/model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "absl/strings/str_format.h"
 
 namespace tessera {
 namespace {
@@ -80,18 +83,29 @@ DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD) {
 
 Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype)
     : config_(config),
-      views_(views),
+      views_(value_or_throw(views.at_stage(views.stage_of(runtime.rank())))),
+      plan_(value_or_throw(plan_pipeline(config_, views.config()))),
+      stage_group_(runtime.world(), views_),
       parameters_(runtime, parameter_dtype(dtype)),
       context_{.runtime = runtime,
                .views = views_,
                .config = config_,
                .parameters = parameters_,
                .compute = dtype} {
-  embedding_ = &context_.declare("tok_embeddings.weight", {config_.vocab, config_.dim}, Shard{0},
-                                 normal_init(1.0));
-  for (std::int64_t layer = 0; layer < config_.n_layers; ++layer) {
-    blocks_.emplace_back(context_, layer);
+  for (const ModelPart& part : plan_.parts) {
+    if (plan_.shape.rank_of(part.stage) == stage_group_.rank()) make_part(part);
   }
+}
+
+void Model::make_part(const ModelPart& part) {
+  if (part.has_embedding) {
+    embedding_ = &context_.declare("tok_embeddings.weight", {config_.vocab, config_.dim}, Shard{0},
+                                   normal_init(1.0));
+  }
+  for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
+    blocks_.try_emplace(layer, context_, layer);
+  }
+  if (!part.has_head) return;
   norm_ = &context_.declare("norm.weight", {config_.dim}, Replicate{}, {});
   const double head_std = 1.0 / std::sqrt(static_cast<double>(config_.dim));
   lm_head_ = &context_.declare("lm_head.weight", {config_.vocab, config_.dim}, Shard{0},
@@ -99,28 +113,50 @@ Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config
 }
 
 DTensor Model::logits(const DTensor& ids_BL) {
-  DTensor x;
-  {
-    const ModuleScope scope(context_.runtime, "tok_embeddings");
-    x = redistribute(embedding(embedding_->use(context_.compute), ids_BL), context_.tokens());
+  if (!is_whole()) {
+    throw Error(failed_precondition(
+        absl::StrFormat("logits: this rank holds some of %d pipeline stages; run_part() runs one",
+                        plan_.parts.size())));
   }
-  for (Block& block : blocks_) x = block(context_, x);
+  return run_part(plan_.parts[0], ids_BL);
+}
+
+DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
+  DTensor x = in;
+  if (part.has_embedding) {
+    const ModuleScope scope(context_.runtime, "tok_embeddings");
+    x = redistribute(embedding(embedding_->use(context_.compute), in), context_.tokens());
+  }
+  for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
+    x = blocks_.at(layer)(context_, x);
+  }
+  if (!part.has_head) return x;
   const ModuleScope scope(context_.runtime, "lm_head");
   const DTensor normed = rms_norm(x, norm_->use(context_.compute), config_.norm_eps);
   return project(context_, redistribute(normed, context_.whole_tokens()), *lm_head_);
 }
 
 DTensor Model::loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens) {
-  const DTensor out = logits(ids_BL);
+  return loss_of(logits(ids_BL), targets_BL, num_tokens);
+}
+
+DTensor Model::loss_of(const DTensor& logits_BLV, const DTensor& targets_BL,
+                       std::int64_t num_tokens) {
   const ModuleScope scope(context_.runtime, "loss");
   const DType dtype = context_.score_dtype();
-  const DTensor scores = out.dtype() == dtype ? out : cast(out, dtype);
+  const DTensor scores = logits_BLV.dtype() == dtype ? logits_BLV : cast(logits_BLV, dtype);
   return mul(sum(cross_entropy(scores, targets_BL)), 1.0 / static_cast<double>(num_tokens));
+}
+
+std::vector<std::int64_t> Model::layers() const {
+  std::vector<std::int64_t> numbers;
+  for (const auto& [layer, block] : blocks_) numbers.push_back(layer);
+  return numbers;
 }
 
 std::vector<MoeLayer*> Model::moe_layers() {
   std::vector<MoeLayer*> layers;
-  for (Block& block : blocks_) {
+  for (auto& [layer, block] : blocks_) {
     if (block.moe() != nullptr) layers.push_back(block.moe());
   }
   return layers;
@@ -132,14 +168,28 @@ std::vector<std::vector<std::int64_t>> Model::balance_experts() {
   const std::vector<MoeLayer*> layers = moe_layers();
   std::vector<DTensor> counts;
   for (MoeLayer* layer : layers) counts.push_back(layer->balancer().counts_E());
-  if (counts.empty()) return {};
-  const std::vector<double> values = full_tensor(cat(counts, 0)).to_vector();
+  const std::int64_t num_moe = config_.n_layers - config_.n_dense_layers;
+  std::vector<double> values(static_cast<std::size_t>(num_moe * config_.num_experts));
+  if (!counts.empty()) {
+    const std::vector<double> own = full_tensor(cat(counts, 0)).to_vector();
+    auto from = own.begin();
+    for (const auto& [layer, block] : blocks_) {
+      if (!config_.is_moe_layer(layer)) continue;
+      std::copy_n(from, config_.num_experts,
+                  values.begin() + (layer - config_.n_dense_layers) * config_.num_experts);
+      from += config_.num_experts;
+    }
+  }
+  // Every stage takes part, with zeros for the layers of others: also one without MoE layers.
+  stage_group_.all_reduce(values, ReduceOp::kSum, "tokens_per_expert");
   std::vector<std::vector<std::int64_t>> by_layer;
-  auto next = values.begin();
-  for (MoeLayer* layer : layers) {
+  for (auto next = values.begin(); next != values.end(); next += config_.num_experts) {
     by_layer.emplace_back(next, next + config_.num_experts);
-    next += config_.num_experts;
-    layer->balancer().update(by_layer.back());
+  }
+  for (auto& [layer, block] : blocks_) {
+    if (block.moe() == nullptr) continue;
+    block.moe()->balancer().update(
+        by_layer[static_cast<std::size_t>(layer - config_.n_dense_layers)]);
   }
   return by_layer;
 }

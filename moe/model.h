@@ -2,7 +2,7 @@
 // feed-forward, head.
 #pragma once
 
-#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +12,8 @@
 #include "moe/experts.h"
 #include "moe/feed_forward.h"
 #include "moe/router.h"
+#include "moe/stages.h"
+#include "parallel/pipeline.h"
 #include "placement/api.h"
 
 namespace tessera TSR_API {
@@ -48,34 +50,52 @@ class Block {
   std::optional<MoeLayer> moe_;
 };
 
-/// The model on this rank. Every rank of the mesh makes it with equal arguments; making it moves
-/// nothing.
+/// The model on this rank: with pp, the layers of this rank's stages only. Parameters have global
+/// names. Every rank of the world makes it with equal arguments; making it moves nothing.
 class Model {
  public:
-  /// `dtype` is the type of computation; parameters are F64 for F64, else F32. Throws Error for
-  /// sizes that the meshes do not allow (heads over tp), before any parameter is made.
+  /// `views` of any stage. `dtype` is the type of computation; parameters are F64 for F64, else
+  /// F32. Throws Error for sizes that the meshes do not allow (heads over tp, stages over layers),
+  /// before any parameter is made.
   Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype);
 
-  /// Shapes: ids (B, L) I32 or I64, placed whole_tokens() → (B, L, V), V cut over tp.
+  /// One stage of this rank. Shapes: ids (B, L) I32 or I64, placed whole_tokens(), into the first
+  /// stage, else tokens (B, L, D) placed tokens() → tokens, from the last stage logits (B, L, V),
+  /// V cut over tp.
+  DTensor run_part(const ModelPart& part, const DTensor& x);
+  /// All stages. Throws Error(FailedPrecondition) where this rank does not hold them.
   DTensor logits(const DTensor& ids_BL);
-  /// Sum of cross-entropies over `num_tokens`: 0-d, P(sum) on the data axis.
+  /// Sum of cross-entropies over `num_tokens`: 0-d, P(sum) on the data axes.
+  DTensor loss_of(const DTensor& logits_BLV, const DTensor& targets_BL, std::int64_t num_tokens);
   DTensor loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens);
 
-  /// Tokens per expert of every MoE layer since the last call, and the bias update from them.
-  /// Collective: one all-reduce for all layers.
+  /// Tokens per expert of every MoE layer of all stages since the last call, and the bias update
+  /// from them. Collective: one all-reduce for all layers of a stage, one over pp.
   std::vector<std::vector<std::int64_t>> balance_experts();
+
+  const PipelinePlan& plan() const noexcept { return plan_; }
+  const StageGroup& stage_group() const noexcept { return stage_group_; }
+  /// True where all layers are on this rank's own mesh (pp 1).
+  bool is_whole() const noexcept { return plan_.parts.size() == 1; }
 
   ParameterSet& parameters() noexcept { return parameters_; }
   const ModelContext& context() const noexcept { return context_; }
+  /// Numbers of this rank's layers, ascending.
+  std::vector<std::int64_t> layers() const;
+  /// Those of this rank's stages.
   std::vector<MoeLayer*> moe_layers();
 
  private:
+  void make_part(const ModelPart& part);
+
   ModelConfig config_;
   MeshViews views_;
+  PipelinePlan plan_;
+  StageGroup stage_group_;
   ParameterSet parameters_;
   ModelContext context_;
   Parameter* embedding_ = nullptr;
-  std::deque<Block> blocks_;
+  std::map<std::int64_t, Block> blocks_;  ///< by layer
   Parameter* norm_ = nullptr;
   Parameter* lm_head_ = nullptr;
 };

@@ -140,9 +140,8 @@ std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank
 }
 
 std::string describe_parameters(Model& model, std::int64_t layer) {
-  const std::int64_t num_layers = model.context().config.n_layers;
   const std::string prefix =
-      "layers." + std::to_string(layer < 0 ? num_layers + layer : layer) + ".";
+      "layers." + std::to_string(layer < 0 ? model.layers().back() : layer) + ".";
   std::string out = "How the parameters of " + prefix.substr(0, prefix.size() - 1) +
                     " are stored (# = held by that rank)\n";
   for (const Parameter& parameter : model.parameters().all()) {

@@ -19,8 +19,8 @@ std::vector<std::vector<EventLog::Total>> gather_totals(World& world);
 /// received.
 std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank);
 
-/// A picture of the parameters of layer `layer` (the last one where it is −1): each with its shape
-/// and placements, and for every rank a bar along each cut dim that marks what it stores.
+/// A picture of the parameters of layer `layer` (−1: the last one of this rank): each with its
+/// shape and placements, and for every rank a bar along each cut dim that marks what it stores.
 std::string describe_parameters(Model& model, std::int64_t layer);
 
 }  // namespace tessera

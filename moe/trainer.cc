@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -63,6 +64,11 @@ std::vector<EventLog::Total> difference(const std::vector<EventLog::Total>& afte
   return out;
 }
 
+PipelineSchedule make_model_schedule(const Model& model) {
+  const ParallelConfig& parallel = model.context().views.config();
+  return value_or_throw(make_schedule(parallel.pp_schedule, model.plan().shape));
+}
+
 }  // namespace
 
 Trainer::Trainer(Model& model, const TokenData& data)
@@ -75,28 +81,66 @@ Trainer::Trainer(Model& model, const TokenData& data)
       rate_{.base = model.context().config.lr,
             .steps = model.context().config.steps,
             .warmup = model.context().config.warmup,
-            .decay_ratio = model.context().config.decay_ratio} {}
+            .decay_ratio = model.context().config.decay_ratio},
+      pipeline_(model.context().runtime, model.stage_group(), make_model_schedule(model)) {}
+
+namespace {
+
+/// The rows of a micro-batch, placed as every stage reads them.
+DTensor rows_of(const ModelContext& context, const Array& batch_BL, const MicroBatch& micro) {
+  return context.place_tokens(batch_BL.slice(0, micro.first_row, micro.first_row + micro.rows));
+}
+
+/// Batches of one step: read once for all their pieces and stages.
+class StepBatches {
+ public:
+  StepBatches(const TokenData& data, std::int64_t step) : data_(data), step_(step) {}
+  const TokenBatch& at(std::int64_t accum) {
+    const auto known = batches_.find(accum);
+    if (known != batches_.end()) return known->second;
+    return batches_.emplace(accum, data_.batch(step_, accum)).first->second;
+  }
+
+ private:
+  const TokenData& data_;
+  std::int64_t step_;
+  std::map<std::int64_t, TokenBatch> batches_;
+};
+
+}  // namespace
 
 double Trainer::accumulate_gradients(std::int64_t step) {
   const ModelContext& context = model_.context();
   const ModelConfig& c = context.config;
-  double total = 0.0;
-  for (std::int64_t micro = 0; micro < c.accum; ++micro) {
-    const TokenBatch batch = data_.batch(step, micro);
-    const DTensor ids = context.place_tokens(batch.ids_BL);
-    const DTensor targets = context.place_tokens(batch.targets_BL);
-    const DTensor loss = forward(ids, targets);
-    total += item(loss.detach());
-    const TraceSpan span(context.runtime.world(), "backward");
-    backward(loss);
-  }
-  return total;
-}
-
-DTensor Trainer::forward(const DTensor& ids, const DTensor& targets) {
-  const ModelConfig& c = model_.context().config;
-  const TraceSpan span(model_.context().runtime.world(), "forward");
-  return model_.loss(ids, targets, c.batch * c.seq * c.accum);
+  const PipelinePlan& plan = model_.plan();
+  StepBatches batches(data_, step);
+  DTensor total;  // 0-d, in F64; on the last stage
+  const auto micro_of = [&](std::int64_t micro) -> const MicroBatch& {
+    return plan.micro_batches[static_cast<std::size_t>(micro)];
+  };
+  StageFunctions functions;
+  functions.boundary = [&](std::int64_t micro) {
+    return value_or_throw(Spec::make(context.views.dense(), {micro_of(micro).rows, c.seq, c.dim},
+                                     context.compute, context.tokens()));
+  };
+  functions.forward = [&](const PipelinePass& pass, const DTensor& input) {
+    const ModelPart& part = plan.parts[static_cast<std::size_t>(pass.stage)];
+    const MicroBatch& micro = micro_of(pass.micro);
+    const DTensor x =
+        part.has_embedding ? rows_of(context, batches.at(micro.accum).ids_BL, micro) : input;
+    const DTensor out = model_.run_part(part, x);
+    if (!part.has_head) return out;
+    const DTensor targets = rows_of(context, batches.at(micro.accum).targets_BL, micro);
+    const DTensor loss = model_.loss_of(out, targets, c.batch * c.seq * c.accum);
+    const NoGrad no_grad(context.runtime);
+    const DTensor value = cast(loss.detach(), DType::kF64);
+    total = total.defined() ? add(total, value) : value;
+    return loss;
+  };
+  pipeline_.run(functions);
+  double loss = total.defined() ? item(total) : 0.0;
+  model_.stage_group().all_reduce({&loss, 1}, ReduceOp::kSum, "loss");
+  return loss;
 }
 
 StepReport Trainer::step(std::int64_t step) {
@@ -111,7 +155,7 @@ StepReport Trainer::step(std::int64_t step) {
   report.loss = accumulate_gradients(step);
   {
     const ModuleScope scope(context.runtime, "grad_norm");
-    report.grad_norm = grad_norm(model_.parameters());
+    report.grad_norm = model_.stage_group().norm(grad_norm(model_.parameters()), 2.0);
   }
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error(failed_precondition(

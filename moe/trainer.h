@@ -40,12 +40,12 @@ class Trainer {
 
  private:
   double accumulate_gradients(std::int64_t step);
-  DTensor forward(const DTensor& ids, const DTensor& targets);
 
   Model& model_;
   const TokenData& data_;
   Optimizer optimizer_;
   LearningRate rate_;
+  PipelineRunner pipeline_;
 };
 
 }  // namespace tessera

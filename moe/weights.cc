@@ -1,5 +1,7 @@
 #include "moe/weights.h"
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -18,6 +20,20 @@ std::vector<DTensor> stored_tensors(Model& model) {
     }
   }
   return tensors;
+}
+
+/// Whether a name may be a parameter of another rank's pipeline stages: those ranks judge it.
+bool is_of_other_stages(const std::string& name, const Model& model) {
+  if (model.is_whole()) return false;
+  for (const char* end : {"tok_embeddings.weight", "norm.weight", "lm_head.weight"}) {
+    if (name == end) return true;
+  }
+  const std::vector<std::int64_t> own = model.layers();
+  for (std::int64_t layer = 0; layer < model.context().config.n_layers; ++layer) {
+    if (!name.starts_with("layers." + std::to_string(layer) + ".")) continue;
+    return std::find(own.begin(), own.end(), layer) == own.end();
+  }
+  return false;
 }
 
 Status check_tensor(const SafetensorsFile& file, const DTensor& tensor) {
@@ -47,7 +63,7 @@ Status check_weights(const SafetensorsFile& file, Model& model) {
   for (const DTensor& tensor : needed) TSR_RETURN_IF_ERROR(check_tensor(file, tensor));
   if (file.tensors().size() == needed.size()) return absl::OkStatus();
   for (const TensorInfo& info : file.tensors()) {
-    bool known = false;
+    bool known = is_of_other_stages(info.name, model);
     for (const DTensor& tensor : needed) known = known || tensor.name() == info.name;
     if (!known) {
       return invalid_argument(absl::StrFormat("%s: tensor %s is no parameter of this model",

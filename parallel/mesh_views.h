@@ -19,6 +19,8 @@ enum class ContextMethod : std::uint8_t {
   kAllGather,  ///< keys and values are gathered over cp
   kRing        ///< they go around the ranks of cp, see ring_attention()
 };
+/// The order in which pipeline stages run micro-batches, see parallel/pipeline_schedule.h.
+enum class PipelineOrder : std::uint8_t { k1F1B, kInterleaved1F1B };
 
 /// Degrees of parallelism, as a user writes them.
 struct ParallelConfig {
@@ -29,6 +31,9 @@ struct ParallelConfig {
   std::int64_t ep = 1;
   std::int64_t etp = 1;
   std::int64_t pp = 1;
+  PipelineOrder pp_schedule = PipelineOrder::k1F1B;
+  std::int64_t pp_microbatches = 0;            ///< pieces of each micro-batch; 0: as many as fit
+  std::int64_t pp_stages_per_rank = 0;         ///< 0: one, or two where they interleave
   std::optional<bool> sequence_parallel = {};  ///< default: where tp > 1
   bool strict_even = false;                    ///< refuse experts that ep does not divide
   ContextMethod cp_method = ContextMethod::kAllGather;

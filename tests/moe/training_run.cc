@@ -43,6 +43,14 @@ Job job_of(const RunOptions& options) {
   return {std::move(config), std::move(data)};
 }
 
+/// Rank 0's view with every rank's parameters: of pipeline stages a rank knows its own only.
+RunResult all_parameters(std::vector<RunResult> ranks) {
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    ranks[0].final_l2.insert(ranks[rank].final_l2.begin(), ranks[rank].final_l2.end());
+  }
+  return std::move(ranks[0]);
+}
+
 RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
   const auto& [config, data] = job;
   Runtime runtime(world);
@@ -56,7 +64,7 @@ RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
         model);
   }
   RunResult result;
-  result.logits0 = first_logits(model, data);
+  if (model.is_whole()) result.logits0 = first_logits(model, data);
   Trainer trainer(model, data);
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
     result.steps.push_back(trainer.step(step));
@@ -97,17 +105,16 @@ std::vector<RunResult> train_all(const RunOptions& options) {
       .value();
 }
 
-RunResult train(const RunOptions& options) { return train_all(options)[0]; }
+RunResult train(const RunOptions& options) { return all_parameters(train_all(options)); }
 
 RunResult train_on_threads(const RunOptions& options) {
   const Job job = job_of(options);
   const auto in_one_process = [&](World&) {
-    RunResult first;
+    std::vector<RunResult> ranks(static_cast<std::size_t>(options.num_ranks));
     throw_if_error(run_ranks(options.num_ranks, {}, [&](World& world) {
-      RunResult own = train_rank(world, options, job);
-      if (world.rank() == 0) first = std::move(own);
+      ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
     }));
-    return first;
+    return all_parameters(std::move(ranks));
   };
   return results_of(1, {}, in_one_process).value()[0];
 }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -52,15 +53,33 @@ class StepLog {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-void print_header(const TrainPlan& plan, Model& model) {
+/// Of all pipeline stages.
+struct ModelSize {
+  std::int64_t elements = 0;
+  std::int64_t tensors = 0;
+};
+ModelSize size_of_all_stages(Model& model) {
+  std::array<double, 2> sums = {static_cast<double>(model.parameters().num_elements()),
+                                static_cast<double>(model.parameters().all().size())};
+  model.stage_group().all_reduce(sums, ReduceOp::kSum, "num_parameters");
+  return {static_cast<std::int64_t>(sums[0]), static_cast<std::int64_t>(sums[1])};
+}
+
+void print_header(const TrainPlan& plan, const Model& model, const ModelSize& size) {
   const ModelConfig& c = plan.config;
-  std::printf("model: %lld parameters in %zu tensors, %lld layers, %lld experts, %s\n",
-              static_cast<long long>(model.parameters().num_elements()),
-              model.parameters().all().size(), static_cast<long long>(c.n_layers),
-              static_cast<long long>(c.num_experts), std::string(name_of(plan.dtype)).c_str());
+  std::printf("model: %lld parameters in %lld tensors, %lld layers, %lld experts, %s\n",
+              static_cast<long long>(size.elements), static_cast<long long>(size.tensors),
+              static_cast<long long>(c.n_layers), static_cast<long long>(c.num_experts),
+              std::string(name_of(plan.dtype)).c_str());
   std::printf("ranks: dense mesh %s, sparse mesh %s, sequence parallel %s\n",
               plan.views.dense().to_string().c_str(), plan.views.sparse().to_string().c_str(),
               plan.views.uses_sequence_parallel() ? "on" : "off");
+  const PipelineShape& shape = model.plan().shape;
+  if (shape.ranks > 1) {
+    std::printf("pipeline: %lld stages on %lld blocks of ranks, %lld micro-batches a step\n",
+                static_cast<long long>(shape.num_stages()), static_cast<long long>(shape.ranks),
+                static_cast<long long>(shape.micro_batches));
+  }
   std::fflush(stdout);
 }
 
@@ -100,7 +119,8 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   }
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
-  if (speaks) print_header(plan, model);
+  const ModelSize size = size_of_all_stages(model);
+  if (speaks) print_header(plan, model, size);
   Trainer trainer(model, plan.data);
   std::vector<double> losses;
   for (std::int64_t step = 0; step < plan.num_steps; ++step) {
@@ -157,11 +177,24 @@ void print_error(std::string_view text) {
   std::fprintf(stderr, "tessera-train: %s\n", std::string(text).c_str());
 }
 
+Status show_schedule(const TrainFlags& flags, bool speaks) {
+  TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
+  const ParallelConfig& parallel = plan.views.config();
+  TSR_ASSIGN_OR_RETURN(const PipelinePlan pipeline, plan_pipeline(plan.config, parallel));
+  TSR_ASSIGN_OR_RETURN(const PipelineSchedule schedule,
+                       make_schedule(parallel.pp_schedule, pipeline.shape));
+  TSR_ASSIGN_OR_RETURN(const std::string text, describe_schedule(schedule));
+  if (speaks) std::printf("%s", text.c_str());
+  return absl::OkStatus();
+}
+
 /// Runs on threads, or as one of MPI's processes. Returns the exit code.
 ExitCode run(TrainFlags& flags, MpiSession* session) {
   Status status;
   std::string records;
-  if (session == nullptr) {
+  if (flags.show_schedule) {
+    status = show_schedule(flags, session == nullptr || session->rank() == 0);
+  } else if (session == nullptr) {
     status = run_on_threads(flags, records);
   } else {
     status = check_launch(flags, session->size());
@@ -211,6 +244,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                  "what moved when, as a Chrome trace (JSON) for Perfetto or chrome://tracing");
   app.add_option("--threads", flags.threads, "library threads of each rank; 0: cores / ranks");
   app.add_option("--timeout", flags.timeout, "seconds that a rank waits for another; 0: 60");
+  app.add_flag("--show-schedule", flags.show_schedule,
+               "print who runs which micro-batch when in the pipeline, and end");
   app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
   app.add_option("--save", flags.save, "not in this version");
   app.add_option("--load", flags.load, "not in this version");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/json.h"
+#include "moe/stages.h"
 
 namespace tessera {
 namespace {
@@ -53,11 +54,9 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
   TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
-  if (parallel.pp > 1) {
-    return unimplemented(absl::StrFormat("--parallel: pp is %d; only 1 is trained", parallel.pp));
-  }
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
+  TSR_RETURN_IF_ERROR(plan_pipeline(plan.config, plan.views.config()).status());
   TSR_ASSIGN_OR_RETURN(plan.data, TokenData::read(flags.data, plan.config));
   return plan;
 }

@@ -29,6 +29,7 @@ struct TrainFlags {
   std::string save, load;
   std::int64_t timeout = 0;  ///< Units: seconds
   bool checked = false;
+  bool show_schedule = false;
   std::int64_t threads = 0;  ///< library threads per rank; 0: cores / ranks
 };
 
