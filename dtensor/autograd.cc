@@ -214,22 +214,30 @@ class ModuleOfForward {
   const std::string* entered_ = &before_;
 };
 
+[[noreturn]] void throw_reaches_outside(const GradNode& node) {
+  throw Error(failed_precondition(absl::StrFormat(
+      "recompute: the piece uses a result of %s (forward at %s:%d), which has a history but is not "
+      "among the piece's inputs; pass it as an input",
+      node.name(), node.site.file_name(), node.site.line())));
+}
+
 /// Cotangents of leaves: those of one leaf add up as they come, and are brought home once, with the
 /// last.
 class LeafSums {
  public:
-  /// Counts the edges into each leaf that `root` reaches.
-  explicit LeafSums(const GradEdge& root) {
+  /// Counts the edges into each leaf that the roots reach.
+  LeafSums(std::span<const BackwardRoot> roots, std::uint64_t oldest) {
     std::vector<const GradNode*> stack;
     absl::flat_hash_set<const GradNode*> seen;
     const auto visit = [&](const GradEdge& edge) {
       if (edge.leaf) ++sums_[edge.leaf.get()].expected;
       if (edge.node && seen.insert(edge.node.get()).second) stack.push_back(edge.node.get());
     };
-    visit(root);
+    for (const BackwardRoot& root : roots) visit(root.edge);
     while (!stack.empty()) {
       const GradNode* node = stack.back();
       stack.pop_back();
+      if (node->sequence < oldest) throw_reaches_outside(*node);
       for (const GradEdge& edge : node->edges) visit(edge);
     }
   }
@@ -265,7 +273,7 @@ class LeafSums {
 /// Nodes yet to run, the latest made first: a node's consumers were all made after it.
 class Pending {
  public:
-  explicit Pending(const GradEdge& root) : leaves_(root) {}
+  Pending(std::span<const BackwardRoot> roots, std::uint64_t oldest) : leaves_(roots, oldest) {}
   void add(const GradEdge& edge, DTensor cotangent, const Site& site) {
     if (edge.leaf) return leaves_.add(edge.leaf, std::move(cotangent), site);
     if (!cotangent.defined()) return;
@@ -339,21 +347,28 @@ DTensor first_cotangent(const DTensor& root, const DTensor& given) {
 
 }  // namespace
 
-void backward(const DTensor& root, const DTensor& cotangent) {
-  DTensor first = first_cotangent(root, cotangent);
-  Runtime& runtime = root.runtime();
+void backward_within(Runtime& runtime, std::vector<BackwardRoot> roots, std::uint64_t oldest) {
+  if (roots.empty()) return;
   const NoGrad no_grad(runtime);
   ModuleOfForward module(runtime.events());
-  const GradEdge start = edge_of(root);
-  Pending pending(start);
-  const Site site = start.node ? start.node->site : Site::current();
-  pending.add(start, std::move(first), site);
+  Pending pending(roots, oldest);
+  const GradNode* last = roots.back().edge.node.get();
+  const Site site = last ? last->site : Site::current();
+  for (BackwardRoot& root : roots) pending.add(root.edge, std::move(root.cotangent), site);
+  roots.clear();
   while (!pending.empty()) {
     auto [node, cotangents] = pending.pop();
     module.enter(node->module);
     run_node(*node, {cotangents.data(), cotangents.size()}, pending);
   }
   pending.finish(site);
+}
+
+void backward(const DTensor& root, const DTensor& cotangent) {
+  DTensor first = first_cotangent(root, cotangent);
+  std::vector<BackwardRoot> roots;
+  roots.push_back({edge_of(root), std::move(first)});
+  backward_within(root.runtime(), std::move(roots), 0);
 }
 
 void reduce_grad(const DTensor& leaf) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "dtensor/tensor_impl.h"
@@ -70,6 +71,15 @@ void attach(const DTensor& result, std::shared_ptr<GradNode> node, int index = 0
 /// Throws FailedPrecondition where writing into `x` in place would break a gradient: a leaf that
 /// needs one, a view of such a leaf, or a view whose base has a history.
 void check_in_place(const Runtime& runtime, std::string_view op, const DTensor& x);
+
+/// A result and what flows back into it.
+struct BackwardRoot {
+  GradEdge edge;
+  DTensor cotangent;
+};
+/// backward() from several results at once, through nodes no older than `oldest` only. Errors:
+/// FailedPrecondition where an older one is reached, before anything runs.
+void backward_within(Runtime& runtime, std::vector<BackwardRoot> roots, std::uint64_t oldest);
 
 /// The layout of a cotangent at its source: cut axes stay cut, P(sum) and P(avg) become R, and on R
 /// axes the cotangent keeps what it has.

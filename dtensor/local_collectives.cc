@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/local_map.h"
+#include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
 
 namespace tessera {
@@ -37,6 +38,16 @@ Array rows_like(Runtime& runtime, const Array& x, std::int64_t rows) {
   Shape shape = x.shape();
   shape[0] = rows;
   return Array::empty(shape, x.dtype(), runtime.kernels().allocator);
+}
+
+/// What a collective brings; in the second pass of a selective piece what it brought in the first.
+template <class Make>
+Array kept_or_made(Runtime& runtime, const Make& make) {
+  KeptResult kept(runtime);
+  if (kept.has()) return kept.take();
+  Array made = make();
+  kept.keep(made);
+  return made;
 }
 
 using Splits = std::vector<std::int64_t>;
@@ -100,10 +111,13 @@ DTensor all_to_all_v(const DTensor& x, std::span<const std::int64_t> send_splits
   Runtime& runtime = x.runtime();
   const Group found = find_group(runtime, group);
   check_rows("all_to_all_v", x, send_splits, found);
-  const Array in = kernels::contiguous(runtime.kernels(), x.local());
-  Array out = rows_like(runtime, in, sum_of(recv_splits));
-  found.ranks->all_to_all(in, out, send_splits, recv_splits,
-                          {.tensor = x.name(), .axes = found.axes, .site = site});
+  Array out = kept_or_made(runtime, [&] {
+    const Array in = kernels::contiguous(runtime.kernels(), x.local());
+    Array received = rows_like(runtime, in, sum_of(recv_splits));
+    found.ranks->all_to_all(in, received, send_splits, recv_splits,
+                            {.tensor = x.name(), .axes = found.axes, .site = site});
+    return received;
+  });
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllToAllNode>(runtime, site);
@@ -120,10 +134,13 @@ DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient gra
   check_plain("all_reduce_sum", x);
   Runtime& runtime = x.runtime();
   const Group found = find_group(runtime, group);
-  const Array in = kernels::contiguous(runtime.kernels(), x.local());
-  Array out = Array::empty(in.shape(), in.dtype(), runtime.kernels().allocator);
-  found.ranks->all_reduce(in, out, ReduceOp::kSum,
-                          {.tensor = x.name(), .axes = found.axes, .site = site});
+  Array out = kept_or_made(runtime, [&] {
+    const Array in = kernels::contiguous(runtime.kernels(), x.local());
+    Array sum = Array::empty(in.shape(), in.dtype(), runtime.kernels().allocator);
+    found.ranks->all_reduce(in, sum, ReduceOp::kSum,
+                            {.tensor = x.name(), .axes = found.axes, .site = site});
+    return sum;
+  });
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllReduceNode>(runtime, site);
@@ -146,9 +163,12 @@ DTensor all_gather_rows(const DTensor& x, std::span<const std::int64_t> rows,
         "all_gather_rows: rows %s must be %d numbers, this rank's the operand's rows. [%s]",
         to_string(ShapeView(rows)), found.ranks->size(), x.spec().to_string())));
   }
-  const Array in = kernels::contiguous(runtime.kernels(), x.local());
-  Array out = rows_like(runtime, in, sum_of(rows));
-  found.ranks->all_gather(in, out, rows, {.tensor = x.name(), .axes = found.axes, .site = site});
+  Array out = kept_or_made(runtime, [&] {
+    const Array in = kernels::contiguous(runtime.kernels(), x.local());
+    Array all = rows_like(runtime, in, sum_of(rows));
+    found.ranks->all_gather(in, all, rows, {.tensor = x.name(), .axes = found.axes, .site = site});
+    return all;
+  });
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllGatherNode>(runtime, site);
@@ -165,10 +185,13 @@ DTensor reduce_scatter_rows(const DTensor& x, std::span<const std::int64_t> rows
   Runtime& runtime = x.runtime();
   const Group found = find_group(runtime, group);
   check_rows("reduce_scatter_rows", x, rows, found);
-  const Array in = kernels::contiguous(runtime.kernels(), x.local());
-  Array out = rows_like(runtime, in, rows[static_cast<std::size_t>(found.ranks->rank())]);
-  found.ranks->reduce_scatter(in, out, ReduceOp::kSum, rows,
-                              {.tensor = x.name(), .axes = found.axes, .site = site});
+  Array out = kept_or_made(runtime, [&] {
+    const Array in = kernels::contiguous(runtime.kernels(), x.local());
+    Array own = rows_like(runtime, in, rows[static_cast<std::size_t>(found.ranks->rank())]);
+    found.ranks->reduce_scatter(in, own, ReduceOp::kSum, rows,
+                                {.tensor = x.name(), .axes = found.axes, .site = site});
+    return own;
+  });
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<ReduceScatterNode>(runtime, site);

@@ -20,6 +20,7 @@ enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid };
 enum class CheckedMode : std::uint8_t { kOff, kOn };
 
 struct DispatchCache;  // dtensor/dispatch.cc
+struct RecomputePass;  // dtensor/recompute.cc
 
 class Runtime {
  public:
@@ -45,6 +46,7 @@ class Runtime {
   bool grad_enabled = true;
   ImplicitPolicy implicit_policy = ImplicitPolicy::kAllow;
   CheckedMode checked = CheckedMode::kOff;
+  RecomputePass* recompute_pass = nullptr;  ///< set by recompute() while a piece runs
 
  private:
   struct SpecTable;

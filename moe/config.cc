@@ -61,6 +61,22 @@ class FieldReader {
   Status status_;
 };
 
+/// One of a few names.
+template <class Enum>
+Status read_choice(const JsonView& at,
+                   std::initializer_list<std::pair<std::string_view, Enum>> choices, Enum& field) {
+  TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
+  std::string allowed;
+  for (const auto& [choice, value] : choices) {
+    if (name == choice) {
+      field = value;
+      return absl::OkStatus();
+    }
+    allowed += (allowed.empty() ? "" : ", ") + in_quotes(choice);
+  }
+  return at.error(in_quotes(name) + " is none of " + allowed);
+}
+
 Status read_score_function(const JsonView& at, ScoreFunction& field) {
   TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
   if (name != "softmax" && name != "sigmoid") {
@@ -247,9 +263,9 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
   TSR_RETURN_IF_ERROR(object.check_keys(
-      {},
-      {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule", "pp_microbatches",
-       "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method", "cp_load_balance"}));
+      {}, {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule",
+           "pp_microbatches", "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method",
+           "cp_load_balance", "recompute"}));
   ParallelConfig config;
   const std::array<std::pair<std::string_view, std::int64_t*>, 7> degrees = {
       {{"dp_replicate", &config.dp_replicate},
@@ -284,6 +300,13 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
   }
   if (const std::optional<JsonView> at = object.find("cp_method")) {
     TSR_RETURN_IF_ERROR(read_context_method(*at, config.cp_method));
+  }
+  if (const std::optional<JsonView> at = object.find("recompute")) {
+    TSR_RETURN_IF_ERROR(read_choice(*at,
+                                    {{"none", Recompute::kNone},
+                                     {"full", Recompute::kFull},
+                                     {"selective", Recompute::kSelective}},
+                                    config.recompute));
   }
   return config;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dtensor/ops.h"
+#include "dtensor/recompute.h"
 
 namespace tessera {
 namespace {
@@ -74,11 +75,13 @@ std::vector<std::int64_t> exchange_counts(const DTensor& counts_E, const ExpertG
   }
   const std::vector<std::int64_t> recv_splits(send_splits.size(),
                                               experts[static_cast<std::size_t>(self)]);
-  const DTensor received =
-      all_to_all_v(indices(runtime, repeated), send_splits, recv_splits, group.all());
-  log_host_read(runtime, Site::current());
-  const std::span<const std::int64_t> values = values_of(received);
-  return {values.begin(), values.end()};
+  return kept_values(runtime, [&]() -> std::vector<std::int64_t> {
+    const DTensor received =
+        all_to_all_v(indices(runtime, repeated), send_splits, recv_splits, group.all());
+    log_host_read(runtime, Site::current());
+    const std::span<const std::int64_t> values = values_of(received);
+    return {values.begin(), values.end()};
+  });
 }
 
 /// Fills the rows of every hop, and returns the counts with the gathered blocks in order: by etp

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/recompute.h"
 
 namespace tessera {
 namespace {
@@ -112,6 +113,13 @@ void Model::make_part(const ModelPart& part) {
                                truncated_init(head_std, 3.0 * head_std));
 }
 
+DTensor Model::run_block(Block& block, const DTensor& x_BLD) {
+  const auto piece = [this, &block](std::span<const DTensor> inputs) -> std::vector<DTensor> {
+    return {block(context_, inputs[0])};
+  };
+  return recompute(context_.runtime, views_.config().recompute, {&x_BLD, 1}, piece)[0];
+}
+
 DTensor Model::logits(const DTensor& ids_BL) {
   if (!is_whole()) {
     throw Error(failed_precondition(
@@ -128,7 +136,7 @@ DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
     x = redistribute(embedding(embedding_->use(context_.compute), in), context_.tokens());
   }
   for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
-    x = blocks_.at(layer)(context_, x);
+    x = run_block(blocks_.at(layer), x);
   }
   if (!part.has_head) return x;
   const ModuleScope scope(context_.runtime, "lm_head");

@@ -87,6 +87,8 @@ class Model {
 
  private:
   void make_part(const ModelPart& part);
+  /// One layer, recomputed in backward where the plan says so.
+  DTensor run_block(Block& block, const DTensor& x_BLD);
 
   ModelConfig config_;
   MeshViews views_;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "dtensor/recompute.h"
+
 namespace tessera {
 namespace {
 
@@ -52,7 +54,8 @@ Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
     DTensor choice_BLE = scores_BLE.detach();
     if (expert_bias_E.defined()) choice_BLE = add(choice_BLE, expert_bias_E);
     if (c.groups) choice_BLE = limit_groups(choice_BLE, *c.groups, *c.limited);
-    routing.ids_BLK = topk(choice_BLE, c.router_top_k, -1).second;
+    routing.ids_BLK =
+        kept_tensor(context.runtime, [&] { return topk(choice_BLE, c.router_top_k, -1).second; });
     routing.counts_E = sum(routing_map(choice_BLE, routing.ids_BLK), {0, 1});
   }
   DTensor weights = gather(scores_BLE, -1, routing.ids_BLK);
@@ -74,6 +77,7 @@ LoadBalancer::LoadBalancer(const ModelContext& context, const std::string& name)
 }
 
 void LoadBalancer::count(const DTensor& counts_E) {
+  if (is_recomputing(*runtime_)) return;
   const NoGrad no_grad(*runtime_);
   counts_E_ = counts_E_.defined() ? add(counts_E_, counts_E) : counts_E;
 }

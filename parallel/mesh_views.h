@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dtensor/recompute.h"
 #include "placement/api.h"
 #include "placement/spec.h"
 
@@ -37,7 +38,8 @@ struct ParallelConfig {
   std::optional<bool> sequence_parallel = {};  ///< default: where tp > 1
   bool strict_even = false;                    ///< refuse experts that ep does not divide
   ContextMethod cp_method = ContextMethod::kAllGather;
-  bool cp_load_balance = false;  ///< see TokenOrder::balanced()
+  bool cp_load_balance = false;            ///< see TokenOrder::balanced()
+  Recompute recompute = Recompute::kNone;  ///< of every layer, in backward
 
   bool uses_sequence_parallel() const { return tp > 1 && sequence_parallel.value_or(true); }
 };
