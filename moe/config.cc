@@ -95,16 +95,6 @@ Status read_context_method(const JsonView& at, ContextMethod& field) {
   return absl::OkStatus();
 }
 
-Status read_pipeline_order(const JsonView& at, PipelineOrder& field) {
-  TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
-  if (name != "1f1b" && name != "interleaved_1f1b") {
-    return at.error(in_quotes(name) +
-                    R"( is no pipeline schedule; "1f1b" and "interleaved_1f1b" are)");
-  }
-  field = name == "1f1b" ? PipelineOrder::k1F1B : PipelineOrder::kInterleaved1F1B;
-  return absl::OkStatus();
-}
-
 Status read_betas(const JsonView& at, ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, at.items());
   if (items.size() != 2) return at.error("must be a list of two numbers");
@@ -281,7 +271,10 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
     }
   }
   if (const std::optional<JsonView> at = object.find("pp_schedule")) {
-    TSR_RETURN_IF_ERROR(read_pipeline_order(*at, config.pp_schedule));
+    TSR_RETURN_IF_ERROR(read_choice(
+        *at,
+        {{"1f1b", PipelineOrder::k1F1B}, {"interleaved_1f1b", PipelineOrder::kInterleaved1F1B}},
+        config.pp_schedule));
   }
   if (const std::optional<JsonView> at = object.find("pp_microbatches")) {
     TSR_ASSIGN_OR_RETURN(config.pp_microbatches, at->integer_in(1, kMaxSize));

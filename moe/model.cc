@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "dtensor/recompute.h"
+#include "runtime/gather_texts.h"
 
 namespace tessera {
 namespace {
@@ -160,6 +163,20 @@ std::vector<std::int64_t> Model::layers() const {
   std::vector<std::int64_t> numbers;
   for (const auto& [layer, block] : blocks_) numbers.push_back(layer);
   return numbers;
+}
+
+std::vector<std::string> Model::names_elsewhere() {
+  if (is_whole()) return {};
+  std::string own;
+  for (const Parameter& parameter : parameters_.all()) own += parameter.name() + "\n";
+  std::set<std::string> names;
+  for (const std::string& text : gather_texts(context_.runtime.world(), own)) {
+    for (const absl::string_view name : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      names.emplace(name);
+    }
+  }
+  for (const Parameter& parameter : parameters_.all()) names.erase(parameter.name());
+  return {names.begin(), names.end()};
 }
 
 std::vector<MoeLayer*> Model::moe_layers() {

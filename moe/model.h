@@ -82,6 +82,8 @@ class Model {
   const ModelContext& context() const noexcept { return context_; }
   /// Numbers of this rank's layers, ascending.
   std::vector<std::int64_t> layers() const;
+  /// Names of the parameters of other stages, sorted. Collective: yes, over the world, with pp.
+  std::vector<std::string> names_elsewhere();
   /// Those of this rank's stages.
   std::vector<MoeLayer*> moe_layers();
 

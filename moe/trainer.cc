@@ -138,6 +138,7 @@ double Trainer::accumulate_gradients(std::int64_t step) {
     return loss;
   };
   pipeline_.run(functions);
+  const ModuleScope scope(context.runtime, "loss");
   double loss = total.defined() ? item(total) : 0.0;
   model_.stage_group().all_reduce({&loss, 1}, ReduceOp::kSum, "loss");
   return loss;

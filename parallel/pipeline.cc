@@ -80,6 +80,7 @@ void PipelineRunner::ask_for(const PipelinePass& pass, const StageFunctions& fun
   if (!gets_input(pass) || arrivals_.contains(key_of(pass))) return;
   const std::int64_t from =
       schedule_.shape.rank_of(pass.stage + (pass.kind == Kind::kForward ? -1 : 1));
+  const ModuleScope scope(runtime_, "pipeline");
   const std::vector<PipelinePass>& queue = fed_by_[static_cast<std::size_t>(from)];
   std::size_t& next = asked_[static_cast<std::size_t>(from)];
   while (next < queue.size() && !arrivals_.contains(key_of(pass))) {
@@ -104,6 +105,7 @@ DTensor PipelineRunner::take(const PipelinePass& pass, const StageFunctions& fun
 
 void PipelineRunner::send(const DTensor& x, const PipelinePass& to, std::string_view what) {
   if (x.local().num_elements() == 0) return;
+  const ModuleScope scope(runtime_, "pipeline");
   const Array whole = kernels::contiguous(runtime_.kernels(), x.local());
   sends_.push_back(group_.communicator()->send_async(
       whole, static_cast<int>(schedule_.shape.rank_of(to.stage)), {.tensor = what, .axes = "pp"}));

@@ -23,6 +23,12 @@ void check_same(const RunResult& run, const RunResult& reference) {
   }
 }
 
+/// Short sequences: what is claimed here does not depend on their length.
+void shorten(ModelConfig& config) {
+  config.seq = 12;
+  config.batch = 4;
+}
+
 /// The run on `num_ranks` ranks against the same on one.
 void check_like_one_rank(const RunOptions& options, const ParallelConfig& parallel, int num_ranks) {
   RunOptions many = options;
@@ -49,7 +55,7 @@ TEST_CASE("recorded models on two and three stages train like one rank", "[moe][
   const std::string model = GENERATE("softmax", "grouped");
   const std::int64_t pp = GENERATE(2, 3);
   CAPTURE(model, pp);
-  check_like_one_rank({.model = model, .num_steps = 4}, {.pp = pp}, static_cast<int>(pp));
+  check_like_one_rank({.model = model, .num_steps = 2}, {.pp = pp}, static_cast<int>(pp));
 }
 
 TEST_CASE("stages with FSDP, tensor and expert parallelism inside train like one rank",
@@ -63,7 +69,8 @@ TEST_CASE("stages with FSDP, tensor and expert parallelism inside train like one
                Case{{.dp_shard = 2, .tp = 2, .ep = 2, .pp = 2}, 8},
                Case{{.dp_replicate = 2, .tp = 2, .ep = 2, .pp = 2}, 8});
   CAPTURE(each.parallel.dp_shard, each.parallel.dp_replicate, each.parallel.tp);
-  check_like_one_rank({.model = "grouped", .num_steps = 3}, each.parallel, each.num_ranks);
+  check_like_one_rank({.model = "grouped", .num_steps = 2, .change_config = shorten}, each.parallel,
+                      each.num_ranks);
 }
 
 TEST_CASE("interleaved stages train like one rank", "[moe][pipeline][C59]") {
@@ -81,19 +88,26 @@ TEST_CASE("interleaved stages train like one rank", "[moe][pipeline][C59]") {
            2,
            6});
   CAPTURE(each.num_ranks, each.num_layers);
-  const auto deeper = [&](ModelConfig& config) { config.n_layers = each.num_layers; };
+  const auto deeper = [&](ModelConfig& config) {
+    shorten(config);
+    config.n_layers = each.num_layers;
+  };
   check_like_one_rank({.num_steps = 2, .change_config = deeper}, each.parallel, each.num_ranks);
 }
 
 TEST_CASE("a rank without MoE layers joins what all stages count", "[moe][pipeline][C42][C59]") {
   const auto mostly_dense = [](ModelConfig& config) {
+    shorten(config);
     config.n_layers = 4;
     config.n_dense_layers = 3;
   };
   const PipelineOrder order = GENERATE(PipelineOrder::k1F1B, kInterleaved);
   check_like_one_rank({.num_steps = 2, .change_config = mostly_dense},
                       {.dp_shard = 2, .pp = 2, .pp_schedule = order}, 4);
-  const auto all_dense = [](ModelConfig& config) { config.n_dense_layers = config.n_layers; };
+  const auto all_dense = [](ModelConfig& config) {
+    shorten(config);
+    config.n_dense_layers = config.n_layers;
+  };
   check_like_one_rank({.num_steps = 2, .change_config = all_dense}, {.pp = 2}, 2);
 }
 
@@ -106,6 +120,7 @@ TEST_CASE("pieces and accumulated micro-batches of any sizes train like one rank
   const Case each = GENERATE(Case{5, 2, 2}, Case{4, 1, 4}, Case{3, 1, 1}, Case{3, 3, 0});
   CAPTURE(each.batch, each.accum, each.pieces);
   const auto change = [&](ModelConfig& config) {
+    shorten(config);
     config.batch = each.batch;
     config.accum = each.accum;
   };
@@ -113,9 +128,18 @@ TEST_CASE("pieces and accumulated micro-batches of any sizes train like one rank
                       {.dp_shard = 2, .pp = 2, .pp_microbatches = each.pieces}, 4);
 }
 
+TEST_CASE("recomputed blocks of a stage train like one rank", "[moe][pipeline][C59]") {
+  const Recompute recompute = GENERATE(Recompute::kFull, Recompute::kSelective);
+  check_like_one_rank({.model = "grouped", .num_steps = 2, .change_config = shorten},
+                      {.tp = 2, .ep = 2, .pp = 2, .recompute = recompute}, 4);
+}
+
 TEST_CASE("every rank of every stage reports the same step", "[moe][pipeline][C52]") {
-  const std::vector<RunResult> ranks = train_all(
-      {.model = "grouped", .parallel = {.dp_shard = 2, .pp = 2}, .num_ranks = 4, .num_steps = 2});
+  const std::vector<RunResult> ranks = train_all({.model = "grouped",
+                                                  .parallel = {.dp_shard = 2, .pp = 2},
+                                                  .num_ranks = 4,
+                                                  .num_steps = 2,
+                                                  .change_config = shorten});
   for (const RunResult& rank : ranks) {
     for (std::size_t step = 0; step < 2; ++step) {
       CHECK(rank.steps[step].loss == ranks[0].steps[step].loss);
@@ -129,7 +153,8 @@ TEST_CASE("pipelined ranks have the bits of ranks as threads", "[moe][pipeline]"
   const RunOptions options = {.parallel = {.tp = 2, .ep = 2, .pp = 2},
                               .num_ranks = 4,
                               .dtype = DType::kF32,
-                              .num_steps = 2};
+                              .num_steps = 2,
+                              .change_config = shorten};
   const RunResult run = train(options);
   const RunResult threads = train_on_threads(options);
   for (std::size_t step = 0; step < run.steps.size(); ++step) {
@@ -165,8 +190,11 @@ TEST_CASE("a loss that is not finite stops every stage before the update", "[moe
     }
     return std::vector<double>{refused, checksum() - before};
   };
-  const std::vector<RunResult> ranks = train_all(
-      {.parallel = {.tp = 2, .pp = 2}, .num_ranks = 4, .num_steps = 1, .inspect = break_head});
+  const std::vector<RunResult> ranks = train_all({.parallel = {.tp = 2, .pp = 2},
+                                                  .num_ranks = 4,
+                                                  .num_steps = 1,
+                                                  .change_config = shorten,
+                                                  .inspect = break_head});
   for (const RunResult& rank : ranks) CHECK(rank.inspected == std::vector<double>{1.0, 0.0});
 }
 

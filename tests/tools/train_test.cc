@@ -110,7 +110,10 @@ TEST_CASE("a mesh that does not multiply out is refused before any rank starts",
                  {"is 2 ranks, but there are 4"});
   expect_refusal({"--ranks", "4", "--parallel", R"({"dp_shard":4,"ep":3})"}, 3,
                  {"ep 3 does not divide"});
-  expect_refusal({"--ranks", "2", "--parallel", R"({"pp":2})"}, 3, {"pp must be 1"});
+  expect_refusal({"--ranks", "4", "--parallel", R"({"pp":4})"}, 3,
+                 {"are 4 stages, but the model has 3 layers"});
+  expect_refusal({"--ranks", "2", "--parallel", R"({"pp":2,"pp_schedule":"gpipe"})"}, 3,
+                 {"pp_schedule", "\"gpipe\"", "interleaved_1f1b"});
   expect_refusal({"--ranks", "2", "--parallel", R"({"axis":2})"}, 3, {"axis", "dp_shard"});
   expect_refusal({"--ranks", "2", "--parallel", "{\"tp\":2"}, 3, {"--parallel"});
   expect_refusal({"--ranks", "8", "--parallel", R"({"tp":8})"}, 3,

@@ -136,6 +136,11 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   std::printf("\n%s\n%s", describe_moves(totals).c_str(), describe_parameters(model, -1).c_str());
 }
 
+/// The mesh whose coords a trace shows of this rank: that of its pipeline stage.
+Mesh mesh_of_rank(const TrainPlan& plan, const World& world) {
+  return value_or_throw(plan.views.at_stage(plan.views.stage_of(world.rank()))).dense();
+}
+
 WorldOptions world_options(const TrainFlags& flags) {
   return {.timeout = std::chrono::seconds(flags.timeout == 0 ? 60 : flags.timeout),
           .threads_per_rank = static_cast<int>(flags.threads),
@@ -156,7 +161,8 @@ Status run_on_threads(TrainFlags& flags, std::string& records) {
     if (world.rank() == 0) records = world.recorder_dir();
     const auto train = [&] { train_rank(world, flags, plan); };
     if (!trace) return train();
-    run_traced(world, plan.views.dense(), parts[static_cast<std::size_t>(world.rank())], train);
+    run_traced(world, mesh_of_rank(plan, world), parts[static_cast<std::size_t>(world.rank())],
+               train);
   });
   const Status written = trace ? write_trace(*trace, parts) : absl::OkStatus();
   return status.ok() ? written : status;
@@ -169,7 +175,7 @@ Status run_on_mpi(const TrainFlags& flags, std::string& records) {
     const TrainPlan plan = value_or_throw(make_train_plan(flags));
     const auto train = [&] { train_rank(world, flags, plan); };
     if (flags.trace.empty()) return train();
-    run_traced_process(world, plan.views.dense(), flags.trace, train);
+    run_traced_process(world, mesh_of_rank(plan, world), flags.trace, train);
   });
 }
 
