@@ -199,18 +199,22 @@ TEST_CASE("a loss that is not finite stops every stage before the update", "[moe
 }
 
 TEST_CASE("a pipeline that does not fit the model is refused by every rank", "[moe][pipeline]") {
-  const auto with = [](const ParallelConfig& parallel) {
-    return RunOptions{
-        .parallel = parallel, .num_ranks = static_cast<int>(parallel.pp), .num_steps = 1};
+  struct Case {
+    ParallelConfig parallel;
+    std::string error;
   };
-  CHECK_THAT(error_of(with({.pp = 4})),
-             Catch::Contains("pp 4 x 1 stages a rank are 4 stages, but the model has 3 layers"));
-  CHECK_THAT(error_of(with({.pp = 2, .pp_schedule = kInterleaved})),
-             Catch::Contains("pp 2 x 2 stages a rank are 4 stages, but the model has 3 layers"));
-  CHECK_THAT(error_of(with({.pp = 2, .pp_stages_per_rank = 2})),
-             Catch::Contains("pp_stages_per_rank is 2; pp_schedule 1f1b has one stage a rank"));
-  CHECK_THAT(error_of(with({.pp = 2, .pp_microbatches = 1000})),
-             Catch::Contains("pp_microbatches is 1000; a micro-batch has"));
+  const Case each =
+      GENERATE(Case{{.pp = 4}, "pp 4 x 1 stages a rank are 4 stages, but the model has 3 layers"},
+               Case{{.pp = 2, .pp_schedule = kInterleaved},
+                    "pp 2 x 2 stages a rank are 4 stages, but the model has 3 layers"},
+               Case{{.pp = 2, .pp_stages_per_rank = 2},
+                    "pp_stages_per_rank is 2; pp_schedule 1f1b has one stage a rank"},
+               Case{{.pp = 2, .pp_microbatches = 1000},
+                    "pp_microbatches is 1000; a micro-batch has 8 sequences"});
+  CAPTURE(each.error);
+  const std::string error = error_of(
+      {.parallel = each.parallel, .num_ranks = static_cast<int>(each.parallel.pp), .num_steps = 1});
+  CHECK_THAT(error, Catch::Contains(each.error));
 }
 
 TEST_CASE("a plan of stages names what does not fit", "[moe][pipeline]") {

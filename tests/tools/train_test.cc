@@ -93,6 +93,32 @@ TEST_CASE("tessera-train trains on four ranks, logs a line a step and shows what
   CHECK(*first.find("loss")->if_number() == Approx(6.07833194732666).epsilon(1e-6));
 }
 
+TEST_CASE("tessera-train trains pipeline stages, and prints their schedule", "[tools][train]") {
+  const ScratchFolder folder;
+  std::vector<std::string> arguments = good_arguments(folder);
+  const std::string log = folder / "steps.jsonl";
+  arguments.insert(arguments.end(),
+                   {"--ranks", "2", "--parallel", R"({"pp":2,"pp_microbatches":2})"});
+  std::vector<std::string> shown = arguments;
+  shown.push_back("--show-schedule");
+  const Ran schedule = run_program("tessera-train", shown);
+  CHECK(schedule.exit_code == 0);
+  CHECK_THAT(schedule.out, Catch::Contains("  rank  0  F0 F1    B0    B1\n"));
+  CHECK_THAT(schedule.out, Catch::Contains("  rank  1     F0 B0 F1 B1\n"));
+
+  arguments.insert(arguments.end(), {"--log", log});
+  const Ran ran = run_program("tessera-train", arguments);
+  CAPTURE(ran.out, ran.err);
+  REQUIRE(ran.exit_code == 0);
+  CHECK(ran.err.empty());
+  CHECK_THAT(ran.out, Catch::Contains("232480 parameters in 41 tensors"));
+  CHECK_THAT(ran.out, Catch::Contains("pipeline: 2 stages on 2 blocks of ranks, 2 micro-batches"));
+  const std::string lines = read_whole_file(log);
+  const Json first = value_or_throw(parse_json(lines.substr(0, lines.find('\n')), "log"));
+  CHECK(*first.find("loss")->if_number() == Approx(6.07833194732666).epsilon(1e-6));
+  CHECK(first.find("tokens_per_expert")->if_array()->size() == 2);
+}
+
 TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]") {
   expect_refusal({"--backend", "nccl"}, 3, {"--backend nccl", "threads or mpi"});
   expect_refusal({"--backend", "smoke"}, 3, {"\"smoke\"", "threads"});
@@ -109,7 +135,7 @@ TEST_CASE("a mesh that does not multiply out is refused before any rank starts",
   expect_refusal({"--ranks", "4", "--parallel", R"({"dp_shard":2})"}, 3,
                  {"is 2 ranks, but there are 4"});
   expect_refusal({"--ranks", "4", "--parallel", R"({"dp_shard":4,"ep":3})"}, 3,
-                 {"ep 3 does not divide"});
+                 {"ep 3 x etp 1 does not divide"});
   expect_refusal({"--ranks", "4", "--parallel", R"({"pp":4})"}, 3,
                  {"are 4 stages, but the model has 3 layers"});
   expect_refusal({"--ranks", "2", "--parallel", R"({"pp":2,"pp_schedule":"gpipe"})"}, 3,
