@@ -64,10 +64,10 @@ TEST_CASE("stages with FSDP, tensor and expert parallelism inside train like one
     ParallelConfig parallel;
     int num_ranks;
   };
-  const Case each =
-      GENERATE(Case{{.dp_shard = 2, .pp = 2}, 4}, Case{{.tp = 2, .ep = 2, .pp = 2}, 4},
-               Case{{.dp_shard = 2, .tp = 2, .ep = 2, .pp = 2}, 8},
-               Case{{.dp_replicate = 2, .tp = 2, .ep = 2, .pp = 2}, 8});
+  const Case each = GENERATE(
+      Case{{.dp_shard = 2, .pp = 2}, 4}, Case{{.tp = 2, .ep = 2, .pp = 2}, 4},
+      Case{{.cp = 2, .etp = 2, .pp = 2}, 4}, Case{{.dp_shard = 2, .tp = 2, .ep = 2, .pp = 2}, 8},
+      Case{{.dp_replicate = 2, .tp = 2, .ep = 2, .pp = 2}, 8});
   CAPTURE(each.parallel.dp_shard, each.parallel.dp_replicate, each.parallel.tp);
   check_like_one_rank({.model = "grouped", .num_steps = 2, .change_config = shorten}, each.parallel,
                       each.num_ranks);
