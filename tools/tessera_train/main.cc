@@ -22,6 +22,7 @@
 #include "moe/weights.h"
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
+#include "tools/tessera_train/checkpoints.h"
 #include "tools/tessera_train/options.h"
 #include "tools/tessera_train/trace_file.h"
 
@@ -91,6 +92,12 @@ void print_step(const StepReport& report, std::int64_t num_steps) {
   std::fflush(stdout);
 }
 
+void print_resumed(const TrainFlags& flags, const TrainProgress& progress) {
+  std::printf("resumed from %s: %lld steps are done\n", in_quotes(flags.load).c_str(),
+              static_cast<long long>(progress.step));
+  std::fflush(stdout);
+}
+
 double mean_of(std::span<const double> values) {
   double sum = 0.0;
   for (const double value : values) sum += value;
@@ -106,30 +113,59 @@ void print_losses(std::span<const double> losses) {
               first, kWindow, last, first - last);
 }
 
+/// First weights: random, of a file, or of a checkpoint's folder. Collective: yes.
+void initialize(World& world, const TrainFlags& flags, Model& model) {
+  if (!flags.load.empty()) return;
+  if (flags.init.empty()) return model.parameters().initialize(flags.seed);
+  if (std::filesystem::is_directory(flags.init)) {
+    const std::unique_ptr<FileSystem> files =
+        open_checkpoints(world, "--init", flags.init, MissingFolder::kError);
+    return load_initial_weights(*files, model);
+  }
+  const SafetensorsFile file = value_or_throw(SafetensorsFile::open(flags.init));
+  throw_if_error(check_weights(file, model));
+  load_weights(file, model);
+}
+
+/// How far the run of --load was; else its beginning. Collective: yes.
+TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trainer& trainer) {
+  if (flags.load.empty()) return {.step = 0, .seed = flags.seed};
+  const std::unique_ptr<FileSystem> files =
+      open_checkpoints(world, "--load", flags.load, MissingFolder::kError);
+  return load_train_state(*files, model, trainer);
+}
+
+void check_steps_left(const TrainProgress& begin, const TrainFlags& flags, std::int64_t num_steps) {
+  if (begin.step < num_steps) return;
+  throw Error(invalid_argument(
+      absl::StrFormat("--load %s: the checkpoint is of step %d; a run of %d steps has none left",
+                      in_quotes(flags.load), begin.step, num_steps)));
+}
+
 void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   Runtime runtime(world);
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
-  if (flags.init.empty()) {
-    model.parameters().initialize(flags.seed);
-  } else {
-    const SafetensorsFile file = value_or_throw(SafetensorsFile::open(flags.init));
-    throw_if_error(check_weights(file, model));
-    load_weights(file, model);
-  }
+  initialize(world, flags, model);
+  Trainer trainer(model, plan.data);
+  TrainProgress progress = begin_of(world, flags, model, trainer);
+  check_steps_left(progress, flags, plan.num_steps);
+  Saver saver(world, flags);
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
   const ModelSize size = size_of_all_stages(model);
   if (speaks) print_header(plan, model, size);
-  Trainer trainer(model, plan.data);
+  if (speaks && progress.step > 0) print_resumed(flags, progress);
   std::vector<double> losses;
-  for (std::int64_t step = 0; step < plan.num_steps; ++step) {
-    const StepReport report = trainer.step(step);
+  while (progress.step < plan.num_steps) {
+    const StepReport report = trainer.step(progress.step++);
     losses.push_back(report.loss);
+    saver.after_step(model, trainer, progress);
     if (!speaks) continue;
     print_step(report, plan.num_steps);
     log.write(report);
   }
+  saver.finish(model, trainer, progress);
   const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
   if (!speaks) return;
   print_losses(losses);
@@ -239,7 +275,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens")
       ->required();
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
-  app.add_option("--init", flags.init, "weights (safetensors); else random ones");
+  app.add_option("--init", flags.init,
+                 "weights (a safetensors file, or a checkpoint's folder); else random ones");
   app.add_option("--steps", flags.steps,
                  "steps to run; beyond the config's, the learning-rate schedule is stretched");
   app.add_option("--seed", flags.seed, "of random weights");
@@ -253,8 +290,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--show-schedule", flags.show_schedule,
                "print who runs which micro-batch when in the pipeline, and end");
   app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
-  app.add_option("--save", flags.save, "not in this version");
-  app.add_option("--load", flags.load, "not in this version");
+  app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
+  app.add_option("--save-every", flags.save_every, "steps between saves; 0: after the last only");
+  app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
 }
 
 }  // namespace

@@ -22,9 +22,16 @@ Status check_backend(const TrainFlags& flags) {
     return invalid_argument("--backend " + in_quotes(flags.backend) +
                             " is unknown; threads and mpi are allowed");
   }
-  if (!flags.save.empty() || !flags.load.empty()) {
-    return unimplemented(
-        "--save and --load: this version writes no checkpoints; use --init for weights");
+  return absl::OkStatus();
+}
+
+Status check_checkpoints(const TrainFlags& flags) {
+  if (flags.save_every < 0 || (flags.save_every > 0 && flags.save.empty())) {
+    return invalid_argument(absl::StrFormat(
+        "--save-every %d: 0 or more steps are allowed, with --save", flags.save_every));
+  }
+  if (!flags.load.empty() && !flags.init.empty()) {
+    return invalid_argument("--load and --init: a run begins from one of them");
   }
   return absl::OkStatus();
 }
@@ -33,6 +40,7 @@ Status check_backend(const TrainFlags& flags) {
 
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_backend(flags));
+  TSR_RETURN_IF_ERROR(check_checkpoints(flags));
   const std::int64_t ranks = flags.ranks.value_or(1);
   const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
   if (ranks < 1 || ranks > most) {

@@ -27,7 +27,8 @@ struct TrainFlags {
   std::string recorder;  ///< folder of the flight records; empty: see WorldOptions
   std::string trace;
   std::string save, load;
-  std::int64_t timeout = 0;  ///< Units: seconds
+  std::int64_t save_every = 0;  ///< Units: steps; 0: after the last only
+  std::int64_t timeout = 0;     ///< Units: seconds
   bool checked = false;
   bool show_schedule = false;
   std::int64_t threads = 0;  ///< library threads per rank; 0: cores / ranks

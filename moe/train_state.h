@@ -1,0 +1,38 @@
+// moe/train_state.h: what a training run must remember to go on as if it had never stopped:
+// parameters, optimizer state, expert biases, and how far it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "moe/trainer.h"
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+/// How far a run was.
+struct TrainProgress {
+  std::int64_t step = 0;   ///< steps done: the next one's index, and the position in the data
+  std::uint64_t seed = 0;  ///< of the first weights
+};
+
+/// Parameters and expert biases, by name.
+std::vector<StateTensor> weight_tensors(Model& model);
+/// The same and the optimizer's state (made, as zeros, where the first step has not).
+std::vector<StateTensor> train_tensors(Model& model, Trainer& trainer);
+/// step, optimizer_steps, data_position, seed, schedule, and `model`: what the model computes, by
+/// the keys of its config.
+Json train_values(Model& model, Trainer& trainer, const TrainProgress& progress);
+
+/// Where a run begins, from a checkpoint of a run on any mesh. Errors: as load_checkpoint();
+/// InvalidArgument naming the first key of the model's config that differs. Collective: yes, over
+/// the world.
+TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer);
+/// Parameters and expert biases only, as a new run's first weights. Errors and collective: the
+/// same.
+void load_initial_weights(FileSystem& files, Model& model);
+
+}  // namespace tessera

@@ -1,0 +1,49 @@
+// tests/moe/checkpoint_run.h: a small model and its trainer on one rank, to be saved and loaded.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "moe/train_state.h"
+#include "tests/moe/training_run.h"
+
+namespace tessera::testing {
+
+/// The softmax parity model, smaller, with 6 experts.
+ModelConfig tiny_config();
+
+/// A folder that goes with the test. Ranks agree on its path.
+class SharedFolder {
+ public:
+  explicit SharedFolder(World& world);
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+  ~SharedFolder();
+  std::unique_ptr<FileSystem> open() const;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  World& world_;
+  std::string path_;
+};
+
+/// A model and its trainer on one rank, with random weights.
+struct TinyRun {
+  Runtime runtime;
+  ModelConfig config;
+  TokenData data;
+  MeshViews views;
+  Model model;
+  Trainer trainer;
+
+  TinyRun(World& world, const ParallelConfig& parallel, DType dtype, std::uint64_t seed = 3,
+          const ModelConfig& config = tiny_config());
+  /// Losses of steps [from, to).
+  std::vector<double> steps(std::int64_t from, std::int64_t to);
+  /// Every element of the state, tensor after tensor, by name.
+  std::vector<double> whole_state();
+  void save(FileSystem& files, std::int64_t step);
+};
+
+}  // namespace tessera::testing
