@@ -28,37 +28,11 @@ StatusOr<std::string> manifest_text(FileSystem& files) {
                   std::string(kManifestName));
 }
 
-Status check_files(FileSystem& files, const Manifest& manifest) {
-  const std::string folder = generation_folder(manifest.generation);
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, list_folder(files, folder));
-  std::vector<std::string> wanted;
-  for (std::int64_t rank = 0; rank < manifest.world_size(); ++rank) {
-    wanted.push_back(shard_name(rank));
-  }
-  std::sort(wanted.begin(), wanted.end());
-  const auto [missing, extra] =
-      std::mismatch(wanted.begin(), wanted.end(), names.begin(), names.end());
-  const std::string path = files.path() + "/" + folder + "/";
-  if (missing != wanted.end() && (extra == names.end() || *missing < *extra)) {
-    for (const ManifestTensor& tensor : manifest.tensors) {
-      for (const ManifestPart& part : tensor.parts) {
-        if (shard_name(part.file) != *missing) continue;
-        return invalid_argument(absl::StrFormat("%s%s: is missing; it holds %s of tensor %s", path,
-                                                *missing, to_string(part.region),
-                                                in_quotes(tensor.name)));
-      }
-    }
-    return invalid_argument(path + *missing + ": is missing");
-  }
-  if (extra == names.end()) return absl::OkStatus();
-  return invalid_argument(path + in_quotes(*extra) + ": is not in the manifest");
-}
-
 StatusOr<Manifest> checked_manifest(FileSystem& files, std::string_view text) {
   const std::string path = manifest_path(files);
   TSR_ASSIGN_OR_RETURN(Manifest manifest, parse_manifest(text, path));
   TSR_RETURN_IF_ERROR(check_manifest_coverage(manifest, path));
-  TSR_RETURN_IF_ERROR(check_files(files, manifest));
+  TSR_RETURN_IF_ERROR(check_manifest_files(files, manifest));
   return manifest;
 }
 
@@ -261,6 +235,32 @@ bool Reading::has_moved() const {
 }
 
 }  // namespace
+
+Status check_manifest_files(FileSystem& files, const Manifest& manifest) {
+  const std::string folder = generation_folder(manifest.generation);
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, list_folder(files, folder));
+  std::vector<std::string> wanted;
+  for (std::int64_t rank = 0; rank < manifest.world_size(); ++rank) {
+    wanted.push_back(shard_name(rank));
+  }
+  std::sort(wanted.begin(), wanted.end());
+  const auto [missing, extra] =
+      std::mismatch(wanted.begin(), wanted.end(), names.begin(), names.end());
+  const std::string path = files.path() + "/" + folder + "/";
+  if (missing != wanted.end() && (extra == names.end() || *missing < *extra)) {
+    for (const ManifestTensor& tensor : manifest.tensors) {
+      for (const ManifestPart& part : tensor.parts) {
+        if (shard_name(part.file) != *missing) continue;
+        return invalid_argument(absl::StrFormat("%s%s: is missing; it holds %s of tensor %s", path,
+                                                *missing, to_string(part.region),
+                                                in_quotes(tensor.name)));
+      }
+    }
+    return invalid_argument(path + *missing + ": is missing");
+  }
+  if (extra == names.end()) return absl::OkStatus();
+  return invalid_argument(path + in_quotes(*extra) + ": is not in the manifest");
+}
 
 StatusOr<Manifest> read_manifest(FileSystem& files) {
   TSR_ASSIGN_OR_RETURN(const std::string text, manifest_text(files));

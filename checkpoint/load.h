@@ -19,6 +19,9 @@ namespace tessera TSR_API {
 /// of check_manifest_coverage(); InvalidArgument naming a file that is missing or too many.
 StatusOr<Manifest> read_manifest(FileSystem& files);
 
+/// The generation's folder has the manifest's files, no more and no fewer. Errors: InvalidArgument.
+Status check_manifest_files(FileSystem& files, const Manifest& manifest);
+
 struct LoadOptions {
   /// Judges the checkpoint's values on every rank alike, before anything is changed.
   std::function<Status(const Json& values)> check = nullptr;

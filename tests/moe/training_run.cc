@@ -60,7 +60,7 @@ RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
     model.parameters().initialize(7);
   } else {
     load_weights(
-        value_or_throw(SafetensorsFile::open(parity_path(options.model, "init.safetensors"))),
+        value_or_throw(WeightFiles::open(parity_path(options.model, "init.safetensors"))),
         model);
   }
   RunResult result;

@@ -117,7 +117,7 @@ void train(World& world) {
   Runtime runtime(world);
   Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config,
               DType::kF32);
-  load_weights(value_or_throw(SafetensorsFile::open(folder + "init.safetensors")), model);
+  load_weights(value_or_throw(WeightFiles::open(folder + "init.safetensors")), model);
   Trainer trainer(model, data);
   for (int round = 0; round < 100; ++round) {
     for (std::int64_t step = 0; step < config.steps; ++step) trainer.step(step);

@@ -122,7 +122,9 @@ TEST_CASE("tessera-train trains pipeline stages, and prints their schedule", "[t
 TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]") {
   expect_refusal({"--backend", "nccl"}, 3, {"--backend nccl", "threads or mpi"});
   expect_refusal({"--backend", "smoke"}, 3, {"\"smoke\"", "threads"});
-  expect_refusal({"--save", "somewhere"}, 3, {"--save"});
+  expect_refusal({"--save-every", "2"}, 3, {"--save-every 2: 0 or more steps are allowed, with"});
+  expect_refusal({"--load", "here"}, 3, {"--load and --init"});
+  expect_refusal({"--save", "no/such/folder"}, 4, {"--save no/such/folder: cannot open"});
   expect_refusal({"--dtype", "F16"}, 3, {"F16", "F32"});
   expect_refusal({"--dtype", "I64"}, 3, {"--dtype I64", "BF16"});
   expect_refusal({"--ranks", "0"}, 3, {"--ranks 0"});

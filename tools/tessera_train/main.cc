@@ -16,7 +16,6 @@
 #include "absl/strings/str_format.h"
 #include "io/exit_code.h"
 #include "io/json.h"
-#include "io/safetensors.h"
 #include "moe/report.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
@@ -113,18 +112,18 @@ void print_losses(std::span<const double> losses) {
               first, kWindow, last, first - last);
 }
 
-/// First weights: random, of a file, or of a checkpoint's folder. Collective: yes.
+/// First weights: random, of files, or of a checkpoint. Collective: yes.
 void initialize(World& world, const TrainFlags& flags, Model& model) {
   if (!flags.load.empty()) return;
   if (flags.init.empty()) return model.parameters().initialize(flags.seed);
-  if (std::filesystem::is_directory(flags.init)) {
+  if (std::filesystem::exists(flags.init + "/" + std::string(kManifestName))) {
     const std::unique_ptr<FileSystem> files =
         open_checkpoints(world, "--init", flags.init, MissingFolder::kError);
     return load_initial_weights(*files, model);
   }
-  const SafetensorsFile file = value_or_throw(SafetensorsFile::open(flags.init));
-  throw_if_error(check_weights(file, model));
-  load_weights(file, model);
+  const WeightFiles files = value_or_throw(WeightFiles::open(flags.init));
+  throw_if_error(check_weights(files, model));
+  load_weights(files, model);
 }
 
 /// How far the run of --load was; else its beginning. Collective: yes.
@@ -135,13 +134,6 @@ TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trai
   return load_train_state(*files, model, trainer);
 }
 
-void check_steps_left(const TrainProgress& begin, const TrainFlags& flags, std::int64_t num_steps) {
-  if (begin.step < num_steps) return;
-  throw Error(invalid_argument(
-      absl::StrFormat("--load %s: the checkpoint is of step %d; a run of %d steps has none left",
-                      in_quotes(flags.load), begin.step, num_steps)));
-}
-
 void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   Runtime runtime(world);
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
@@ -149,7 +141,6 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   initialize(world, flags, model);
   Trainer trainer(model, plan.data);
   TrainProgress progress = begin_of(world, flags, model, trainer);
-  check_steps_left(progress, flags, plan.num_steps);
   Saver saver(world, flags);
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
@@ -275,8 +266,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens")
       ->required();
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
-  app.add_option("--init", flags.init,
-                 "weights (a safetensors file, or a checkpoint's folder); else random ones");
+  app.add_option(
+      "--init", flags.init,
+      "first weights: a safetensors file, a folder of them with an index, or a checkpoint");
   app.add_option("--steps", flags.steps,
                  "steps to run; beyond the config's, the learning-rate schedule is stretched");
   app.add_option("--seed", flags.seed, "of random weights");

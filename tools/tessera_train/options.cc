@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "checkpoint/load.h"
 #include "io/json.h"
 #include "moe/stages.h"
 
@@ -23,6 +24,33 @@ Status check_backend(const TrainFlags& flags) {
                             " is unknown; threads and mpi are allowed");
   }
   return absl::OkStatus();
+}
+
+/// `status`, with the flag before its text.
+Status at_flag(std::string_view flag, const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(), to_absl(absl::StrFormat("%s %s", std::string(flag),
+                                                       std::string(message_of(status)))));
+}
+
+/// What --load names is a checkpoint with steps left to do.
+Status check_load(const TrainFlags& flags, std::int64_t num_steps) {
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> files,
+                       open_folder(flags.load, MissingFolder::kError));
+  TSR_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(*files));
+  const Json* step = manifest.values.find("step");
+  if (step == nullptr || step->if_integer() == nullptr || *step->if_integer() < num_steps) {
+    return absl::OkStatus();  // loading says what is missing
+  }
+  return invalid_argument(
+      absl::StrFormat("%s: the checkpoint is of step %d; a run of %d steps has none left",
+                      flags.load, *step->if_integer(), num_steps));
+}
+
+Status check_folders(const TrainFlags& flags, std::int64_t num_steps) {
+  if (!flags.load.empty()) TSR_RETURN_IF_ERROR(at_flag("--load", check_load(flags, num_steps)));
+  if (flags.save.empty()) return absl::OkStatus();
+  return at_flag("--save", open_folder(flags.save, MissingFolder::kMake).status());
 }
 
 Status check_checkpoints(const TrainFlags& flags) {
@@ -66,6 +94,7 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
   TSR_RETURN_IF_ERROR(plan_pipeline(plan.config, plan.views.config()).status());
   TSR_ASSIGN_OR_RETURN(plan.data, TokenData::read(flags.data, plan.config));
+  TSR_RETURN_IF_ERROR(check_folders(flags, plan.num_steps));
   return plan;
 }
 

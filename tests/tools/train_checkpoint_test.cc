@@ -1,0 +1,129 @@
+// tessera-train --save and --load as a user runs them: resumed, on another mesh, killed.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/load.h"
+#include "io/json.h"
+#include "tests/tools/program.h"
+
+namespace tessera::testing {
+namespace {
+
+std::string parity(const std::string& name) {
+  std::string path = TSR_TEST_DATA;
+  path += "/parity/softmax/";
+  path += name;
+  return path;
+}
+
+std::string config_file(const ScratchFolder& folder) {
+  const Json expected = value_or_throw(parse_json(read_whole_file(parity("expected.json")), "e"));
+  return folder.file("config.json", expected.find("config")->to_string());
+}
+
+using Arguments = std::vector<std::string>;
+
+Arguments run_of(const ScratchFolder& folder, const Arguments& more) {
+  Arguments all = {"--config", config_file(folder), "--data", parity("tokens.safetensors")};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+/// The "loss" texts of a log's lines.
+std::vector<std::string> losses_of(const std::string& path) {
+  std::vector<std::string> losses;
+  const std::string text = read_whole_file(path);
+  for (std::size_t at = 0; (at = text.find("\"loss\":", at)) != std::string::npos; ++at) {
+    losses.push_back(text.substr(at, text.find(',', at) - at));
+  }
+  return losses;
+}
+
+/// The step of the checkpoint in a folder, all of whose bytes were checked; −1 where it has none.
+std::int64_t saved_step(const std::string& path) {
+  const auto files = open_folder(path, MissingFolder::kError);
+  if (!files.ok()) return -1;
+  const StatusOr<Manifest> manifest = read_manifest(**files);
+  if (!manifest.ok()) return -1;
+  return *manifest->values.find("step")->if_integer();
+}
+
+/// Starts the program, and kills it after so long.
+void run_and_kill(const Arguments& arguments, std::chrono::milliseconds after) {
+  Arguments words = {std::string(TSR_BINARY_DIR) + "/tessera-train"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int nowhere = ::open("/dev/null", O_WRONLY);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::dup2(nowhere, STDERR_FILENO);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  std::this_thread::sleep_for(after);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+}
+
+}  // namespace
+
+TEST_CASE("tessera-train goes on from a checkpoint, bit for bit", "[tools][checkpoint]") {
+  const ScratchFolder folder;
+  const std::string ckpt = folder / "ckpt";
+  const Arguments mesh = {"--ranks", "2", "--parallel", R"({"dp_shard":2})"};
+  const auto run = [&](const Arguments& more) {
+    Arguments all = run_of(folder, mesh);
+    all.insert(all.end(), more.begin(), more.end());
+    const Ran ran = run_program("tessera-train", all);
+    CAPTURE(ran.err);
+    REQUIRE(ran.exit_code == 0);
+    return ran.out;
+  };
+  const std::string init = parity("init.safetensors");
+  run({"--init", init, "--steps", "4", "--log", folder / "whole.jsonl"});
+  run({"--init", init, "--steps", "2", "--save", ckpt, "--save-every", "1"});
+  CHECK(saved_step(ckpt) == 2);
+  const std::string out =
+      run({"--load", ckpt, "--save", ckpt, "--steps", "4", "--log", folder / "rest.jsonl"});
+  CHECK_THAT(out, Catch::Contains("2 steps are done"));
+  CHECK(saved_step(ckpt) == 4);
+  const std::vector<std::string> whole = losses_of(folder / "whole.jsonl");
+  CHECK(losses_of(folder / "rest.jsonl") == std::vector<std::string>{whole[2], whole[3]});
+
+  const Ran done = run_program("tessera-train", run_of(folder, {"--load", ckpt, "--steps", "4"}));
+  CHECK(done.exit_code == 3);
+  CHECK_THAT(done.err, Catch::Contains("is of step 4; a run of 4 steps has none left"));
+}
+
+TEST_CASE("a run that is killed while it saves leaves a whole checkpoint", "[tools][checkpoint]") {
+  const ScratchFolder folder;
+  const std::string ckpt = folder / "ckpt";
+  const Arguments arguments =
+      run_of(folder, {"--steps", "1000000", "--save", ckpt, "--save-every", "1"});
+  std::int64_t latest = -1;
+  for (const int after_ms : {300, 450, 700, 1100}) {
+    run_and_kill(arguments, std::chrono::milliseconds(after_ms));
+    const std::int64_t step = saved_step(ckpt);
+    if (step < 0) continue;  // killed before its first save was through
+    latest = step;
+    const std::string steps = std::to_string(step + 1);
+    const Ran ran =
+        run_program("tessera-train", run_of(folder, {"--load", ckpt, "--steps", steps}));
+    CAPTURE(after_ms, step, ran.err);
+    CHECK(ran.exit_code == 0);
+  }
+  CHECK(latest > 0);
+}
+
+}  // namespace tessera::testing
