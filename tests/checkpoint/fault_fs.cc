@@ -7,7 +7,6 @@
 namespace tessera::testing {
 
 int FaultFs::begin(Call call) {
-  if (before_call) before_call(call);
   const std::int64_t number = num_calls_++;
   return fault_ ? -fault_(number, call) : 0;
 }

@@ -73,8 +73,6 @@ class FaultFs : public FileSystem {
   int remove_folder(const std::string& name) override;
   int list(const std::string& name, std::vector<std::string>& names) override;
   int lock() override;
-  /// Called before each call, outside of the folder's own lock.
-  std::function<void(Call)> before_call = nullptr;
   int num_open() const noexcept { return static_cast<int>(handles_.size()); }
 
  private:

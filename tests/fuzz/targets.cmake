@@ -1,3 +1,3 @@
 # Fuzz targets, by name: NAME_fuzz.cc, corpus/NAME.
 set(TESSERA_FUZZ_TARGETS json layout placement plan rule program spec safetensors control recorder
-    signature)
+    signature manifest)

@@ -20,27 +20,31 @@ const std::vector<Composition>& compositions() {
       {"fsdp 2, tp 2, ep 2", {.dp_shard = 2, .tp = 2, .ep = 2}, 4},
       {"hsdp 2x2", {.dp_replicate = 2, .dp_shard = 2}, 4},
       {"cp 2", {.cp = 2}, 2},
+      {"pp 2, fsdp 2", {.dp_shard = 2, .pp = 2}, 4},
       {"fsdp 2, tp 2, ep 4: 6 experts", {.dp_shard = 2, .tp = 2, .ep = 4}, 4},
       {"fsdp 4, tp 2, ep 2: expert shards of dim 1", {.dp_shard = 4, .tp = 2, .ep = 2}, 8},
   };
   return all;
 }
 
-/// What rank 0 sees of a run on threads.
-template <class F>
-auto on_threads(const Composition& composition, const F& body) {
-  decltype(body(std::declval<World&>())) first;
-  throw_if_error(run_ranks(composition.num_ranks, {}, [&](World& world) {
-    auto own = body(world);
-    if (world.rank() == 0) first = std::move(own);
-  }));
-  return first;
-}
-
+using Tensors = std::map<std::string, std::vector<double>>;
 struct Saved {
-  std::vector<double> state;
-  double next_loss;
+  Tensors tensors;
+  double next_loss = 0;
 };
+
+/// What the ranks of a run on threads see together; the loss is rank 0's.
+template <class F>
+Saved on_threads(const Composition& composition, const F& body) {
+  std::vector<Saved> ranks(static_cast<std::size_t>(composition.num_ranks));
+  throw_if_error(run_ranks(composition.num_ranks, {}, [&](World& world) {
+    ranks[static_cast<std::size_t>(world.rank())] = body(world);
+  }));
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    ranks[0].tensors.merge(ranks[rank].tensors);
+  }
+  return std::move(ranks[0]);
+}
 
 }  // namespace
 
@@ -52,7 +56,7 @@ TEST_CASE("a checkpoint of each composition loads under each other one, bit for 
       TinyRun run(world, from.parallel, DType::kF64);
       run.steps(0, 1);
       run.save(files, 1);
-      Saved out{.state = run.whole_state(), .next_loss = 0};
+      Saved out{.tensors = run.whole_tensors()};
       out.next_loss = run.steps(1, 2)[0];
       return out;
     });
@@ -61,12 +65,12 @@ TEST_CASE("a checkpoint of each composition loads under each other one, bit for 
       const Saved loaded = on_threads(to, [&](World& world) {
         TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99);
         const TrainProgress progress = load_train_state(files, run.model, run.trainer);
-        Saved out{.state = run.whole_state(), .next_loss = 0};
+        Saved out{.tensors = run.whole_tensors()};
         // The step that follows is the same, too; one mesh of each kind is enough for that.
         if (to.num_ranks <= 2) out.next_loss = run.steps(progress.step, 2)[0];
         return out;
       });
-      CHECK(loaded.state == saved.state);
+      CHECK(loaded.tensors == saved.tensors);
       if (to.num_ranks <= 2) CHECK(std::abs(loaded.next_loss - saved.next_loss) < 1e-9);
     }
   }
@@ -76,19 +80,19 @@ TEST_CASE("a seed checkpoint of one rank gives every composition its first weigh
           "[moe][checkpoint][C65]") {
   FaultFs files;
   const Composition& one = compositions().front();
-  const std::vector<double> seed = on_threads(one, [&](World& world) {
+  const Saved seed = on_threads(one, [&](World& world) {
     TinyRun run(world, one.parallel, DType::kF64, /*seed=*/5);
     run.save(files, 0);
-    return run.whole_state();
+    return Saved{.tensors = run.whole_tensors()};
   });
   for (const Composition& to : compositions()) {
     CAPTURE(to.name);
-    const std::vector<double> state = on_threads(to, [&](World& world) {
+    const Saved state = on_threads(to, [&](World& world) {
       TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99);
       load_initial_weights(files, run.model);
-      return run.whole_state();
+      return Saved{.tensors = run.whole_tensors()};
     });
-    CHECK(state == seed);
+    CHECK(state.tensors == seed.tensors);
   }
 }
 

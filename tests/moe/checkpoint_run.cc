@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "checkpoint/agree.h"
@@ -66,13 +65,17 @@ std::vector<double> TinyRun::steps(std::int64_t from, std::int64_t to) {
   return losses;
 }
 
+std::map<std::string, std::vector<double>> TinyRun::whole_tensors() {
+  std::map<std::string, std::vector<double>> tensors;
+  for (const auto& [name, tensor] : train_tensors(model, trainer)) {
+    tensors[name] = full_tensor(tensor.detach()).to_vector();
+  }
+  return tensors;
+}
+
 std::vector<double> TinyRun::whole_state() {
-  std::vector<StateTensor> tensors = train_tensors(model, trainer);
-  std::sort(tensors.begin(), tensors.end(),
-            [](const StateTensor& a, const StateTensor& b) { return a.name < b.name; });
   std::vector<double> values;
-  for (const StateTensor& each : tensors) {
-    const std::vector<double> part = full_tensor(each.tensor.detach()).to_vector();
+  for (const auto& [name, part] : whole_tensors()) {
     values.insert(values.end(), part.begin(), part.end());
   }
   return values;

@@ -1,6 +1,7 @@
 // tests/moe/checkpoint_run.h: a small model and its trainer on one rank, to be saved and loaded.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,9 @@ struct TinyRun {
           const ModelConfig& config = tiny_config());
   /// Losses of steps [from, to).
   std::vector<double> steps(std::int64_t from, std::int64_t to);
-  /// Every element of the state, tensor after tensor, by name.
+  /// Every element of the tensors that this rank's stage has, by name.
+  std::map<std::string, std::vector<double>> whole_tensors();
+  /// The same, one after the other.
   std::vector<double> whole_state();
   void save(FileSystem& files, std::int64_t step);
 };

@@ -214,6 +214,30 @@ CLI::App* add_verify(CLI::App& app, Options& options) {
   return command;
 }
 
+/// The commands of a checkpoint's folder: on(command, what it runs).
+template <class On>
+void add_checkpoint_commands(CLI::App& app, Options& options, const On& on) {
+  CLI::App* group = app.add_subcommand("ckpt", "What a checkpoint holds, and whether it is whole");
+  group->require_subcommand(1);
+  const auto add = [&](const char* name, const char* doc) {
+    CLI::App* command = add_command(*group, options, name, doc);
+    command->add_option("DIR", options.request.folder, "folder of the checkpoint")->required();
+    return command;
+  };
+  const auto add_second = [&](CLI::App* command, const char* name, const char* doc) {
+    command->add_option(name, options.request.other_folder, doc)->required();
+    return command;
+  };
+  on(add("ls", "Its tensors, files and values"), {.run = list_checkpoint});
+  on(add("verify", "Whether every byte has the hash that was written"),
+     {.run = verify_checkpoint_folder});
+  on(add_second(add("diff", "Where two checkpoints differ"), "DIR2", "folder of the other"),
+     {.run = diff_checkpoint_folders});
+  on(add_second(add("export", "Its weights as Hugging Face's DeepSeek-V3 has them"), "OUT",
+                "folder for the files, made where it is not there"),
+     {.run = export_checkpoint});
+}
+
 ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
   Options options = {.complain = complain};
   options.request.add_ops = program.add_ops;
@@ -240,6 +264,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
       add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
   recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();
   on(recorder_command, {.run = judge_records});
+  add_checkpoint_commands(app, options, on);
 
   try {
     app.parse(argc, argv);

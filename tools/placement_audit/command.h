@@ -27,7 +27,8 @@ struct Request {
   std::string input_name;           ///< for errors: the file, or "standard input"
   std::vector<std::string> names;   ///< positional arguments: op names
   std::vector<std::string> meshes;  ///< --mesh, split at commas
-  std::string folder;               ///< positional argument: a job's flight records
+  std::string folder;               ///< positional argument: flight records, or a checkpoint
+  std::string other_folder;         ///< the second one: to compare with, or to write into
   std::string tensors;              ///< --tensors: a safetensors file to read; empty: none
   std::string save;                 ///< --save: a safetensors file to write; empty: none
   /// verify: every dtype and more meshes; mutants of the rules too.
@@ -71,6 +72,15 @@ StatusOr<Answer> run_program(const Request& request);
 StatusOr<Answer> verify_ops(const Request& request);
 /// Who was missing where, from the flight records of any of a job's ranks.
 StatusOr<Answer> judge_records(const Request& request);
+
+/// What a checkpoint holds.
+StatusOr<Answer> list_checkpoint(const Request& request);
+/// Whether every byte of a checkpoint is what was written.
+StatusOr<Answer> verify_checkpoint_folder(const Request& request);
+/// Where two checkpoints differ.
+StatusOr<Answer> diff_checkpoint_folders(const Request& request);
+/// A checkpoint's weights as Hugging Face's DeepSeek-V3 has them.
+StatusOr<Answer> export_checkpoint(const Request& request);
 
 /// One line of JSON.
 inline std::string json_line(const Json& json) { return json.to_string() + '\n'; }
