@@ -12,6 +12,7 @@
 #include "dtensor/dispatch.h"
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
+#include "kernels/memory_use.h"
 
 namespace tessera {
 
@@ -25,6 +26,15 @@ GradEdge edge_of(const DTensor& x) {
 
 SavedTensor save(const DTensor& x) {
   const TensorImpl& impl = *x.impl();
+  const auto& returning = impl.runtime->cache().returning;
+  if (!returning.empty() && !impl.local.is_null()) {
+    const auto at = returning.find(impl.local.storage().get());
+    if (at != returning.end()) {
+      if (auto array = at->second->returning(impl.local)) {
+        return {impl.spec, {}, 0, std::move(array)};
+      }
+    }
+  }
   return {impl.spec, impl.local, impl.local.is_null() ? 0 : impl.local.storage()->version()};
 }
 
@@ -49,6 +59,7 @@ GradNode::~GradNode() {
 }
 
 DTensor GradNode::restore(const SavedTensor& saved, std::string_view what) const {
+  if (saved.returning != nullptr) return make_tensor(runtime, saved.spec, saved.returning->bring());
   if (!saved.local.is_null() && saved.local.storage()->version() != saved.version) {
     throw Error(failed_precondition(
         absl::StrFormat("backward: %s needs its %s as it was in the forward pass, but it was "
@@ -188,12 +199,28 @@ DTensor bring_home(const TensorImpl& leaf, const DTensor& cotangent, std::string
   return parts == 1 ? grad : mul(grad, 1.0 / static_cast<double>(parts), site);
 }
 
+void tag_as_gradient(const DTensor& grad) {
+  tag_memory(*grad.runtime().kernels().allocator, grad.local(), MemoryTag::kGradients);
+}
+
 void accumulate(TensorImpl& leaf, DTensor cotangent, const Site& site) {
   if (leaf.reduction == GradReduction::kEachBackward) {
     cotangent = bring_home(leaf, cotangent, "gradient to its leaf", site);
   }
   leaf.grad = leaf.grad.defined() ? sum_of(leaf.grad, cotangent, site) : owned(cotangent);
+  tag_as_gradient(leaf.grad);
 }
+
+class BackwardDepth {
+ public:
+  explicit BackwardDepth(Runtime& runtime) : depth_(runtime.cache().backward_depth) { ++depth_; }
+  ~BackwardDepth() { --depth_; }
+  BackwardDepth(const BackwardDepth&) = delete;
+  BackwardDepth& operator=(const BackwardDepth&) = delete;
+
+ private:
+  int& depth_;
+};
 
 /// Restores the module path that a backward pass borrows.
 class ModuleOfForward {
@@ -350,6 +377,7 @@ DTensor first_cotangent(const DTensor& root, const DTensor& given) {
 void backward_within(Runtime& runtime, std::vector<BackwardRoot> roots, std::uint64_t oldest) {
   if (roots.empty()) return;
   const NoGrad no_grad(runtime);
+  const BackwardDepth depth(runtime);
   ModuleOfForward module(runtime.events());
   Pending pending(roots, oldest);
   const GradNode* last = roots.back().edge.node.get();
@@ -377,6 +405,7 @@ void reduce_grad(const DTensor& leaf) {
   const NoGrad no_grad(runtime);
   leaf.impl()->grad = owned(
       bring_home(*leaf.impl(), leaf.grad(), "deferred gradient to its leaf", Site::current()));
+  tag_as_gradient(leaf.impl()->grad);
 }
 
 }  // namespace tessera

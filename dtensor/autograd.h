@@ -27,11 +27,27 @@ struct GradEdge {
 /// The edge of a tensor that needs a gradient; an unwanted one else.
 GradEdge edge_of(const DTensor& x);
 
+/// A saved array whose bytes are not kept: they come again when the backward pass asks.
+class ReturningArray {
+ public:
+  virtual ~ReturningArray() = default;
+  /// Collective: as its maker says. Throws Error: FailedPrecondition where they were written since.
+  virtual Array bring() = 0;
+};
+/// Makes them, for arrays that alias a storage of its own.
+class ReturningStorage {
+ public:
+  virtual ~ReturningStorage() = default;
+  /// Null where `array` has to be kept as it is.
+  virtual std::shared_ptr<ReturningArray> returning(const Array& array) = 0;
+};
+
 /// An operand or result kept for the backward pass, without its own history.
 struct SavedTensor {
   const Spec* spec = nullptr;
   Array local;
   std::uint32_t version = 0;
+  std::shared_ptr<ReturningArray> returning = {};  ///< in place of `local`
 };
 SavedTensor save(const DTensor& x);
 

@@ -82,6 +82,8 @@ struct CachedPlan {
   std::optional<PlanProgram> program;
 };
 
+class ReturningStorage;  // dtensor/autograd.h
+
 struct DispatchCache {
   absl::flat_hash_map<CallKey, std::shared_ptr<const ResolvedCall>, CallKeyHash, CallKeyEqual>
       calls;
@@ -96,6 +98,9 @@ struct DispatchCache {
   absl::node_hash_set<std::string> modules;
   const std::string* module = nullptr;  ///< the path that ModuleScope built
   std::uint64_t next_sequence = 1;
+  int backward_depth = 0;  ///< backward() calls under way: one runs inside another
+  /// Storages whose bytes need not be kept for the backward pass.
+  absl::flat_hash_map<const Storage*, ReturningStorage*> returning;
   Spec before_outs;  ///< its address divides operands from out= in a key
 };
 

@@ -5,8 +5,10 @@
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "kernels/memory_use.h"
 
@@ -90,6 +92,52 @@ static_assert(bytes_of_class(size_class_of(kHugePage).index) == kHugePage);
 static_assert(bytes_of_class(size_class_of(5 * kHugePage).index) ==
               size_class_of(5 * kHugePage).bytes);
 
+/// Bytes by what they are used for. Only buffers with a tag are known one by one.
+class TagCounts {
+ public:
+  void add(const void* data, std::size_t bytes) {
+    total_ += static_cast<std::int64_t>(bytes);
+    if (default_ != MemoryTag::kActivations) tagged_[data] = default_;
+    count(bytes, default_);
+    if (total_ <= most_) return;
+    most_ = total_;
+    memory_.at_peak = memory_.used;
+  }
+  void remove(const void* data, std::size_t bytes) noexcept {
+    total_ -= static_cast<std::int64_t>(bytes);
+    MemoryTag tag = MemoryTag::kActivations;
+    if (const auto at = tagged_.find(data); at != tagged_.end()) {
+      tag = at->second;
+      tagged_.erase(at);
+    }
+    memory_.used[index_of(tag)] -= static_cast<std::int64_t>(bytes);
+  }
+  // A buffer often gets its tag just after it was made, so one of the peak moves there too.
+  void move(const void* data, std::size_t bytes, MemoryTag to) {
+    const auto [at, fresh] = tagged_.try_emplace(data, to);
+    const MemoryTag from = fresh ? MemoryTag::kActivations : std::exchange(at->second, to);
+    memory_.used[index_of(from)] -= static_cast<std::int64_t>(bytes);
+    count(bytes, to);
+    if (total_ == most_) memory_.at_peak = memory_.used;
+  }
+  MemoryTag set_default(MemoryTag tag) noexcept { return std::exchange(default_, tag); }
+  const TaggedMemory& memory() const noexcept { return memory_; }
+
+ private:
+  static std::size_t index_of(MemoryTag tag) { return static_cast<std::size_t>(tag); }
+  void count(std::size_t bytes, MemoryTag tag) noexcept {
+    std::int64_t& used = memory_.used[index_of(tag)];
+    used += static_cast<std::int64_t>(bytes);
+    memory_.peak[index_of(tag)] = std::max(memory_.peak[index_of(tag)], used);
+  }
+
+  TaggedMemory memory_;
+  absl::flat_hash_map<const void*, MemoryTag> tagged_;
+  MemoryTag default_ = MemoryTag::kActivations;
+  std::int64_t total_ = 0;
+  std::int64_t most_ = 0;
+};
+
 class PoolAllocator final : public CountingAllocator {
  public:
   explicit PoolAllocator(std::shared_ptr<Allocator> source) : source_(std::move(source)) {}
@@ -110,16 +158,21 @@ class PoolAllocator final : public CountingAllocator {
         head = block->next;
         cached_bytes_ -= size_class.bytes;
         ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+        tagged_.add(block, bytes);
         return block;
       }
     }
-    return allocate_fresh(bytes, size_class);
+    void* data = allocate_fresh(bytes, size_class);
+    const std::lock_guard lock(mutex_);
+    tagged_.add(data, bytes);
+    return data;
   }
 
   void release(void* data, std::size_t bytes) noexcept override {
     const SizeClass size_class = size_class_of(bytes);
     const std::lock_guard lock(mutex_);
     used_bytes_ -= size_class.bytes;
+    tagged_.remove(data, bytes);
     ASAN_UNPOISON_MEMORY_REGION(data, size_class.bytes);
     // What is kept stays near what was in use at some time; beyond that this block goes back, and
     // the others stay for the next round: a training step asks for the same sizes again. Small
@@ -141,6 +194,18 @@ class PoolAllocator final : public CountingAllocator {
   MemoryUse use() const noexcept override {
     const std::lock_guard lock(mutex_);
     return {static_cast<std::int64_t>(used_bytes_), static_cast<std::int64_t>(peak_bytes_)};
+  }
+  TaggedMemory tagged_use() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return tagged_.memory();
+  }
+  void tag(const void* data, std::size_t bytes, MemoryTag tag) override {
+    const std::lock_guard lock(mutex_);
+    tagged_.move(data, bytes, tag);
+  }
+  MemoryTag set_default_tag(MemoryTag tag) noexcept override {
+    const std::lock_guard lock(mutex_);
+    return tagged_.set_default(tag);
   }
 
  private:
@@ -198,9 +263,33 @@ class PoolAllocator final : public CountingAllocator {
   std::size_t cached_bytes_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t peak_bytes_ = 0;
+  TagCounts tagged_;
 };
 
 }  // namespace
+
+std::int64_t TaggedMemory::total_used() const {
+  return std::accumulate(used.begin(), used.end(), std::int64_t{0});
+}
+std::int64_t TaggedMemory::total_peak() const {
+  return std::accumulate(at_peak.begin(), at_peak.end(), std::int64_t{0});
+}
+
+std::string_view name_of(MemoryTag tag) noexcept {
+  switch (tag) {
+    case MemoryTag::kParameters:
+      return "parameters";
+    case MemoryTag::kGradients:
+      return "gradients";
+    case MemoryTag::kOptimizerState:
+      return "optimizer state";
+    case MemoryTag::kGathered:
+      return "gathered";
+    case MemoryTag::kActivations:
+      break;
+  }
+  return "activations";
+}
 
 std::shared_ptr<Allocator> plain_allocator() {
   static const std::shared_ptr<Allocator> allocator = std::make_shared<PlainAllocator>();
@@ -210,6 +299,25 @@ std::shared_ptr<Allocator> plain_allocator() {
 MemoryUse memory_use_of(const Allocator& allocator) noexcept {
   const auto* counting = dynamic_cast<const CountingAllocator*>(&allocator);
   return counting == nullptr ? MemoryUse{} : counting->use();
+}
+
+TaggedMemory tagged_memory_of(const Allocator& allocator) noexcept {
+  const auto* counting = dynamic_cast<const CountingAllocator*>(&allocator);
+  return counting == nullptr ? TaggedMemory{} : counting->tagged_use();
+}
+
+MemoryTagScope::MemoryTagScope(Allocator& allocator, MemoryTag tag)
+    : counting_(dynamic_cast<CountingAllocator*>(&allocator)) {
+  if (counting_ != nullptr) before_ = counting_->set_default_tag(tag);
+}
+MemoryTagScope::~MemoryTagScope() {
+  if (counting_ != nullptr) counting_->set_default_tag(before_);
+}
+
+void tag_memory(Allocator& allocator, const Array& array, MemoryTag tag) {
+  auto* counting = dynamic_cast<CountingAllocator*>(&allocator);
+  if (counting == nullptr || array.is_null()) return;
+  counting->tag(array.storage()->data(), array.storage()->bytes(), tag);
 }
 
 std::shared_ptr<CountingAllocator> make_pool_over(std::shared_ptr<Allocator> source) {

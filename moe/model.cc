@@ -15,6 +15,15 @@ namespace {
 
 DType parameter_dtype(DType compute) { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+/// With pipeline stages several micro-batches are between their passes, and share what is gathered.
+FsdpPolicy fsdp_policy(const ParallelConfig& config) {
+  FsdpPolicy policy = config.fsdp;
+  if (policy.reshard == ReshardAfterForward::kDefault && config.pp > 1) {
+    policy.reshard = ReshardAfterForward::kNever;
+  }
+  return policy;
+}
+
 }  // namespace
 
 MoeLayer::MoeLayer(const ModelContext& context, const std::string& name, std::int64_t layer)
@@ -57,6 +66,7 @@ DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD) 
 
 Block::Block(const ModelContext& context, std::int64_t layer)
     : name_("layers." + std::to_string(layer)),
+      unit_(&context.parameters.begin_unit(name_)),
       attention_norm_(&context.declare(name_ + ".attention_norm.weight", {context.config.dim},
                                        Replicate{}, {})),
       attention_(context, name_ + ".attention", layer),
@@ -70,6 +80,7 @@ Block::Block(const ModelContext& context, std::int64_t layer)
 }
 
 DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD) {
+  const FsdpUse gathered(*unit_);
   const ModuleScope block_scope(context.runtime, name_);
   const double eps = context.config.norm_eps;
   DTensor x = x_BLD;
@@ -90,7 +101,7 @@ Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config
       views_(value_or_throw(views.at_stage(views.stage_of(runtime.rank())))),
       plan_(value_or_throw(plan_pipeline(config_, views.config()))),
       stage_group_(runtime.world(), views_),
-      parameters_(runtime, parameter_dtype(dtype)),
+      parameters_(runtime, parameter_dtype(dtype), fsdp_policy(views.config()), dtype),
       context_{.runtime = runtime,
                .views = views_,
                .config = config_,
@@ -103,6 +114,7 @@ Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config
 
 void Model::make_part(const ModelPart& part) {
   if (part.has_embedding) {
+    embedding_unit_ = &parameters_.begin_unit("tok_embeddings");
     embedding_ = &context_.declare("tok_embeddings.weight", {config_.vocab, config_.dim}, Shard{0},
                                    normal_init(1.0));
   }
@@ -110,6 +122,7 @@ void Model::make_part(const ModelPart& part) {
     blocks_.try_emplace(layer, context_, layer);
   }
   if (!part.has_head) return;
+  head_unit_ = &parameters_.begin_unit("lm_head");
   norm_ = &context_.declare("norm.weight", {config_.dim}, Replicate{}, {});
   const double head_std = 1.0 / std::sqrt(static_cast<double>(config_.dim));
   lm_head_ = &context_.declare("lm_head.weight", {config_.vocab, config_.dim}, Shard{0},
@@ -135,6 +148,7 @@ DTensor Model::logits(const DTensor& ids_BL) {
 DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
   DTensor x = in;
   if (part.has_embedding) {
+    const FsdpUse gathered(*embedding_unit_);
     const ModuleScope scope(context_.runtime, "tok_embeddings");
     x = redistribute(embedding(embedding_->use(context_.compute), in), context_.tokens());
   }
@@ -142,6 +156,7 @@ DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
     x = run_block(blocks_.at(layer), x);
   }
   if (!part.has_head) return x;
+  const FsdpUse gathered(*head_unit_);
   const ModuleScope scope(context_.runtime, "lm_head");
   const DTensor normed = rms_norm(x, norm_->use(context_.compute), config_.norm_eps);
   return project(context_, redistribute(normed, context_.whole_tokens()), *lm_head_);

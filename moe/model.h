@@ -13,6 +13,7 @@
 #include "moe/feed_forward.h"
 #include "moe/router.h"
 #include "moe/stages.h"
+#include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
 #include "placement/api.h"
 
@@ -43,6 +44,7 @@ class Block {
 
  private:
   std::string name_;
+  FsdpUnit* unit_;
   Parameter* attention_norm_;
   LatentAttention attention_;
   Parameter* ffn_norm_;
@@ -98,8 +100,10 @@ class Model {
   StageGroup stage_group_;
   ParameterSet parameters_;
   ModelContext context_;
+  FsdpUnit* embedding_unit_ = nullptr;
   Parameter* embedding_ = nullptr;
   std::map<std::int64_t, Block> blocks_;  ///< by layer
+  FsdpUnit* head_unit_ = nullptr;
   Parameter* norm_ = nullptr;
   Parameter* lm_head_ = nullptr;
 };

@@ -48,15 +48,18 @@ struct ModelContext {
         {.dp_replicate = Partial{}, .dp_shard = Partial{}, .cp = Partial{}, .tp = tp});
   }
 
-  /// A dense parameter, `tp` its placement on that axis; FSDP (dp_shard, cp) cuts dim 0.
-  Parameter& declare(const std::string& name, Shape shape, Placement tp, Init init) const {
+  /// A dense parameter, `tp` its placement on that axis; FSDP (dp_shard, cp) cuts dim 0. It is used
+  /// in `used_dtype`, by default that of the computation.
+  Parameter& declare(const std::string& name, Shape shape, Placement tp, Init init,
+                     std::optional<DType> used_dtype = {}) const {
     return parameters.add({.name = name,
                            .shape = std::move(shape),
                            .mesh = views.dense(),
                            .used = views.on_dense({.tp = tp}),
                            .fsdp_axes = views.fsdp_axes(),
                            .fsdp_dim = 0,
-                           .init = init});
+                           .init = init,
+                           .used_dtype = used_dtype});
   }
 };
 

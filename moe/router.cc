@@ -37,7 +37,7 @@ DTensor routing_map(const DTensor& scores_BLE, const DTensor& ids_BLK) {
 Router::Router(const ModelContext& context, const std::string& name, std::int64_t layer)
     : gate_(&context.declare(name + ".gate.weight",
                              {context.config.num_experts, context.config.dim}, Replicate{},
-                             truncated_init(depth_std(layer)))) {}
+                             truncated_init(depth_std(layer)), context.score_dtype())) {}
 
 Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
                            const DTensor& expert_bias_E) const {

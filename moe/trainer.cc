@@ -175,6 +175,7 @@ StepReport Trainer::step(std::int64_t step) {
   StepReport report{.step = step, .lr = rate_.at(step), .num_tokens = c.batch * c.seq * c.accum};
   model_.parameters().clear_grads();
   report.loss = accumulate_gradients(step);
+  model_.parameters().finish_gradients();
   {
     const ModuleScope scope(context.runtime, "grad_norm");
     report.grad_norm =

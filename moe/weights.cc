@@ -54,6 +54,7 @@ void load_weights(const WeightFiles& files, Model& model) {
     throw_if_error(files.read(needed, selection,
                               {stored.bytes(), static_cast<std::size_t>(stored.num_bytes())}));
     kernels::copy(runtime.kernels(), stored, tensor.local());
+    tensor.local().storage()->bump_version();
   }
 }
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "kernels/memory_use.h"
+#include "parallel/fsdp.h"
 
 namespace tessera {
 
@@ -28,19 +30,38 @@ StatusOr<Spec> fsdp_storage(const Spec& used, std::span<const int> axes, int dim
 }
 
 DTensor Parameter::use(DType compute, const Site& site) const {
+  if (gathered_.defined() && gathered_.dtype() == compute) return gathered_;
   const DTensor cast_shard = stored_.dtype() == compute ? stored_ : cast(stored_, compute, site);
   return redistribute(cast_shard, used_.layout(), site);
+}
+
+ParameterSet::ParameterSet(Runtime& runtime, DType dtype, const FsdpPolicy& policy,
+                           std::optional<DType> compute)
+    : runtime_(runtime), dtype_(dtype), compute_(compute.value_or(dtype)), policy_(policy) {}
+
+ParameterSet::~ParameterSet() = default;
+
+FsdpUnit& ParameterSet::begin_unit(const std::string& name) {
+  FsdpUnit* previous = units_.empty() ? nullptr : units_.back().get();
+  return *units_.emplace_back(std::make_unique<FsdpUnit>(name, policy_, previous));
 }
 
 Parameter& ParameterSet::add(const ParameterDecl& decl) {
   if (find(decl.name) != nullptr) {
     throw Error(invalid_argument("parameter " + decl.name + " is declared twice"));
   }
-  Spec used = value_or_throw(Spec::make(decl.mesh, decl.shape, dtype_, decl.used));
+  const Spec used = value_or_throw(Spec::make(decl.mesh, decl.shape, dtype_, decl.used));
   const Spec stored = value_or_throw(fsdp_storage(used, decl.fsdp_axes, decl.fsdp_dim));
   DTensor tensor = empty(runtime_, stored);
-  tensor.set_name(decl.name).set_requires_grad(true);
-  return parameters_.emplace_back(std::move(tensor), std::move(used), decl.init);
+  tensor.set_name(decl.name).set_requires_grad(!decl.frozen);
+  if (policy_.gradients == GradientPolicy::kLastMicroBatch) {
+    set_grad_reduction(tensor, GradReduction::kDeferred);
+  }
+  tag_memory(*runtime_.world().allocator(), tensor.local(), MemoryTag::kParameters);
+  Parameter& added = parameters_.emplace_back(
+      std::move(tensor), used.with_dtype(decl.used_dtype.value_or(compute_)), decl.init);
+  if (!units_.empty()) units_.back()->add(added);
+  return added;
 }
 
 Parameter* ParameterSet::find(std::string_view name) {
@@ -84,6 +105,15 @@ void ParameterSet::initialize(std::uint64_t seed) {
 
 void ParameterSet::clear_grads() {
   for (Parameter& parameter : parameters_) parameter.stored().clear_grad();
+}
+
+void ParameterSet::finish_gradients(const Site& site) {
+  for (const std::unique_ptr<FsdpUnit>& unit : units_) unit->finish_gradients(site);
+  for (Parameter& parameter : parameters_) {
+    const DTensor& stored = parameter.stored();
+    const DTensor grad = stored.grad();
+    if (grad.defined() && !(grad.spec() == stored.spec())) reduce_grad(stored);
+  }
 }
 
 }  // namespace tessera

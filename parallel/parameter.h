@@ -1,9 +1,11 @@
 // parallel/parameter.h: a model's parameters: how each is stored (FSDP shards it), and how it is
-// used. FSDP is a placement: use() redistributes to replicated on the fsdp axis, and its backward
-// is the reduce-scatter.
+// used. FSDP is a placement: a used parameter is replicated on the fsdp axis, and the backward of
+// its gather is the reduce-scatter. Parameters of one unit travel together, see parallel/fsdp.h.
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,7 +33,11 @@ struct ParameterDecl {
   std::vector<int> fsdp_axes;  ///< that cut it in storage, the first one coarsest; may be none
   int fsdp_dim = 0;            ///< the tensor dim that they cut, after every other axis
   Init init = {};
+  std::optional<DType> used_dtype = {};  ///< default: the set's type of computation
+  bool frozen = false;                   ///< has no gradient, and is not updated
 };
+
+class FsdpUnit;
 
 /// One parameter. Its address is stable in its ParameterSet.
 class Parameter {
@@ -44,21 +50,35 @@ class Parameter {
   const DTensor& stored() const noexcept { return stored_; }
   const Spec& used_spec() const noexcept { return used_; }
   const Init& init() const noexcept { return init_; }
-  /// The parameter as the forward pass needs it, in `compute` type. Collective: all-gather along
-  /// the fsdp axis; backward: reduce-scatter.
+  /// The parameter as the forward pass needs it, in `compute` type. Inside an FsdpUse of its unit
+  /// it is there; else it is gathered alone. Collective: all-gather along the fsdp axis; backward:
+  /// reduce-scatter.
   DTensor use(DType compute, const Site& site = Site::current()) const;
+  /// What use() returns while its unit is gathered; undefined: nothing.
+  void set_gathered(DTensor gathered) { gathered_ = std::move(gathered); }
 
  private:
   DTensor stored_;
+  DTensor gathered_;
   Spec used_;
   Init init_;
 };
 
 class ParameterSet {
  public:
-  ParameterSet(Runtime& runtime, DType dtype) : runtime_(runtime), dtype_(dtype) {}
+  /// Parameters are stored in `dtype` and used in `compute`, unless they say otherwise.
+  ParameterSet(Runtime& runtime, DType dtype, const FsdpPolicy& policy = {},
+               std::optional<DType> compute = {});
+  ~ParameterSet();
+  ParameterSet(const ParameterSet&) = delete;
+  ParameterSet& operator=(const ParameterSet&) = delete;
   /// Throws Error for a name in use or placements that do not fit.
   Parameter& add(const ParameterDecl& decl);
+  /// Parameters added from now on belong to this unit, until another one begins. Units are declared
+  /// in the order of their use. Its address is stable.
+  FsdpUnit& begin_unit(const std::string& name);
+  std::span<const std::unique_ptr<FsdpUnit>> units() const { return units_; }
+  Runtime& runtime() noexcept { return runtime_; }
   Parameter* find(std::string_view name);
   std::deque<Parameter>& all() noexcept { return parameters_; }
   /// Elements of all parameters, global.
@@ -66,10 +86,16 @@ class ParameterSet {
   /// Fills every parameter by its Init. No communication.
   void initialize(std::uint64_t seed);
   void clear_grads();
+  /// After the last micro-batch of a step: brings home the gradients that the policy has kept, and
+  /// gives back what was gathered for later micro-batches. Collective: yes, in units' order.
+  void finish_gradients(const Site& site = Site::current());
 
  private:
   Runtime& runtime_;
   DType dtype_;
+  DType compute_;
+  FsdpPolicy policy_;
+  std::vector<std::unique_ptr<FsdpUnit>> units_;
   std::deque<Parameter> parameters_;
 };
 
