@@ -108,9 +108,9 @@ class GatherBucket::Generation final : public ReturningStorage,
   bool is_there() const noexcept { return !arrays_.empty(); }
   bool is_awaited() const noexcept { return num_aliases_ > 0 && !is_there(); }
 
-  void start(const Site& site, std::string_view why);
+  void start(const Site& site);
   /// Waits for what start() has begun, or gathers now.
-  const std::vector<Array>& arrays(const Site& site, std::string_view why);
+  const std::vector<Array>& arrays(const Site& site);
   void begin_use(GatheredLife life);
   void end_use();
   void release();
@@ -162,7 +162,7 @@ class GatherBucket::Alias final : public ReturningArray {
   std::int64_t offset_;
 };
 
-void GatherBucket::Generation::start(const Site& site, std::string_view why) {
+void GatherBucket::Generation::start(const Site& site) {
   if (work_ || is_there()) return;
   if (!is_current()) {
     throw Error(failed_precondition(absl::StrFormat(
@@ -184,13 +184,14 @@ void GatherBucket::Generation::start(const Site& site, std::string_view why) {
     locals.push_back((same ? stored : cast(stored, item.shard->dtype(), site)).local());
     programs.push_back(program_between(runtime, item.shard, item.used));
   }
+  const std::string_view why = is_in_backward(runtime) ? "gather for backward" : "gather";
   work_.emplace(execute_all_async(runtime.world(), programs, locals,
                                   {.tensor = share_->name, .why = why, .site = site}));
 }
 
-const std::vector<Array>& GatherBucket::Generation::arrays(const Site& site, std::string_view why) {
+const std::vector<Array>& GatherBucket::Generation::arrays(const Site& site) {
   if (is_there()) return arrays_;
-  start(site, why);
+  start(site);
   {
     // A plan of several steps makes its last arrays now.
     const MemoryTagScope tag(*share_->runtime->world().allocator(), MemoryTag::kGathered);
@@ -252,7 +253,7 @@ std::shared_ptr<ReturningArray> GatherBucket::Generation::returning(const Array&
 }
 
 const Array& GatherBucket::Generation::read_back(std::size_t i) {
-  const Array& array = arrays(site_, "gather for backward")[i];
+  const Array& array = arrays(site_)[i];
   if (version_of(array) != versions_[i]) {
     throw Error(failed_precondition(absl::StrFormat(
         "backward: %s was gathered for the forward pass, and written in place since; clone() it "
@@ -318,11 +319,11 @@ GatherBucket::Generation& GatherBucket::current() {
   return *generation_;
 }
 
-void GatherBucket::start(const Site& site) { current().start(site, "gather"); }
+void GatherBucket::start(const Site& site) { current().start(site); }
 
 std::vector<DTensor> GatherBucket::gather(GatheredLife life, const Site& site) {
   Generation& generation = current();
-  const std::vector<Array>& arrays = generation.arrays(site, "gather");
+  const std::vector<Array>& arrays = generation.arrays(site);
   generation.begin_use(life);
   Runtime& runtime = *share_->runtime;
   std::shared_ptr<Node> node;

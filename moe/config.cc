@@ -238,13 +238,39 @@ StatusOr<ModelConfig> read_model_config(const std::string& path) {
   return parse_model_config(text, path);
 }
 
+namespace {
+
+Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
+  if (const std::optional<JsonView> at = object.find("reshard_after_forward")) {
+    TSR_RETURN_IF_ERROR(read_choice(*at,
+                                    {{"default", ReshardAfterForward::kDefault},
+                                     {"always", ReshardAfterForward::kAlways},
+                                     {"never", ReshardAfterForward::kNever}},
+                                    policy.reshard));
+  }
+  if (const std::optional<JsonView> at = object.find("gradient_reduction")) {
+    TSR_RETURN_IF_ERROR(read_choice(*at,
+                                    {{"each_micro_batch", GradientPolicy::kEachMicroBatch},
+                                     {"last_micro_batch", GradientPolicy::kLastMicroBatch}},
+                                    policy.gradients));
+  }
+  if (const std::optional<JsonView> at = object.find("fsdp_prefetch")) {
+    TSR_ASSIGN_OR_RETURN(const bool prefetch, at->boolean());
+    policy.prefetch = prefetch ? Prefetch::kNext : Prefetch::kOff;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
   TSR_RETURN_IF_ERROR(object.check_keys(
-      {}, {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule",
-           "pp_microbatches", "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method",
-           "cp_load_balance", "recompute"}));
+      {},
+      {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule", "pp_microbatches",
+       "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method", "cp_load_balance",
+       "reshard_after_forward", "gradient_reduction", "fsdp_prefetch", "recompute"}));
   ParallelConfig config;
   const std::array<std::pair<std::string_view, std::int64_t*>, 7> degrees = {
       {{"dp_replicate", &config.dp_replicate},
@@ -290,6 +316,7 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
                                      {"selective", Recompute::kSelective}},
                                     config.recompute));
   }
+  TSR_RETURN_IF_ERROR(read_fsdp_policy(object, config.fsdp));
   return config;
 }
 

@@ -5,15 +5,18 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/foreach.h"
+#include "kernels/memory_use.h"
 
 namespace tessera {
 namespace {
 
 DTensor zero_state(const DTensor& parameter, std::optional<DType> dtype) {
   const Spec& spec = parameter.spec();
-  return zeros(parameter.runtime(),
-               value_or_throw(Spec::make(spec.mesh(), spec.global_shape(),
-                                         dtype.value_or(spec.dtype()), spec.layout())));
+  DTensor state = zeros(parameter.runtime(),
+                        value_or_throw(Spec::make(spec.mesh(), spec.global_shape(),
+                                                  dtype.value_or(spec.dtype()), spec.layout())));
+  tag_memory(*parameter.runtime().world().allocator(), state.local(), MemoryTag::kOptimizerState);
+  return state;
 }
 
 void check_state_dtype(const OptimizerConfig& config, const DTensor& parameter) {
