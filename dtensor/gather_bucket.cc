@@ -96,7 +96,7 @@ std::vector<std::uint32_t> GatherBucket::Share::leaf_versions() const {
 class GatherBucket::Generation final : public ReturningStorage,
                                        public std::enable_shared_from_this<Generation> {
  public:
-  Generation(std::shared_ptr<const Share> share, std::shared_ptr<std::function<void()>> hook)
+  Generation(std::shared_ptr<const Share> share, std::shared_ptr<BackwardHook> hook)
       : share_(std::move(share)), hook_(std::move(hook)), leaf_versions_(share_->leaf_versions()) {}
 
   ~Generation() override { forget_storages(); }
@@ -115,6 +115,9 @@ class GatherBucket::Generation final : public ReturningStorage,
   void end_use();
   void release();
   void end_backward();
+  void tell(BackwardStage stage) const {
+    if (*hook_) (*hook_)(stage);
+  }
 
   std::shared_ptr<ReturningArray> returning(const Array& array) override;
   /// Item i as the backward pass reads it.
@@ -126,7 +129,7 @@ class GatherBucket::Generation final : public ReturningStorage,
   void forget_storages();
 
   std::shared_ptr<const Share> share_;
-  std::shared_ptr<std::function<void()>> hook_;
+  std::shared_ptr<BackwardHook> hook_;
   std::vector<std::uint32_t> leaf_versions_;
   std::vector<Array> arrays_;            ///< empty: not there
   std::vector<std::uint32_t> versions_;  ///< of the arrays, as gathered
@@ -260,7 +263,7 @@ const Array& GatherBucket::Generation::read_back(std::size_t i) {
         "before the write. [gathered at %s:%d]",
         label_of(share_->items[i].stored, share_->name), site_.file_name(), site_.line())));
   }
-  if (!std::exchange(is_reading_, true) && *hook_) (*hook_)();
+  if (!std::exchange(is_reading_, true)) tell(BackwardStage::kReads);
   return array;
 }
 
@@ -280,6 +283,7 @@ void GatherBucket::Node::run(std::span<const DTensor> cotangents, std::span<DTen
   std::vector<const Spec*> homes;
   std::vector<std::size_t> positions;
   generation->end_backward();
+  generation->tell(BackwardStage::kDone);
   for (std::size_t i = 0; i < share.items.size(); ++i) {
     if (!cotangents[i].defined() || !edges[i].wanted()) continue;
     const DTensor& leaf = share.items[i].stored;
@@ -299,7 +303,7 @@ void GatherBucket::Node::run(std::span<const DTensor> cotangents, std::span<DTen
 }
 
 GatherBucket::GatherBucket(std::string name, std::vector<GatherItem> items)
-    : hook_(std::make_shared<std::function<void()>>()) {
+    : hook_(std::make_shared<BackwardHook>()) {
   if (items.empty()) {
     throw Error(invalid_argument("gather bucket " + name + ": it has no tensors"));
   }
@@ -361,7 +365,7 @@ bool GatherBucket::is_awaited() const {
   return generation_ != nullptr && generation_->is_awaited();
 }
 
-void GatherBucket::on_backward(std::function<void()> hook) { *hook_ = std::move(hook); }
+void GatherBucket::on_backward(BackwardHook hook) { *hook_ = std::move(hook); }
 
 void GatherBucket::reduce_gradients(const Site& site) {
   std::vector<DTensor> summands;

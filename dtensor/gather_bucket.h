@@ -29,6 +29,12 @@ enum class GatheredLife : std::uint8_t {
   kReleased   ///< until release(), for any number of passes
 };
 
+/// How far a backward pass is with a bucket.
+enum class BackwardStage : std::uint8_t {
+  kReads,  ///< it has read its first tensor: the bytes are there
+  kDone    ///< all cotangents are there, and the bytes may have gone; gradients are reduced next
+};
+
 class GatherBucket {
  public:
   /// `name` stands in events, as their module. Throws Error: InvalidArgument without items, and
@@ -52,9 +58,9 @@ class GatherBucket {
 
   /// True where a backward pass is going to read tensors that are not there.
   bool is_awaited() const;
-  /// Called each time that a backward pass begins to read from the bucket, once the bytes are
-  /// there.
-  void on_backward(std::function<void()> hook);
+  using BackwardHook = std::function<void(BackwardStage)>;
+  /// Called in each backward pass, as it comes to a stage.
+  void on_backward(BackwardHook hook);
 
   /// Brings home the gradients that their leaves' GradReduction::kDeferred has kept. Collective:
   /// yes, where there are any.
@@ -69,7 +75,7 @@ class GatherBucket {
 
   std::shared_ptr<const Share> share_;
   std::shared_ptr<Generation> generation_;  ///< of the leaves' present values
-  std::shared_ptr<std::function<void()>> hook_;
+  std::shared_ptr<BackwardHook> hook_;
 };
 
 /// True inside a backward pass, as where a part of the forward pass is run again.

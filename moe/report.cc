@@ -1,12 +1,14 @@
 #include "moe/report.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "kernels/memory_use.h"
 #include "runtime/gather_texts.h"
 
 namespace tessera {
@@ -136,6 +138,32 @@ std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank
                            std::get<1>(key), std::get<2>(key), origin_name(std::get<3>(key)),
                            sum.count, human_bytes(sum.bytes));
   }
+  return out;
+}
+
+std::string describe_memory(World& world) {
+  constexpr std::array kTags = {MemoryTag::kParameters, MemoryTag::kGradients,
+                                MemoryTag::kOptimizerState, MemoryTag::kGathered,
+                                MemoryTag::kActivations};
+  constexpr std::size_t kMaxRows = 16;
+  const TaggedMemory memory = tagged_memory_of(*world.allocator());
+  const auto row = [&](std::string_view what, std::int64_t total, auto bytes_of) {
+    std::string text = absl::StrFormat("  %-14s %12s", what, human_bytes(total));
+    for (const MemoryTag tag : kTags) text += absl::StrFormat(" %16s", human_bytes(bytes_of(tag)));
+    return text + "\n";
+  };
+  const std::string own =
+      row("at the peak", memory.total_peak(),
+          [&](MemoryTag tag) { return memory.at_peak_of(tag); }) +
+      row("most of each", memory.total_peak(), [&](MemoryTag tag) { return memory.peak_of(tag); });
+  std::string out = "Memory of each rank\n" + absl::StrFormat("  %-14s %12s", "", "together");
+  for (const MemoryTag tag : kTags) out += absl::StrFormat(" %16s", std::string(name_of(tag)));
+  out += "\n";
+  const std::vector<std::string> ranks = gather_texts(world, own);
+  for (std::size_t rank = 0; rank < std::min(ranks.size(), kMaxRows); ++rank) {
+    out += absl::StrFormat(" rank %d\n%s", rank, ranks[rank]);
+  }
+  if (ranks.size() > kMaxRows) out += absl::StrFormat(" and %d more\n", ranks.size() - kMaxRows);
   return out;
 }
 

@@ -19,6 +19,11 @@ std::vector<std::vector<EventLog::Total>> gather_totals(World& world);
 /// received.
 std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank);
 
+/// What each rank's memory was used for when it was fullest, and the most of each use at its own
+/// time: parameters, gradients, optimizer state, gathered parameters, activations (the rest).
+/// Collective: yes, over the world. Units: bytes as asked for; what rounding adds is not counted.
+std::string describe_memory(World& world);
+
 /// A picture of the parameters of layer `layer` (−1: the last one of this rank): each with its
 /// shape and placements, and for every rank a bar along each cut dim that marks what it stores.
 std::string describe_parameters(Model& model, std::int64_t layer);

@@ -14,7 +14,11 @@ GatherBucket* FsdpUnit::bucket() {
     std::vector<GatherItem> items;
     for (const Parameter* each : parameters_) items.push_back({each->stored(), each->used_spec()});
     bucket_.emplace(name_, std::move(items));
-    bucket_->on_backward([this] { prefetch_backward(Site::current()); });
+    bucket_->on_backward([this](BackwardStage stage) {
+      // The end of this unit's backward pass is the beginning of the one before.
+      FsdpUnit* present = stage == BackwardStage::kReads ? this : previous_;
+      if (present != nullptr) present->prefetch_backward(Site::current());
+    });
   }
   return bucket_ ? &*bucket_ : nullptr;
 }

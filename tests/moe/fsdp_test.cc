@@ -104,9 +104,9 @@ TEST_CASE("no FSDP policy changes losses or parameters", "[moe][fsdp][C45][C50][
 
 TEST_CASE("a unit moves by one exchange a group of ranks, its gradients by one bucket",
           "[moe][fsdp][C45]") {
-  // Dense parameters are cut over 4 ranks, experts over another 4.
+  // Dense parameters are cut over 4 ranks, experts over 2 of them.
   const auto seen = look_at_step(
-      {.parallel = {.dp_shard = 4, .tp = 2, .ep = 2}, .num_ranks = 8},
+      {.parallel = {.dp_shard = 4, .tp = 2, .ep = 4}, .num_ranks = 8},
       [](const Calls& calls, Model& model) {
         const std::string moe = "layers." + std::to_string(model.context().config.n_layers - 1);
         return std::vector<double>{calls.count(moe, kForward),

@@ -158,9 +158,11 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   }
   saver.finish(model, trainer, progress);
   const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
+  const std::string memory = describe_memory(world);
   if (!speaks) return;
   print_losses(losses);
-  std::printf("\n%s\n%s", describe_moves(totals).c_str(), describe_parameters(model, -1).c_str());
+  std::printf("\n%s\n%s\n%s", describe_moves(totals).c_str(), memory.c_str(),
+              describe_parameters(model, -1).c_str());
 }
 
 /// The mesh whose coords a trace shows of this rank: that of its pipeline stage.
