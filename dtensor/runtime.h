@@ -44,6 +44,9 @@ class Runtime {
   const Coord* coord_on(const Spec* spec);
 
   bool grad_enabled = true;
+  /// Number of the forward pass, equal on all ranks: it seeds noise drawn by modules. A recomputed
+  /// pass runs under the number of the first.
+  std::uint64_t pass = 0;
   ImplicitPolicy implicit_policy = ImplicitPolicy::kAllow;
   CheckedMode checked = CheckedMode::kOff;
   RecomputePass* recompute_pass = nullptr;  ///< set by recompute() while a piece runs

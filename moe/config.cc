@@ -65,10 +65,16 @@ class FieldReader {
 
 Status read_score_function(const JsonView& at, ScoreFunction& field) {
   TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
-  if (name != "softmax" && name != "sigmoid") {
-    return at.error(in_quotes(name) + R"( is no score function; "softmax" and "sigmoid" are)");
+  if (name == "softmax") {
+    field = ScoreFunction::kSoftmax;
+  } else if (name == "sigmoid") {
+    field = ScoreFunction::kSigmoid;
+  } else if (name == "sqrtsoftplus") {
+    field = ScoreFunction::kSqrtSoftplus;
+  } else {
+    return at.error(in_quotes(name) +
+                    R"( is no score function; "softmax", "sigmoid" and "sqrtsoftplus" are)");
   }
-  field = name == "softmax" ? ScoreFunction::kSoftmax : ScoreFunction::kSigmoid;
   return absl::OkStatus();
 }
 
@@ -142,6 +148,13 @@ void read_recipe(FieldReader& reader, ModelConfig& config) {
   reader.number("decay_ratio", config.decay_ratio, 0.0);
 }
 
+Status check_routing(const JsonView& object, const ModelConfig& config) {
+  if (config.routing.shared_expert_gate && config.num_shared_experts == 0) {
+    return object.error("shared_expert_gate is set but num_shared_experts is 0");
+  }
+  return absl::OkStatus();
+}
+
 /// What one key alone does not show.
 Status check_together(const JsonView& object, const ModelConfig& config) {
   if (config.n_dense_layers > config.n_layers) {
@@ -155,6 +168,7 @@ Status check_together(const JsonView& object, const ModelConfig& config) {
     return object.error(absl::StrFormat("router_top_k %d is more than num_experts %d",
                                         config.router_top_k, config.num_experts));
   }
+  TSR_RETURN_IF_ERROR(check_routing(object, config));
   if (!config.groups) return absl::OkStatus();
   if (!config.limited) {
     return object.error("groups is set but limited is null; it says how many groups a token keeps");
@@ -182,53 +196,57 @@ Status check_together(const JsonView& object, const ModelConfig& config) {
 StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
-  TSR_RETURN_IF_ERROR(object.check_keys({"dim",
-                                         "n_layers",
-                                         "n_dense_layers",
-                                         "n_heads",
-                                         "q_lora_rank",
-                                         "kv_lora_rank",
-                                         "qk_nope_head_dim",
-                                         "rope_dim",
-                                         "v_head_dim",
-                                         "mscale",
-                                         "dense_hidden_dim",
-                                         "moe_hidden_dim",
-                                         "num_experts",
-                                         "num_shared_experts",
-                                         "router_top_k",
-                                         "score_func",
-                                         "groups",
-                                         "limited",
-                                         "route_scale",
-                                         "route_norm",
-                                         "vocab",
-                                         "seq",
-                                         "batch",
-                                         "accum",
-                                         "steps",
-                                         "lr",
-                                         "warmup",
-                                         "max_norm",
-                                         "bias_coeff",
-                                         "rope_theta",
-                                         "yarn_factor",
-                                         "yarn_beta_fast",
-                                         "yarn_beta_slow",
-                                         "yarn_original_seq",
-                                         "norm_eps",
-                                         "betas",
-                                         "eps",
-                                         "weight_decay",
-                                         "decay_ratio"},
-                                        {"optimizer", "momentum", "nesterov", "state_dtype",
-                                         "param_groups", "norm_type", "decay", "min_lr_factor"}));
+  TSR_RETURN_IF_ERROR(object.check_keys(
+      {"dim",
+       "n_layers",
+       "n_dense_layers",
+       "n_heads",
+       "q_lora_rank",
+       "kv_lora_rank",
+       "qk_nope_head_dim",
+       "rope_dim",
+       "v_head_dim",
+       "mscale",
+       "dense_hidden_dim",
+       "moe_hidden_dim",
+       "num_experts",
+       "num_shared_experts",
+       "router_top_k",
+       "score_func",
+       "groups",
+       "limited",
+       "route_scale",
+       "route_norm",
+       "vocab",
+       "seq",
+       "batch",
+       "accum",
+       "steps",
+       "lr",
+       "warmup",
+       "max_norm",
+       "bias_coeff",
+       "rope_theta",
+       "yarn_factor",
+       "yarn_beta_fast",
+       "yarn_beta_slow",
+       "yarn_original_seq",
+       "norm_eps",
+       "betas",
+       "eps",
+       "weight_decay",
+       "decay_ratio"},
+      {"optimizer", "momentum", "nesterov", "state_dtype", "param_groups", "norm_type", "decay",
+       "min_lr_factor", "bias_centred", "seq_aux_coeff", "batch_aux_coeff", "global_aux_coeff",
+       "z_loss_coeff", "force_balance", "input_jitter", "shared_expert_gate", "capacity_factor",
+       "capacity_scope", "drop_policy"}));
   ModelConfig config;
   FieldReader reader(object);
   read_sizes(reader, config);
   read_recipe(reader, config);
   TSR_RETURN_IF_ERROR(reader.status());
   TSR_RETURN_IF_ERROR(read_optimizer_keys(object, config));
+  TSR_RETURN_IF_ERROR(read_routing_config(object, config.routing));
   TSR_RETURN_IF_ERROR(check_together(object, config));
   return config;
 }

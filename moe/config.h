@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/json.h"
+#include "moe/routing_config.h"
 #include "parallel/learning_rate.h"
 #include "parallel/mesh_views.h"
 #include "parallel/optimizer.h"
@@ -17,7 +18,7 @@
 
 namespace tessera TSR_API {
 
-enum class ScoreFunction : std::uint8_t { kSoftmax, kSigmoid };
+enum class ScoreFunction : std::uint8_t { kSoftmax, kSigmoid, kSqrtSoftplus };
 
 /// DeepSeek-V3-style model and training recipe; letters as in the suffixes of tensor names.
 struct ModelConfig {
@@ -41,6 +42,7 @@ struct ModelConfig {
   std::optional<std::int64_t> limited;  ///< groups kept
   double route_scale = 1.0;
   bool route_norm = false;
+  RoutingConfig routing;   ///< its keys stand beside the others
   std::int64_t vocab = 0;  ///< V
   std::int64_t seq = 0;    ///< L
   std::int64_t batch = 0;  ///< B: sequences of one global micro-batch

@@ -43,9 +43,10 @@ DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD) 
   Routing routing;
   {
     const ModuleScope scope(runtime, "router");
-    routing = router_(context, routed_x, balancer_.expert_bias_E());
+    routing = router_(context, routed_x, {.expert_bias_E = balancer_.expert_bias_E()});
+    balancer_.count(routing);
+    routing.weights_BLK = aux_losses_.attach(context, routing, balancer_);
   }
-  balancer_.count(routing.counts_E);
   DTensor out;
   {
     const ModuleScope scope(runtime, "routed_experts");

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "moe/attention.h"
+#include "moe/aux_loss.h"
+#include "moe/balance.h"
 #include "moe/experts.h"
 #include "moe/feed_forward.h"
 #include "moe/router.h"
@@ -26,12 +28,14 @@ class MoeLayer {
   /// Shapes: x_BLD placed tokens() → the same.
   DTensor operator()(const ModelContext& context, const DTensor& x_BLD);
   LoadBalancer& balancer() noexcept { return balancer_; }
+  AuxLosses& aux_losses() noexcept { return aux_losses_; }
 
  private:
   Router router_;
   RoutedExperts experts_;
   std::optional<FeedForward> shared_;
   LoadBalancer balancer_;
+  AuxLosses aux_losses_;
 };
 
 /// One layer: x += attention(norm(x)); x += feed_forward(norm(x)).

@@ -1,9 +1,9 @@
 #include "moe/router.h"
 
 #include <limits>
-#include <numeric>
 #include <utility>
 
+#include "dtensor/factories.h"
 #include "dtensor/recompute.h"
 
 namespace tessera {
@@ -34,71 +34,99 @@ DTensor routing_map(const DTensor& scores_BLE, const DTensor& ids_BLK) {
   return map_BLE;
 }
 
+namespace {
+
+DTensor score(ScoreFunction function, const DTensor& logits_BLE) {
+  switch (function) {
+    case ScoreFunction::kSoftmax:
+      return softmax(logits_BLE, -1);
+    case ScoreFunction::kSigmoid:
+      return sigmoid(logits_BLE);
+    case ScoreFunction::kSqrtSoftplus:
+      break;
+  }
+  return sqrt(call(logits_BLE.runtime(), "softplus", {{logits_BLE}})[0]);
+}
+
+/// Assignment n = t·K + k goes to expert n mod E.
+DTensor balanced_ids(const ModelContext& context, const DTensor& scores_BLE) {
+  const ModelConfig& c = context.config;
+  const Shape shape = {scores_BLE.size(0), scores_BLE.size(1), c.router_top_k};
+  const DTensor order = arange(context.runtime, {.end = static_cast<double>(num_elements(shape))},
+                               {.mesh = context.views.dense(),
+                                .placements = context.views.on_dense({}),
+                                .dtype = DType::kI64});
+  const DTensor ids = call(context.runtime, "remainder_scalar", {{reshape(order, shape)}},
+                           {{"value", static_cast<double>(c.num_experts)}})[0];
+  return redistribute(ids, context.routed_tokens());
+}
+
+DTensor chosen_ids(const ModelContext& context, const DTensor& scores_BLE,
+                   const DTensor& expert_bias_E) {
+  const ModelConfig& c = context.config;
+  if (c.routing.force_balance) return balanced_ids(context, scores_BLE);
+  DTensor choice_BLE = scores_BLE.detach();
+  if (expert_bias_E.defined()) choice_BLE = add(choice_BLE, expert_bias_E);
+  if (c.groups) choice_BLE = limit_groups(choice_BLE, *c.groups, *c.limited);
+  return topk(choice_BLE, c.router_top_k, -1).second;
+}
+
+/// Scores of the chosen experts, in the ways that weights are made of them.
+DTensor weights_of(const ModelConfig& config, const DTensor& scores_BLE, const DTensor& ids_BLK) {
+  DTensor weights = gather(scores_BLE, -1, ids_BLK);
+  if (config.route_norm) {
+    weights = div(weights, add(sum(weights, {-1}, KeepDim::kYes), kWeightSumGuard));
+  }
+  return config.route_scale == 1.0 ? weights : mul(weights, config.route_scale);
+}
+
+}  // namespace
+
 Router::Router(const ModelContext& context, const std::string& name, std::int64_t layer)
-    : gate_(&context.declare(name + ".gate.weight",
+    : name_(name),
+      gate_(&context.declare(name + ".gate.weight",
                              {context.config.num_experts, context.config.dim}, Replicate{},
                              truncated_init(depth_std(layer)), context.score_dtype())) {}
 
-Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
-                           const DTensor& expert_bias_E) const {
-  const ModelConfig& c = context.config;
+DTensor Router::logits(const ModelContext& context, const DTensor& x_BLD) const {
   const DType dtype = context.score_dtype();
-  const DTensor logits_BLE =
-      linear(x_BLD.dtype() == dtype ? x_BLD : cast(x_BLD, dtype), gate_->use(dtype));
-  const DTensor scores_BLE =
-      c.score_func == ScoreFunction::kSoftmax ? softmax(logits_BLE, -1) : sigmoid(logits_BLE);
+  DTensor x = x_BLD.dtype() == dtype ? x_BLD : cast(x_BLD, dtype);
+  const double jitter = context.config.routing.input_jitter;
+  if (jitter > 0.0) {
+    // The pass seeds the noise, so that a recomputed pass sees the same.
+    DTensor noise = zeros_like(x.detach());
+    uniform_(noise, 1.0 - jitter, 1.0 + jitter,
+             {.seed = context.runtime.pass, .stream = name_ + ".jitter"});
+    x = mul(x, noise);
+  }
+  return linear(x, gate_->use(dtype));
+}
 
+Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
+                           const RouterState& state) const {
+  const ModelConfig& c = context.config;
   Routing routing;
+  routing.logits_BLE = logits(context, x_BLD);
+  routing.scores_BLE = score(c.score_func, routing.logits_BLE);
+  routing.padding_BL = state.padding_BL;
   {
     const NoGrad no_grad(context.runtime);
-    DTensor choice_BLE = scores_BLE.detach();
-    if (expert_bias_E.defined()) choice_BLE = add(choice_BLE, expert_bias_E);
-    if (c.groups) choice_BLE = limit_groups(choice_BLE, *c.groups, *c.limited);
-    routing.ids_BLK =
-        kept_tensor(context.runtime, [&] { return topk(choice_BLE, c.router_top_k, -1).second; });
-    routing.counts_E = sum(routing_map(choice_BLE, routing.ids_BLK), {0, 1});
+    routing.ids_BLK = kept_tensor(context.runtime, [&] {
+      return chosen_ids(context, routing.scores_BLE, state.expert_bias_E);
+    });
+    routing.map_BLE = routing_map(routing.scores_BLE.detach(), routing.ids_BLK);
   }
-  DTensor weights = gather(scores_BLE, -1, routing.ids_BLK);
-  if (c.route_norm) {
-    weights = div(weights, add(sum(weights, {-1}, KeepDim::kYes), kWeightSumGuard));
+  routing.weights_BLK = weights_of(c, routing.scores_BLE, routing.ids_BLK);
+  if (state.padding_BL.defined()) {
+    const DTensor padding_BL1 = unsqueeze(state.padding_BL, -1);
+    routing.map_BLE = masked_fill(routing.map_BLE, padding_BL1, 0.0);
+    routing.ids_BLK = masked_fill(routing.ids_BLK, padding_BL1, static_cast<double>(c.num_experts));
+    routing.weights_BLK = masked_fill(routing.weights_BLK, padding_BL1, 0.0);
   }
-  routing.weights_BLK = c.route_scale == 1.0 ? weights : mul(weights, c.route_scale);
+  const NoGrad no_grad(context.runtime);
+  routing.chosen_E = sum(routing.map_BLE, {0, 1});
+  routing.counts_E = routing.chosen_E;
   return routing;
-}
-
-LoadBalancer::LoadBalancer(const ModelContext& context, const std::string& name)
-    : runtime_(&context.runtime), coefficient_(context.config.bias_coeff) {
-  if (!coefficient_) return;
-  const Placements replicated = context.views.on_dense({});
-  bias_E_ = zeros(context.runtime,
-                  value_or_throw(Spec::make(context.views.dense(), {context.config.num_experts},
-                                            context.score_dtype(), replicated)));
-  bias_E_.set_name(name + ".expert_bias_E");
-}
-
-void LoadBalancer::count(const DTensor& counts_E) {
-  if (is_recomputing(*runtime_)) return;
-  const NoGrad no_grad(*runtime_);
-  counts_E_ = counts_E_.defined() ? add(counts_E_, counts_E) : counts_E;
-}
-
-void LoadBalancer::update(const std::vector<std::int64_t>& counts) {
-  counts_E_ = {};
-  if (!coefficient_) return;
-  const NoGrad no_grad(*runtime_);
-  const auto total =
-      static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
-  const double mean_count = total / static_cast<double>(counts.size());
-  std::vector<double> step;
-  for (const std::int64_t count : counts) {
-    const double gap = mean_count - static_cast<double>(count);
-    step.push_back(*coefficient_ * ((gap > 0) - (gap < 0)));
-  }
-  const double mean_step =
-      std::accumulate(step.begin(), step.end(), 0.0) / static_cast<double>(step.size());
-  for (double& value : step) value -= mean_step;
-  const Array values = Array::from_values(bias_E_.global_shape(), bias_E_.dtype(), step);
-  add_(bias_E_, distribute(*runtime_, values, bias_E_.spec()));
 }
 
 }  // namespace tessera

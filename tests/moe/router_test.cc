@@ -63,7 +63,7 @@ RouterOutcome route(World& world, const ParallelConfig& parallel, const ModelCon
   // The gate is gathered along fsdp; everything after it must move nothing.
   const DTensor gathered = parameters.all()[0].use(DType::kF64);
   const std::int64_t gate_bytes = runtime.events().bytes_received();
-  const Routing routing = router(context, x, bias_E);
+  const Routing routing = router(context, x, {.expert_bias_E = bias_E});
   RouterOutcome out;
   out.bytes = runtime.events().bytes_received() - 2 * gate_bytes;
   out.ids_spec = to_string(value_or_throw(routing.ids_BLK.spec().placements()));
