@@ -70,7 +70,9 @@ DTensor AuxLosses::attach(const ModelContext& context, const Routing& routing,
   const RoutingConfig& r = context.config.routing;
   if (!context.runtime.grad_enabled) return routing.weights_BLK;
   const ModelConfig& c = context.config;
-  const auto num_micro_batches = static_cast<double>(c.accum);
+  // Of the step's sequences, those of this micro-batch: its part of a mean over the step.
+  const auto num_sequences = static_cast<double>(c.batch * c.accum);
+  const double part = static_cast<double>(routing.scores_BLE.size(0)) / num_sequences;
   std::vector<DTensor> losses;
   const auto add_loss = [&](Kind kind, const DTensor& loss, double coefficient) {
     losses.push_back(mul(loss, coefficient));
@@ -87,9 +89,8 @@ DTensor AuxLosses::attach(const ModelContext& context, const Routing& routing,
         context.views.on_dense({.dp_replicate = Shard{0}, .dp_shard = Shard{0}});
     const std::vector<DTensor> sums =
         gather_sums(context, {sum(routing.map_BLE, {1}), sum(score_shares_BLE, {1})}, by_sequence);
-    const auto num_sequences = static_cast<double>(routing.scores_BLE.size(0));
     add_loss(Kind::kSequence, load_loss({sums[0], sums[0], sums[1]}, c.router_top_k),
-             r.seq_aux_coeff / (num_sequences * num_micro_batches));
+             r.seq_aux_coeff / num_sequences);
   }
   if (r.batch_aux_coeff > 0.0 || r.global_aux_coeff > 0.0) {
     const std::vector<DTensor> sums =
@@ -97,15 +98,15 @@ DTensor AuxLosses::attach(const ModelContext& context, const Routing& routing,
                     context.views.on_dense({}));
     if (r.batch_aux_coeff > 0.0) {
       add_loss(Kind::kBatch, load_loss({sums[0], sums[0], sums[1]}, c.router_top_k),
-               r.batch_aux_coeff / num_micro_batches);
+               r.batch_aux_coeff * part);
     }
     if (r.global_aux_coeff > 0.0) {
       add_loss(Kind::kGlobal, load_loss({sums[2], sums[0], sums[1]}, c.router_top_k),
-               r.global_aux_coeff / num_micro_batches);
+               r.global_aux_coeff * part);
     }
   }
   if (r.z_loss_coeff > 0.0) {
-    add_loss(Kind::kZ, z_loss(context, routing), r.z_loss_coeff / num_micro_batches);
+    add_loss(Kind::kZ, z_loss(context, routing), r.z_loss_coeff * part);
   }
   return losses.empty() ? routing.weights_BLK : attach_losses(routing.weights_BLK, losses);
 }

@@ -30,10 +30,8 @@ MoeLayer::MoeLayer(const ModelContext& context, const std::string& name, std::in
     : router_(context, name + ".router", layer),
       experts_(context, name + ".routed_experts", layer),
       balancer_(context, name) {
-  const ModelConfig& c = context.config;
-  if (c.num_shared_experts > 0) {
-    shared_.emplace(context, name + ".shared_experts", c.moe_hidden_dim * c.num_shared_experts,
-                    layer);
+  if (context.config.num_shared_experts > 0) {
+    shared_.emplace(context, name + ".shared_experts", layer);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "moe/experts.h"
 #include "moe/feed_forward.h"
 #include "moe/router.h"
+#include "moe/shared_experts.h"
 #include "moe/stages.h"
 #include "parallel/fsdp.h"
 #include "parallel/pipeline.h"
@@ -33,7 +34,7 @@ class MoeLayer {
  private:
   Router router_;
   RoutedExperts experts_;
-  std::optional<FeedForward> shared_;
+  std::optional<SharedExperts> shared_;
   LoadBalancer balancer_;
   AuxLosses aux_losses_;
 };

@@ -37,15 +37,19 @@ std::string to_json_line(const StepReport& report) {
       if (member.key == key) member.value = Json(sum);
     }
   }
-  return Json::object(
-             {{"step", report.step},
-              {"loss", report.loss},
-              {"grad_norm", report.grad_norm},
-              {"lr", report.lr},
-              {"tokens_per_expert", layers},
-              {"tokens_per_second", static_cast<double>(report.num_tokens) / report.seconds},
-              {"bytes", bytes}})
-      .to_string();
+  Json line =
+      Json::object({{"step", report.step},
+                    {"loss", report.loss},
+                    {"grad_norm", report.grad_norm},
+                    {"lr", report.lr},
+                    {"tokens_per_expert", layers},
+                    {"tokens_per_second", static_cast<double>(report.num_tokens) / report.seconds},
+                    {"bytes", bytes}});
+  const RoutingReport& routing = report.routing;
+  if (routing.aux_loss) line.set("aux_loss", Json(*routing.aux_loss));
+  if (routing.z_loss) line.set("z_loss", Json(*routing.z_loss));
+  if (routing.dropped) line.set("dropped", Json(*routing.dropped));
+  return line.to_string();
 }
 
 namespace {
@@ -147,6 +151,8 @@ double Trainer::accumulate_gradients(std::int64_t step) {
   functions.forward = [&](const PipelinePass& pass, const DTensor& input) {
     const ModelPart& part = plan.parts[static_cast<std::size_t>(pass.stage)];
     const MicroBatch& micro = micro_of(pass.micro);
+    context.runtime.pass = static_cast<std::uint64_t>(
+        step * static_cast<std::int64_t>(plan.micro_batches.size()) + pass.micro);
     const DTensor x =
         part.has_embedding ? rows_of(context, batches.at(micro.accum).ids_BL, micro) : input;
     const DTensor out = model_.run_part(part, x);
@@ -186,6 +192,7 @@ StepReport Trainer::step(std::int64_t step) {
         absl::StrFormat("step %d: loss %g and gradient norm %g must be finite; nothing was updated",
                         step, report.loss, report.grad_norm)));
   }
+  report.routing = take_routing_report(model_);
   report.tokens_per_expert = model_.balance_experts();
   {
     const TraceSpan update(world, "optimizer");

@@ -9,6 +9,7 @@
 
 #include "moe/data.h"
 #include "moe/model.h"
+#include "moe/routing_report.h"
 #include "parallel/learning_rate.h"
 #include "parallel/optimizer.h"
 #include "placement/api.h"
@@ -23,10 +24,11 @@ struct StepReport {
   double seconds = 0.0;
   std::int64_t num_tokens = 0;                               ///< global
   std::vector<std::vector<std::int64_t>> tokens_per_expert;  ///< one list per MoE layer
-  std::vector<EventLog::Total> moved;                        ///< this rank's transfers in this step
+  RoutingReport routing;
+  std::vector<EventLog::Total> moved;  ///< this rank's transfers in this step
 };
 /// One JSON line with the keys step, loss, grad_norm, lr, tokens_per_expert, tokens_per_second,
-/// bytes.
+/// bytes; where the config asks for them also aux_loss, z_loss and dropped.
 std::string to_json_line(const StepReport& report);
 
 class Trainer {

@@ -38,6 +38,27 @@ TEST_CASE("config errors name the key, what was seen and what is allowed", "[moe
              Catch::Contains("8 experts of the 2 groups"));
 }
 
+TEST_CASE("routing options name the key, what was seen and what is allowed", "[moe][config]") {
+  const auto with = [](const std::string& member) {
+    return error_of("\"dim\":64", "\"dim\":64," + member);
+  };
+  CHECK(with(R"("seq_aux_coeff":0.001,"capacity_factor":1.25,"drop_policy":"position")") ==
+        "accepted");
+  CHECK(with(R"("capacity_factor":null)") == "accepted");
+  CHECK_THAT(with(R"("capacity_factor":0)"),
+             Catch::Contains("/capacity_factor") && Catch::Contains("above 0"));
+  CHECK_THAT(with(R"("capacity_factor":-1.5)"), Catch::Contains("is -1.5"));
+  CHECK_THAT(with(R"("drop_policy":"random")"),
+             Catch::Contains("\"probability\" and \"position\" are allowed"));
+  CHECK_THAT(with(R"("capacity_scope":"rank")"), Catch::Contains("\"microbatch\""));
+  CHECK_THAT(with(R"("z_loss_coeff":-0.1)"), Catch::Contains("0 (off) or more"));
+  CHECK_THAT(with(R"("input_jitter":1)"), Catch::Contains("[0, 1)"));
+  CHECK_THAT(with(R"("bias_centred":1)"), Catch::Contains("/bias_centred"));
+  CHECK_THAT(
+      error_of("\"num_shared_experts\":1", "\"num_shared_experts\":0,\"shared_expert_gate\":true"),
+      Catch::Contains("num_shared_experts is 0"));
+}
+
 TEST_CASE("a parallel plan names unknown degrees", "[moe][config]") {
   CHECK(
       parse_parallel_config(R"({"dp_shard":2,"tp":2,"ep":2,"sequence_parallel":true})", "p").ok());

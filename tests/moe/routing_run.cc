@@ -112,6 +112,7 @@ RoutingRun routing_run() {
   run.config.num_experts = 6;
   run.config.router_top_k = 2;
   run.config.accum = 2;
+  run.config.batch = run.batch;
   return run;
 }
 

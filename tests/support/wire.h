@@ -51,7 +51,7 @@ inline constexpr bool kIsBlock<std::string> = true;
 
 struct Anything {
   template <class T>
-  constexpr operator T() const noexcept;  // NOLINT: stands for any field
+  operator T() const noexcept;  // NOLINT: stands for any field
 };
 template <class T, class... Fields>
 constexpr std::size_t num_fields() {

@@ -1,0 +1,140 @@
+// Whole training runs with routing's options: the same on every mesh as on one rank, in F64.
+#include <cmath>
+#include <functional>
+
+#include "tests/moe/training_run.h"
+#include "tests/support/launch.h"
+
+namespace tessera::testing {
+namespace {
+
+using Change = std::function<void(ModelConfig&)>;
+
+void check_same(const RunResult& run, const RunResult& reference) {
+  REQUIRE(run.steps.size() == reference.steps.size());
+  for (std::size_t step = 0; step < run.steps.size(); ++step) {
+    CAPTURE(step);
+    const StepReport& a = run.steps[step];
+    const StepReport& b = reference.steps[step];
+    CHECK(std::abs(a.loss - b.loss) < 1e-9);
+    CHECK(std::abs(a.grad_norm - b.grad_norm) < 1e-9);
+    CHECK(a.tokens_per_expert == b.tokens_per_expert);
+    CHECK(a.routing.aux_loss.has_value() == b.routing.aux_loss.has_value());
+    CHECK(std::abs(a.routing.aux_loss.value_or(0) - b.routing.aux_loss.value_or(0)) < 1e-12);
+    CHECK(std::abs(a.routing.z_loss.value_or(0) - b.routing.z_loss.value_or(0)) < 1e-12);
+    CHECK(a.routing.dropped == b.routing.dropped);
+  }
+  for (const auto& [name, norm] : reference.final_l2) {
+    CAPTURE(name);
+    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
+  }
+}
+
+void make_small(ModelConfig& config) {
+  config.seq = 13;
+  config.batch = 4;
+  config.n_layers = 2;
+  config.n_dense_layers = 1;
+}
+
+struct MeshCase {
+  ParallelConfig parallel;
+  int num_ranks;
+};
+MeshCase mesh_case(std::size_t at) {
+  static const std::vector<MeshCase> all = {{{.dp_shard = 2, .tp = 2, .ep = 2}, 4},
+                                            {{.dp_replicate = 2, .tp = 2}, 4},
+                                            {{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 4}, 8}};
+  return all[at];
+}
+
+/// Runs `change` on a few meshes and on one rank; returns the latter.
+RunResult check_on_meshes(const Change& change) {
+  const auto changed = [change](ModelConfig& config) {
+    make_small(config);
+    change(config);
+  };
+  const RunOptions one = {.num_steps = 2, .change_config = changed};
+  const RunResult reference = train(one);
+  for (std::size_t at = 0; at < 3; ++at) {
+    const MeshCase mesh = mesh_case(at);
+    if (!runs_here(mesh.num_ranks)) continue;
+    CAPTURE(at);
+    RunOptions many = one;
+    many.parallel = mesh.parallel;
+    many.num_ranks = mesh.num_ranks;
+    check_same(train(many), reference);
+  }
+  return reference;
+}
+
+}  // namespace
+
+TEST_CASE("losses of routing train alike on every mesh, in accumulated steps too",
+          "[moe][routing][C21][C44]") {
+  const RunResult run = check_on_meshes([](ModelConfig& config) {
+    config.accum = 2;
+    config.routing.seq_aux_coeff = 0.05;
+    config.routing.batch_aux_coeff = 0.02;
+    config.routing.global_aux_coeff = 0.03;
+    config.routing.z_loss_coeff = 0.01;
+    config.routing.bias_centred = false;
+  });
+  CHECK(*run.steps[0].routing.aux_loss > 0.09);  // about the sum of coefficients at random weights
+  CHECK(*run.steps[0].routing.z_loss > 0.0);
+  CHECK_FALSE(run.steps[0].routing.dropped.has_value());
+  CHECK_THAT(to_json_line(run.steps[0]), Catch::Contains("\"aux_loss\":0."));
+  CHECK_THAT(to_json_line(run.steps[0]), Catch::Contains("\"z_loss\":0."));
+}
+
+TEST_CASE("jitter, forced balance and gated shared experts train alike on every mesh",
+          "[moe][routing]") {
+  const bool balanced = GENERATE(false, true);
+  CAPTURE(balanced);
+  const RunResult run = check_on_meshes([balanced](ModelConfig& config) {
+    config.score_func = ScoreFunction::kSqrtSoftplus;
+    config.routing.force_balance = balanced;
+    config.routing.input_jitter = 0.2;
+    config.routing.shared_expert_gate = true;
+  });
+  if (!balanced) return;
+  for (const auto& counts : run.steps[0].tokens_per_expert) {
+    for (const std::int64_t count : counts) {
+      // 52 tokens with K slots each, dealt round robin.
+      const std::int64_t slots = 52 * 3;
+      CHECK(count >= slots / static_cast<std::int64_t>(counts.size()));
+      CHECK(count <= slots / static_cast<std::int64_t>(counts.size()) + 1);
+    }
+  }
+}
+
+TEST_CASE("gradients of the sequence loss do not depend on micro-batching", "[moe][routing][C44]") {
+  // Two micro-batches of 2 hold the same sequences as one batch of 4 (see TokenData::batch).
+  const auto with = [](std::int64_t batch, std::int64_t accum) {
+    return [=](ModelConfig& config) {
+      make_small(config);
+      config.batch = batch;
+      config.accum = accum;
+      config.routing.seq_aux_coeff = 0.1;
+      config.routing.z_loss_coeff = 0.01;
+    };
+  };
+  const RunResult at_once = train({.num_steps = 2, .change_config = with(4, 1)});
+  check_same(train({.num_steps = 2, .change_config = with(2, 2)}), at_once);
+}
+
+TEST_CASE("noise moves the loss and repeats", "[moe][routing]") {
+  const auto jitter = [](double value) {
+    return [=](ModelConfig& config) {
+      make_small(config);
+      config.routing.input_jitter = value;
+    };
+  };
+  const auto noisy = train({.num_steps = 1, .change_config = jitter(0.3)});
+  const auto quiet = train({.num_steps = 1, .change_config = jitter(0.0)});
+  const auto again = train({.num_steps = 1, .change_config = jitter(0.3)});
+  CHECK(noisy.steps[0].loss != quiet.steps[0].loss);
+  CHECK(noisy.steps[0].loss == again.steps[0].loss);
+}
+
+}  // namespace tessera::testing
