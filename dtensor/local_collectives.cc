@@ -5,12 +5,15 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/local_map.h"
+#include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
 
 namespace tessera {
 
 namespace {
+
+using Splits = std::vector<std::int64_t>;
 
 struct Group {
   Communicator* ranks;
@@ -40,35 +43,86 @@ Array rows_like(Runtime& runtime, const Array& x, std::int64_t rows) {
   return Array::empty(shape, x.dtype(), runtime.kernels().allocator);
 }
 
-/// What a collective brings; in the second pass of a selective piece what it brought in the first.
-template <class Make>
-Array kept_or_made(Runtime& runtime, const Make& make) {
-  KeptResult kept(runtime);
-  if (kept.has()) return kept.take();
-  Array made = make();
-  kept.keep(made);
-  return made;
-}
-
-using Splits = std::vector<std::int64_t>;
-
-void check_rows(std::string_view op, const DTensor& x, std::span<const std::int64_t> splits,
-                const Group& group) {
-  const bool fits = x.ndim() > 0 && sum_of(splits) == x.global_shape()[0];
-  if (static_cast<int>(splits.size()) == group.ranks->size() && fits) return;
-  throw Error(invalid_argument(absl::StrFormat(
-      "%s: the splits %s must be %d numbers that add up to the operand's rows. [%s]", op,
-      to_string(ShapeView(splits)), group.ranks->size(), x.spec().to_string())));
-}
-
-struct AllToAllNode final : GradNode {
-  using GradNode::GradNode;
-  std::string_view name() const override { return "all_to_all_v"; }
-  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
-    grads[0] = all_to_all_v(cotangents[0], received, sent, group, site);
+std::string_view name_of(RowMove::Kind kind) {
+  switch (kind) {
+    case RowMove::Kind::kAllGather:
+      return "all_gather_rows";
+    case RowMove::Kind::kReduceScatter:
+      return "reduce_scatter_rows";
+    case RowMove::Kind::kAllToAll:
+      break;
   }
-  Splits sent, received;
-  AxisGroup group;
+  return "all_to_all_v";
+}
+
+void check_rows(const DTensor& x, const RowMove& move, const Group& group) {
+  check_plain(name_of(move.kind), x);
+  const auto ranks = static_cast<std::size_t>(group.ranks->size());
+  const auto self = static_cast<std::size_t>(group.ranks->rank());
+  const bool gathers = move.kind == RowMove::Kind::kAllGather;
+  const bool one_each = move.send.size() == ranks &&
+                        (move.kind != RowMove::Kind::kAllToAll || move.recv.size() == ranks);
+  if (one_each && x.ndim() > 0 &&
+      (gathers ? move.send[self] : sum_of(move.send)) == x.global_shape()[0]) {
+    return;
+  }
+  throw Error(invalid_argument(absl::StrFormat(
+      gathers ? "%s: rows %s must be %d numbers, this rank's the operand's rows. [%s]"
+              : "%s: the splits %s must be %d numbers that add up to the operand's rows. [%s]",
+      name_of(move.kind), to_string(ShapeView(move.send)), ranks, x.spec().to_string())));
+}
+
+/// A collective under way, or what it brought in the first pass of a selective piece.
+struct Started {
+  Array out;
+  std::shared_ptr<Work> work;  ///< null where it is over
+  std::shared_ptr<KeptResult> kept;
+
+  void wait() {
+    if (work == nullptr) return;
+    std::exchange(work, nullptr)->wait();
+    kept->keep(out);
+  }
+};
+
+std::shared_ptr<Work> start_work(const DTensor& x, const RowMove& move, const Array& out,
+                                 const Group& group, const Site& site) {
+  const Array in = kernels::contiguous(x.runtime().kernels(), x.local());
+  const CallInfo info = {.tensor = x.name(), .axes = group.axes, .site = site};
+  switch (move.kind) {
+    case RowMove::Kind::kAllGather:
+      return group.ranks->all_gather_async(in, out, move.send, info);
+    case RowMove::Kind::kReduceScatter:
+      return group.ranks->reduce_scatter_async(in, out, ReduceOp::kSum, move.send, info);
+    case RowMove::Kind::kAllToAll:
+      break;
+  }
+  return group.ranks->all_to_all_async(in, out, move.send, move.recv, info);
+}
+
+Started start(Runtime& runtime, const DTensor& x, const RowMove& move, const Site& site) {
+  const Group found = find_group(runtime, move.group);
+  check_rows(x, move, found);
+  Started started{.out = {}, .work = nullptr, .kept = std::make_shared<KeptResult>(runtime)};
+  if (started.kept->has()) {
+    started.out = started.kept->take();
+    return started;
+  }
+  const auto self = static_cast<std::size_t>(found.ranks->rank());
+  std::int64_t rows = sum_of(move.kind == RowMove::Kind::kAllToAll ? move.recv : move.send);
+  if (move.kind == RowMove::Kind::kReduceScatter) rows = move.send[self];
+  started.out = rows_like(runtime, x.local(), rows);
+  started.work = start_work(x, move, started.out, found, site);
+  return started;
+}
+
+struct RowMoveNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return name_of(move.kind); }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    grads[0] = move_rows(cotangents[0], move.reversed(), site);
+  }
+  RowMove move;
 };
 
 struct AllReduceNode final : GradNode {
@@ -82,51 +136,122 @@ struct AllReduceNode final : GradNode {
   AxisGroup group;
 };
 
-struct AllGatherNode final : GradNode {
-  using GradNode::GradNode;
-  std::string_view name() const override { return "all_gather_rows"; }
-  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
-    grads[0] = reduce_scatter_rows(cotangents[0], rows, group, site);
-  }
-  Splits rows;
-  AxisGroup group;
-};
-
-struct ReduceScatterNode final : GradNode {
-  using GradNode::GradNode;
-  std::string_view name() const override { return "reduce_scatter_rows"; }
-  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
-    grads[0] = all_gather_rows(cotangents[0], rows, group, site);
-  }
-  Splits rows;
-  AxisGroup group;
-};
+Splits copy_of(std::span<const std::int64_t> splits) { return {splits.begin(), splits.end()}; }
 
 }  // namespace
+
+RowMove RowMove::reversed() const {
+  switch (kind) {
+    case Kind::kAllGather:
+      return {.kind = Kind::kReduceScatter, .group = group, .send = send};
+    case Kind::kReduceScatter:
+      return {.kind = Kind::kAllGather, .group = group, .send = send};
+    case Kind::kAllToAll:
+      break;
+  }
+  return {.kind = Kind::kAllToAll, .group = group, .send = recv, .recv = send};
+}
+
+// ---- begun and finished
+
+/// What both nodes of a move share: the cotangent's exchange, begun by one and awaited by the
+/// other.
+struct PendingRows::Exchange {
+  RowMove move;
+  std::shared_ptr<Work> back = nullptr;
+};
+/// The forward call.
+struct PendingRows::Call {
+  Started started;
+};
+
+/// Its result is the landing place, which only the FinishNode reads.
+struct PendingRows::BeginNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return name_of(exchange->move.kind); }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    std::exchange(exchange->back, nullptr)->wait();
+    grads[0] = cotangents[0];
+  }
+  std::shared_ptr<Exchange> exchange;
+};
+
+struct PendingRows::FinishNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return name_of(exchange->move.kind); }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    Started started = start(runtime, cotangents[0], exchange->move.reversed(), site);
+    exchange->back = std::move(started.work);
+    grads[0] = plain(runtime, std::move(started.out));
+  }
+  std::shared_ptr<Exchange> exchange;
+};
+
+PendingRows begin_move(const DTensor& x, const RowMove& move, const Site& site) {
+  Runtime& runtime = x.runtime();
+  PendingRows pending;
+  pending.call_ =
+      std::make_shared<PendingRows::Call>(PendingRows::Call{start(runtime, x, move, site)});
+  pending.landing_ = plain(runtime, pending.call_->started.out);
+  if (!records(runtime, x)) return pending;
+  pending.exchange_ = std::make_shared<PendingRows::Exchange>(PendingRows::Exchange{.move = move});
+  auto node = std::make_shared<PendingRows::BeginNode>(runtime, site);
+  node->exchange = pending.exchange_;
+  node->edges.push_back(edge_of(x));
+  attach(pending.landing_, std::move(node));
+  return pending;
+}
+
+DTensor PendingRows::finish() {
+  std::exchange(call_, nullptr)->started.wait();
+  const DTensor landing = std::exchange(landing_, {});
+  const auto exchange = std::exchange(exchange_, nullptr);
+  if (exchange == nullptr) return landing;
+  Runtime& runtime = landing.runtime();
+  DTensor result = plain(runtime, landing.local());
+  auto node = std::make_shared<FinishNode>(runtime, Site::current());
+  node->exchange = exchange;
+  node->edges.push_back(edge_of(landing));
+  attach(result, std::move(node));
+  return result;
+}
+
+// ---- at once
+
+DTensor move_rows(const DTensor& x, const RowMove& move, const Site& site) {
+  Runtime& runtime = x.runtime();
+  Started started = start(runtime, x, move, site);
+  started.wait();
+  DTensor result = plain(runtime, std::move(started.out));
+  if (!records(runtime, x)) return result;
+  auto node = std::make_shared<RowMoveNode>(runtime, site);
+  node->move = move;
+  node->edges.push_back(edge_of(x));
+  attach(result, std::move(node));
+  return result;
+}
 
 DTensor all_to_all_v(const DTensor& x, std::span<const std::int64_t> send_splits,
                      std::span<const std::int64_t> recv_splits, const AxisGroup& group,
                      const Site& site) {
-  check_plain("all_to_all_v", x);
-  Runtime& runtime = x.runtime();
-  const Group found = find_group(runtime, group);
-  check_rows("all_to_all_v", x, send_splits, found);
-  Array out = kept_or_made(runtime, [&] {
-    const Array in = kernels::contiguous(runtime.kernels(), x.local());
-    Array received = rows_like(runtime, in, sum_of(recv_splits));
-    found.ranks->all_to_all(in, received, send_splits, recv_splits,
-                            {.tensor = x.name(), .axes = found.axes, .site = site});
-    return received;
-  });
-  DTensor result = plain(runtime, std::move(out));
-  if (!records(runtime, x)) return result;
-  auto node = std::make_shared<AllToAllNode>(runtime, site);
-  node->sent.assign(send_splits.begin(), send_splits.end());
-  node->received.assign(recv_splits.begin(), recv_splits.end());
-  node->group = group;
-  node->edges.push_back(edge_of(x));
-  attach(result, std::move(node));
-  return result;
+  return move_rows(x,
+                   {.kind = RowMove::Kind::kAllToAll,
+                    .group = group,
+                    .send = copy_of(send_splits),
+                    .recv = copy_of(recv_splits)},
+                   site);
+}
+
+DTensor all_gather_rows(const DTensor& x, std::span<const std::int64_t> rows,
+                        const AxisGroup& group, const Site& site) {
+  return move_rows(x, {.kind = RowMove::Kind::kAllGather, .group = group, .send = copy_of(rows)},
+                   site);
+}
+
+DTensor reduce_scatter_rows(const DTensor& x, std::span<const std::int64_t> rows,
+                            const AxisGroup& group, const Site& site) {
+  return move_rows(
+      x, {.kind = RowMove::Kind::kReduceScatter, .group = group, .send = copy_of(rows)}, site);
 }
 
 DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient grad,
@@ -134,68 +259,21 @@ DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient gra
   check_plain("all_reduce_sum", x);
   Runtime& runtime = x.runtime();
   const Group found = find_group(runtime, group);
-  Array out = kept_or_made(runtime, [&] {
+  KeptResult kept(runtime);
+  Array out;
+  if (kept.has()) {
+    out = kept.take();
+  } else {
     const Array in = kernels::contiguous(runtime.kernels(), x.local());
-    Array sum = Array::empty(in.shape(), in.dtype(), runtime.kernels().allocator);
-    found.ranks->all_reduce(in, sum, ReduceOp::kSum,
+    out = Array::empty(in.shape(), in.dtype(), runtime.kernels().allocator);
+    found.ranks->all_reduce(in, out, ReduceOp::kSum,
                             {.tensor = x.name(), .axes = found.axes, .site = site});
-    return sum;
-  });
+    kept.keep(out);
+  }
   DTensor result = plain(runtime, std::move(out));
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllReduceNode>(runtime, site);
   node->kind = grad;
-  node->group = group;
-  node->edges.push_back(edge_of(x));
-  attach(result, std::move(node));
-  return result;
-}
-
-DTensor all_gather_rows(const DTensor& x, std::span<const std::int64_t> rows,
-                        const AxisGroup& group, const Site& site) {
-  check_plain("all_gather_rows", x);
-  Runtime& runtime = x.runtime();
-  const Group found = find_group(runtime, group);
-  const auto self = static_cast<std::size_t>(found.ranks->rank());
-  if (static_cast<int>(rows.size()) != found.ranks->size() || x.ndim() == 0 ||
-      rows[self] != x.global_shape()[0]) {
-    throw Error(invalid_argument(absl::StrFormat(
-        "all_gather_rows: rows %s must be %d numbers, this rank's the operand's rows. [%s]",
-        to_string(ShapeView(rows)), found.ranks->size(), x.spec().to_string())));
-  }
-  Array out = kept_or_made(runtime, [&] {
-    const Array in = kernels::contiguous(runtime.kernels(), x.local());
-    Array all = rows_like(runtime, in, sum_of(rows));
-    found.ranks->all_gather(in, all, rows, {.tensor = x.name(), .axes = found.axes, .site = site});
-    return all;
-  });
-  DTensor result = plain(runtime, std::move(out));
-  if (!records(runtime, x)) return result;
-  auto node = std::make_shared<AllGatherNode>(runtime, site);
-  node->rows.assign(rows.begin(), rows.end());
-  node->group = group;
-  node->edges.push_back(edge_of(x));
-  attach(result, std::move(node));
-  return result;
-}
-
-DTensor reduce_scatter_rows(const DTensor& x, std::span<const std::int64_t> rows,
-                            const AxisGroup& group, const Site& site) {
-  check_plain("reduce_scatter_rows", x);
-  Runtime& runtime = x.runtime();
-  const Group found = find_group(runtime, group);
-  check_rows("reduce_scatter_rows", x, rows, found);
-  Array out = kept_or_made(runtime, [&] {
-    const Array in = kernels::contiguous(runtime.kernels(), x.local());
-    Array own = rows_like(runtime, in, rows[static_cast<std::size_t>(found.ranks->rank())]);
-    found.ranks->reduce_scatter(in, own, ReduceOp::kSum, rows,
-                                {.tensor = x.name(), .axes = found.axes, .site = site});
-    return own;
-  });
-  DTensor result = plain(runtime, std::move(out));
-  if (!records(runtime, x)) return result;
-  auto node = std::make_shared<ReduceScatterNode>(runtime, site);
-  node->rows.assign(rows.begin(), rows.end());
   node->group = group;
   node->edges.push_back(edge_of(x));
   attach(result, std::move(node));

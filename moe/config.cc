@@ -279,16 +279,55 @@ Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
   return absl::OkStatus();
 }
 
+Status read_dispatch(const JsonView& object, DispatchConfig& config) {
+  if (const std::optional<JsonView> at = object.find("dispatcher")) {
+    TSR_RETURN_IF_ERROR(read_choice(*at,
+                                    {{"all_to_all", DispatcherKind::kAllToAll},
+                                     {"all_gather", DispatcherKind::kAllGather},
+                                     {"hierarchical", DispatcherKind::kHierarchical}},
+                                    config.kind));
+  }
+  const std::array<std::pair<std::string_view, std::int64_t*>, 4> sizes = {
+      {{"ranks_per_node", &config.ranks_per_node},
+       {"rows_bound", &config.rows_bound},
+       {"expert_alignment", &config.expert_alignment},
+       {"dispatch_chunks", &config.chunks}}};
+  for (const auto& [key, field] : sizes) {
+    if (const std::optional<JsonView> at = object.find(key)) {
+      TSR_ASSIGN_OR_RETURN(*field, at->integer_in(1, kMaxSize));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
   const JsonView object(json, source);
-  TSR_RETURN_IF_ERROR(object.check_keys(
-      {},
-      {"dp_replicate", "dp_shard", "cp", "tp", "ep", "etp", "pp", "pp_schedule", "pp_microbatches",
-       "pp_stages_per_rank", "sequence_parallel", "strict_even", "cp_method", "cp_load_balance",
-       "reshard_after_forward", "gradient_reduction", "fsdp_prefetch", "recompute"}));
+  TSR_RETURN_IF_ERROR(object.check_keys({}, {"dp_replicate",
+                                             "dp_shard",
+                                             "cp",
+                                             "tp",
+                                             "ep",
+                                             "etp",
+                                             "pp",
+                                             "pp_schedule",
+                                             "pp_microbatches",
+                                             "pp_stages_per_rank",
+                                             "sequence_parallel",
+                                             "strict_even",
+                                             "cp_method",
+                                             "cp_load_balance",
+                                             "reshard_after_forward",
+                                             "gradient_reduction",
+                                             "fsdp_prefetch",
+                                             "recompute",
+                                             "dispatcher",
+                                             "ranks_per_node",
+                                             "rows_bound",
+                                             "expert_alignment",
+                                             "dispatch_chunks"}));
   ParallelConfig config;
   const std::array<std::pair<std::string_view, std::int64_t*>, 7> degrees = {
       {{"dp_replicate", &config.dp_replicate},
@@ -335,6 +374,7 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
                                     config.recompute));
   }
   TSR_RETURN_IF_ERROR(read_fsdp_policy(object, config.fsdp));
+  TSR_RETURN_IF_ERROR(read_dispatch(object, config.dispatch));
   return config;
 }
 

@@ -83,8 +83,9 @@ StatusOr<ModelConfig> read_model_config(const std::string& path);
 /// strict_even; pp_schedule ("1f1b", "interleaved_1f1b"), pp_microbatches, pp_stages_per_rank;
 /// recompute ("none", "full", "selective"); reshard_after_forward ("default", "always", "never"),
 /// gradient_reduction ("each_micro_batch", "last_micro_batch"), fsdp_prefetch (true, false).
-/// Errors: InvalidArgument as above; whether the degrees fit the ranks is for MeshViews::make to
-/// say.
+/// dispatcher ("all_to_all", "all_gather",
+/// "hierarchical"), ranks_per_node, rows_bound, expert_alignment, dispatch_chunks. Errors:
+/// InvalidArgument as above; whether the degrees fit the ranks is for MeshViews::make to say.
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source);
 
 }  // namespace tessera

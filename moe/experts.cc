@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "dtensor/local_map.h"
-#include "moe/dispatch.h"
 
 namespace tessera {
 namespace {
@@ -49,6 +48,37 @@ WeightPlacement weight_placement(const ModelContext& context, int hidden_dim) {
 constexpr int kHiddenDimOfW1 = 1;
 constexpr int kHiddenDimOfW2 = 2;
 
+ExpertGroup expert_group(const MeshViews& views) {
+  return {.mesh = views.sparse(),
+          .ep_axes = views.sparse_axes({"ep"}),
+          .etp_axes = views.sparse_axes({"etp"})};
+}
+
+/// Tokens that each rank of the expert group holds of x_BLD; known to all from the placements.
+std::vector<std::int64_t> tokens_by_rank(const DTensor& x_BLD, const ExpertGroup& group) {
+  const AxisGroup all = group.all();
+  const Mesh ranks = value_or_throw(all.mesh.sub_mesh(all.axes, x_BLD.runtime().rank()));
+  std::vector<std::int64_t> tokens;
+  for (const std::int64_t rank : ranks.ranks()) {
+    const Shape local = x_BLD.spec().local_shape(*x_BLD.mesh().coord_of(rank));
+    tokens.push_back(local[0] * local[1]);
+  }
+  return tokens;
+}
+
+DTensor rows_of(const DTensor& x_TX, TokenRange range) {
+  return range.size() == x_TX.size(0) ? x_TX : slice(x_TX, 0, range.begin, range.end);
+}
+
+/// The region's arguments, in order.
+enum Argument : std::uint8_t { kX, kWeights, kIds, kCounts, kW1, kW2, kW3 };
+
+DTensor feed_forward(const ExpertRows& in, std::span<const DTensor> local) {
+  const DTensor gate = grouped_mm(in.rows_RD, local[kW1], in.counts_e);
+  const DTensor up = grouped_mm(in.rows_RD, local[kW3], in.counts_e);
+  return grouped_mm(swiglu(gate, up), local[kW2], in.counts_e);
+}
+
 }  // namespace
 
 RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& name,
@@ -56,6 +86,8 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
     : name_(name) {
   const ModelConfig& c = context.config;
   throw_if_error(context.views.check_experts(name, c.num_experts));
+  dispatcher_ = value_or_throw(Dispatcher::make(name, expert_group(context.views), c.num_experts,
+                                                context.views.config().dispatch));
   const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
     const WeightPlacement placement = weight_placement(context, hidden_dim);
     return &context.parameters.add(
@@ -74,8 +106,34 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
   w3_ = declare("w3_EFD", {c.num_experts, c.moe_hidden_dim, c.dim}, kHiddenDimOfW1, back);
 }
 
+/// One chunk's rows are on their way while another's are computed.
+std::vector<DTensor> RoutedExperts::compute(const RoutedTokens& tokens,
+                                            std::span<const DTensor> local,
+                                            const std::function<void()>& meanwhile) {
+  const DTensor x_TD = merge_tokens(local[kX]);
+  const DTensor weights_TK = merge_tokens(local[kWeights]);
+  const RoutePlan plan = dispatcher_->plan(tokens);
+  if (plan.rows_needed.defined()) {
+    rows_needed_ =
+        rows_needed_.defined() ? maximum(rows_needed_, plan.rows_needed) : plan.rows_needed;
+  }
+  plan.routes[0]->begin(rows_of(x_TD, plan.chunks[0]));
+  if (meanwhile) meanwhile();
+  for (std::size_t c = 0; c < plan.routes.size(); ++c) {
+    if (c + 1 < plan.routes.size()) {
+      plan.routes[c + 1]->begin(rows_of(x_TD, plan.chunks[c + 1]));
+    }
+    const DTensor y_RD = feed_forward(plan.routes[c]->arrive(), local);
+    plan.routes[c]->begin_return(y_RD, rows_of(weights_TK, plan.chunks[c]));
+  }
+  std::vector<DTensor> outs;
+  for (const auto& route : plan.routes) outs.push_back(route->finish_return());
+  const DTensor out_TD = outs.size() == 1 ? outs[0] : cat(outs, 0);
+  return {reshape(out_TD, local[kX].global_shape())};
+}
+
 DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_BLD,
-                                  const Routing& routing) const {
+                                  const Routing& routing, const std::function<void()>& meanwhile) {
   const bool expert_parallel = context.views.uses_expert_parallel();
   const Placements tokens = context.routed_tokens();
   // Without expert parallelism each tp rank sees every token but only its slice of F: cotangents
@@ -96,19 +154,12 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
       LocalArg{"w3_EFD", w3_->use(context.compute), in.used, in.grad}};
   const std::array<LocalResult, 1> results = {
       LocalResult{"out_BLD", context.views.dense(), out_placements, x_BLD.global_shape()}};
-  const ExpertGroup group = {.mesh = context.views.sparse(),
-                             .ep_axes = context.views.sparse_axes({"ep"}),
-                             .etp_axes = context.views.sparse_axes({"etp"})};
-
-  const auto region = [&](std::span<const DTensor> local) -> std::vector<DTensor> {
-    const DTensor& x = local[0];
-    const Dispatched dispatched =
-        dispatch(merge_tokens(x), merge_tokens(local[2]), local[3], group);
-    const DTensor gate = grouped_mm(dispatched.rows_RD, local[4], dispatched.counts_e);
-    const DTensor up = grouped_mm(dispatched.rows_RD, local[6], dispatched.counts_e);
-    const DTensor y_RD = grouped_mm(swiglu(gate, up), local[5], dispatched.counts_e);
-    const DTensor out_TD = combine(y_RD, merge_tokens(local[1]), dispatched, group);
-    return {reshape(out_TD, x.global_shape())};
+  std::vector<std::int64_t> by_rank;
+  if (dispatcher_->config().kind == DispatcherKind::kAllGather) {
+    by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
+  }
+  const auto region = [&](std::span<const DTensor> local) {
+    return compute({merge_tokens(local[kIds]), by_rank}, local, meanwhile);
   };
   return local_map(context.runtime, name_, args, results, region)[0];
 }

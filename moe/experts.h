@@ -2,8 +2,11 @@
 // tensors.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 
+#include "moe/dispatcher.h"
 #include "moe/model_context.h"
 #include "moe/router.h"
 #include "placement/api.h"
@@ -11,18 +14,30 @@
 namespace tessera TSR_API {
 
 /// w1, w3 (E, F, D) and w2 (E, D, F). With expert parallelism they live on the sparse mesh, experts
-/// cut over ep; else on the dense mesh, F cut over tp.
+/// cut over ep, F over etp; else on the dense mesh, F cut over tp.
 class RoutedExperts {
  public:
   RoutedExperts(const ModelContext& context, const std::string& name, std::int64_t layer);
   /// Shapes: x_BLD and routing placed routed_tokens() → (B, L, D): routed_tokens() under expert
-  /// parallelism, else P(sum) on tp. Collective: all-to-all along ep. Errors: FailedPrecondition
-  /// where a placement is not the declared one.
-  DTensor operator()(const ModelContext& context, const DTensor& x_BLD,
-                     const Routing& routing) const;
+  /// parallelism, else P(sum) on tp. `meanwhile` (may be empty) runs while the first rows are on
+  /// their way. Collective: those of the dispatcher. Errors: FailedPrecondition where a placement
+  /// is not the declared one.
+  DTensor operator()(const ModelContext& context, const DTensor& x_BLD, const Routing& routing,
+                     const std::function<void()>& meanwhile = {});
+
+  const std::string& name() const noexcept { return name_; }
+  const Dispatcher& dispatcher() const noexcept { return *dispatcher_; }
+  /// I64 (1): the least rows_bound that this rank's passes since the last call needed. Undefined
+  /// where sizes are exact.
+  DTensor take_rows_needed() { return std::exchange(rows_needed_, {}); }
 
  private:
+  std::vector<DTensor> compute(const RoutedTokens& tokens, std::span<const DTensor> local,
+                               const std::function<void()>& meanwhile);
+
   std::string name_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  DTensor rows_needed_;
   Parameter* w1_;
   Parameter* w2_;
   Parameter* w3_;

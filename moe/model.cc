@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "dtensor/recompute.h"
+#include "moe/routed_slots.h"
 #include "runtime/gather_texts.h"
 
 namespace tessera {
@@ -45,22 +46,30 @@ DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD) 
     balancer_.count(routing);
     routing.weights_BLK = aux_losses_.attach(context, routing, balancer_);
   }
+  DTensor shared;
+  const std::string path = runtime.events().module();
+  const auto run_shared = [&] {
+    const std::string inside = runtime.events().set_module(path);
+    shared = shared_output(context, x_BLD);
+    runtime.events().set_module(inside);
+  };
   DTensor out;
   {
     const ModuleScope scope(runtime, "routed_experts");
-    out = experts_(context, routed_x, routing);
+    out =
+        experts_(context, routed_x, routing, shared_ ? std::function<void()>(run_shared) : nullptr);
   }
-  if (shared_) {
-    const ModuleScope scope(runtime, "shared_experts");
-    DTensor shared = (*shared_)(context, redistribute(x_BLD, context.whole_tokens()));
-    // Under expert parallelism routed tokens are shards of L: the shared summands are reduced to
-    // the same shards.
-    if (context.views.uses_expert_parallel()) {
-      shared = redistribute(shared, context.routed_tokens());
-    }
-    out = add(out, shared);
-  }
+  if (shared_) out = add(out, shared);
   return redistribute(out, context.tokens());
+}
+
+DTensor MoeLayer::shared_output(const ModelContext& context, const DTensor& x_BLD) const {
+  const ModuleScope scope(context.runtime, "shared_experts");
+  const DTensor shared = (*shared_)(context, redistribute(x_BLD, context.whole_tokens()));
+  // Under expert parallelism routed tokens are shards of L: the shared summands are reduced to the
+  // same shards.
+  return context.views.uses_expert_parallel() ? redistribute(shared, context.routed_tokens())
+                                              : shared;
 }
 
 Block::Block(const ModelContext& context, std::int64_t layer)
@@ -231,6 +240,49 @@ std::vector<std::vector<std::int64_t>> Model::balance_experts() {
         by_layer[static_cast<std::size_t>(layer - config_.n_dense_layers)]);
   }
   return by_layer;
+}
+
+std::vector<double> Model::take_rows_needed() {
+  std::vector<DTensor> needed;
+  std::vector<std::size_t> at;
+  for (auto& [layer, block] : blocks_) {
+    if (block.moe() == nullptr) continue;
+    const DTensor rows = block.moe()->experts().take_rows_needed();
+    if (!rows.defined()) continue;
+    needed.push_back(rows);
+    at.push_back(static_cast<std::size_t>(layer - config_.n_dense_layers));
+  }
+  std::vector<double> values(static_cast<std::size_t>(config_.n_layers - config_.n_dense_layers));
+  if (!needed.empty()) {
+    const Placements largest(static_cast<std::size_t>(views_.dense().ndim()),
+                             Partial{ReduceOp::kMax});
+    const DTensor on_ranks = from_local(cat(needed, 0), views_.dense(), largest,
+                                        {static_cast<std::int64_t>(needed.size())});
+    const std::vector<double> own = full_tensor(on_ranks).to_vector();
+    for (std::size_t i = 0; i < own.size(); ++i) values[at[i]] = own[i];
+  }
+  stage_group_.all_reduce(values, ReduceOp::kMax, "rows_needed");
+  log_host_read(context_.runtime, "moe.row_bounds");
+  return values;
+}
+
+void Model::check_row_bounds() {
+  const std::int64_t bound = views_.config().dispatch.rows_bound;
+  if (bound == 0 || views_.ep() * views_.etp() == 1) return;
+  const ModuleScope scope(context_.runtime, "row_bounds");
+  const NoGrad no_grad(context_.runtime);
+  const std::vector<double> values = take_rows_needed();
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] <= static_cast<double>(bound)) continue;
+    text +=
+        absl::StrFormat("%slayers.%d.moe.routed_experts: rows_bound %d, but %.0f are needed",
+                        text.empty() ? "" : "; ",
+                        static_cast<std::int64_t>(i) + config_.n_dense_layers, bound, values[i]);
+  }
+  if (text.empty()) return;
+  throw Error(failed_precondition(text + ". Rows beyond the bound were left out; nothing may be "
+                                         "made of this pass. Raise rows_bound, or leave it out"));
 }
 
 }  // namespace tessera

@@ -30,8 +30,12 @@ class MoeLayer {
   DTensor operator()(const ModelContext& context, const DTensor& x_BLD);
   LoadBalancer& balancer() noexcept { return balancer_; }
   AuxLosses& aux_losses() noexcept { return aux_losses_; }
+  RoutedExperts& experts() noexcept { return experts_; }
 
  private:
+  /// Of the shared experts, placed as the routed ones' result.
+  DTensor shared_output(const ModelContext& context, const DTensor& x_BLD) const;
+
   Router router_;
   RoutedExperts experts_;
   std::optional<SharedExperts> shared_;
@@ -84,6 +88,11 @@ class Model {
   const StageGroup& stage_group() const noexcept { return stage_group_; }
   /// True where all layers are on this rank's own mesh (pp 1).
   bool is_whole() const noexcept { return plan_.parts.size() == 1; }
+  /// Errors, on every rank of all stages: FailedPrecondition naming the layer, its rows_bound and
+  /// the bound that was needed, where a pass since the last call had more rows than that: those
+  /// beyond were left out, so its results are wrong. Collective: one all-reduce for all layers of a
+  /// stage, one over pp, and one host read; none where sizes are exact.
+  void check_row_bounds();
 
   ParameterSet& parameters() noexcept { return parameters_; }
   const ModelContext& context() const noexcept { return context_; }
@@ -95,6 +104,10 @@ class Model {
   std::vector<MoeLayer*> moe_layers();
 
  private:
+  /// By MoE layer of all stages: the largest rows_bound that a rank's passes needed since the last
+  /// call, 0 where none was bounded.
+  std::vector<double> take_rows_needed();
+
   void make_part(const ModelPart& part);
   /// One layer, recomputed in backward where the plan says so.
   DTensor run_block(Block& block, const DTensor& x_BLD);

@@ -182,6 +182,7 @@ StepReport Trainer::step(std::int64_t step) {
   model_.parameters().clear_grads();
   report.loss = accumulate_gradients(step);
   model_.parameters().finish_gradients();
+  model_.check_row_bounds();
   {
     const ModuleScope scope(context.runtime, "grad_norm");
     report.grad_norm =

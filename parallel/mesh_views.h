@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dtensor/recompute.h"
+#include "parallel/dispatch_config.h"
 #include "parallel/fsdp_policy.h"
 #include "placement/api.h"
 #include "placement/spec.h"
@@ -41,8 +42,8 @@ struct ParallelConfig {
   ContextMethod cp_method = ContextMethod::kAllGather;
   bool cp_load_balance = false;            ///< see TokenOrder::balanced()
   Recompute recompute = Recompute::kNone;  ///< of every layer, in backward
-  bool cp_load_balance = false;  ///< see TokenOrder::balanced()
   FsdpPolicy fsdp = {};
+  DispatchConfig dispatch = {};
 
   bool uses_sequence_parallel() const { return tp > 1 && sequence_parallel.value_or(true); }
 };

@@ -1,10 +1,9 @@
 // Dispatch and combine: orders, conservation, extremes, host reads.
-#include "moe/dispatch.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "dtensor/ops.h"
+#include "moe/dispatcher.h"
 #include "tests/moe/training_run.h"
 #include "tests/support/launch.h"
 
@@ -50,13 +49,13 @@ Journey travel(World& world, std::int64_t num_experts,
       plain(runtime, Array::from_values({kT, kK}, DType::kF64, std::vector<double>(kT * kK, 0.5)));
   weights.set_requires_grad(true);
   const ExpertGroup ep = {mesh, {0}};
-  const Dispatched there = dispatch(x, plain_ints(runtime, {kT, kK}, ids),
-                                    plain_ints(runtime, {num_experts}, counts), ep);
+  const auto dispatcher = value_or_throw(Dispatcher::make("experts", ep, num_experts, {}));
+  const Dispatched there = dispatch(*dispatcher, x, {.ids_TK = plain_ints(runtime, {kT, kK}, ids)});
   const Ints experts = experts_by_rank(num_experts, ranks);
   const std::int64_t first =
       std::accumulate(experts.begin(), experts.begin() + world.rank(), std::int64_t{0});
   std::vector<double> factors;
-  const std::vector<double> counts_e = there.counts_e.local().to_vector();
+  const std::vector<double> counts_e = there.rows.counts_e.local().to_vector();
   for (std::size_t e = 0; e < counts_e.size(); ++e) {
     factors.insert(factors.end(), static_cast<std::size_t>(counts_e[e]),
                    static_cast<double>(first + static_cast<std::int64_t>(e) + 1));
@@ -64,12 +63,12 @@ Journey travel(World& world, std::int64_t num_experts,
   const DTensor factor_R = plain(
       runtime,
       Array::from_values({static_cast<std::int64_t>(factors.size()), 1}, DType::kF64, factors));
-  const DTensor out = combine(mul(there.rows_RD, factor_R), weights, there, ep);
+  const DTensor out = combine(mul(there.rows.rows_RD, factor_R), weights, there);
   backward(sum(out));
   Journey journey{.out = out.local().to_vector(),
                   .grad_x = x.grad().local().to_vector(),
                   .grad_weights = weights.grad().local().to_vector(),
-                  .received_rows = there.received_rows};
+                  .received_rows = {there.rows.rows_RD.size(0)}};
   for (const Event& event : runtime.events().events()) {
     journey.host_reads += event.kind == Event::Kind::kHostRead;
   }
@@ -112,7 +111,7 @@ TEST_CASE("rows go from rank-major to expert-major order", "[moe][dispatch][C28]
       {{3}, 1, {0, 1, 2}, {3}},
       {{1, 2, 3}, 3, {0, 1, 2, 3, 4, 5}, {6}}};
   for (const Vector& vector : vectors) {
-    const ExpertOrder order = expert_order(vector.counts, vector.senders);
+    const RowOrder order = expert_order(vector.counts, vector.senders);
     CHECK(order.source_R == vector.source);
     CHECK(order.counts_e == vector.per_expert);
     Ints sorted = order.source_R;

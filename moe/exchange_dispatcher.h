@@ -1,0 +1,32 @@
+// moe/exchange_dispatcher.h: dispatchers that send each row to the rank of its expert: in a group
+// of one, along ep in one step, or across nodes and then within one. Rows are gathered along etp
+// behind it. For dispatcher.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "moe/dispatcher.h"
+#include "moe/routed_slots.h"
+
+namespace tessera {
+
+/// A group of one rank: rows are put in expert order; nothing moves, no size depends on counts.
+std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
+                                                  std::int64_t num_experts,
+                                                  const DispatchConfig& config);
+/// One all-to-all-v along ep, of exact or (rows_bound) of fixed size.
+std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
+                                                     std::int64_t num_experts,
+                                                     const DispatchConfig& config);
+/// Two of them: to the rank of the same position in the expert's node, then within the node. `ep`
+/// has `ranks_per_node` positions in each node.
+std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
+                                                 const DispatchConfig& config,
+                                                 std::int64_t ep_per_node);
+/// The tokens of all ranks on each, which picks the rows of its experts.
+std::unique_ptr<Dispatcher> make_gather_dispatcher(const ExpertGroup& group,
+                                                   std::int64_t num_experts,
+                                                   const DispatchConfig& config);
+
+}  // namespace tessera

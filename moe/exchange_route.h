@@ -1,0 +1,45 @@
+// moe/exchange_route.h: rows taken from tokens, sent in one or more hops, put in expert order, and
+// back. For the dispatchers' sources.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "dtensor/pending_rows.h"
+#include "moe/dispatcher.h"
+#include "moe/routed_slots.h"
+
+namespace tessera {
+
+/// One move, with the reordering before it.
+struct Hop {
+  RowMove move;
+  DTensor source = {};   ///< as in RowOrder; undefined where rows stand in order
+  DTensor restore = {};  ///< its inverse
+};
+
+/// What a route is made of.
+struct ExchangeSteps {
+  RowPlaces places;  ///< of the rows that are sent
+  std::vector<Hop> hops;
+  DTensor source_R = {};   ///< received rows to expert order; undefined where they stand in it
+  DTensor restore_N = {};  ///< its inverse
+  DTensor counts_e;
+};
+
+class ExchangeRoute final : public Route {
+ public:
+  explicit ExchangeRoute(ExchangeSteps steps) : steps_(std::move(steps)) {}
+  void begin(const DTensor& x_TD) override;
+  ExpertRows arrive() override;
+  void begin_return(const DTensor& y_RD, const DTensor& weights_TK) override;
+  DTensor finish_return() override;
+
+ private:
+  ExchangeSteps steps_;
+  PendingRows pending_;
+  DTensor rows_;  ///< where no hop is taken
+  DTensor weights_TK_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+#include "moe/routed_slots.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "dtensor/ops.h"
+
+namespace tessera {
+
+DTensor index_tensor(Runtime& runtime, std::span<const std::int64_t> values) {
+  Array array = Array::empty({static_cast<std::int64_t>(values.size())}, DType::kI64,
+                             runtime.kernels().allocator);
+  std::copy(values.begin(), values.end(), array.data<std::int64_t>());
+  return plain(runtime, std::move(array));
+}
+
+std::span<const std::int64_t> values_of(const DTensor& x) {
+  return {x.local().data<std::int64_t>(), static_cast<std::size_t>(x.local().num_elements())};
+}
+
+std::int64_t sum_of(std::span<const std::int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t num_experts) {
+  const NoGrad no_grad(ids_TK.runtime());
+  const DTensor ids =
+      tokens.size() == ids_TK.size(0) ? ids_TK : slice(ids_TK, 0, tokens.begin, tokens.end);
+  const auto [slots, counts] =
+      sort_by_key(reshape(ids, {tokens.size() * ids_TK.size(1)}), num_experts + 1);
+  const std::span<const std::int64_t> by_expert =
+      values_of(counts).first(static_cast<std::size_t>(num_experts));
+  const std::span<const std::int64_t> kept =
+      values_of(slots).first(static_cast<std::size_t>(sum_of(by_expert)));
+  return {{kept.begin(), kept.end()}, {by_expert.begin(), by_expert.end()}};
+}
+
+RowPlaces places_of(Runtime& runtime, std::span<const std::int64_t> slot_N, std::int64_t num_slots,
+                    std::int64_t top_k) {
+  Array places = Array::empty({num_slots / top_k, top_k}, DType::kI64, runtime.kernels().allocator);
+  auto* place = places.data<std::int64_t>();
+  std::fill_n(place, num_slots, -1);
+  for (std::size_t row = 0; row < slot_N.size(); ++row) {
+    if (slot_N[row] >= 0) place[slot_N[row]] = static_cast<std::int64_t>(row);
+  }
+  return {index_tensor(runtime, slot_N), plain(runtime, std::move(places))};
+}
+
+void log_host_read(Runtime& runtime, std::string name, const Site& site) {
+  const double now = runtime.world().now_us();
+  runtime.events().add({.kind = Event::Kind::kHostRead,
+                        .name = std::move(name),
+                        .tensor = "counts_E",
+                        .module = runtime.events().module(),
+                        .file = site.file_name(),
+                        .line = static_cast<int>(site.line()),
+                        .start_us = now,
+                        .end_us = now});
+}
+
+std::int64_t position_along(const Mesh& mesh, std::span<const int> axes, std::int64_t rank) {
+  const auto coord = *mesh.coord_of(rank);
+  std::int64_t position = 0;
+  for (const int axis : axes) {
+    position = position * mesh.size(axis) + coord[static_cast<std::size_t>(axis)];
+  }
+  return position;
+}
+
+}  // namespace tessera

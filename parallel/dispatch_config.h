@@ -1,0 +1,27 @@
+// parallel/dispatch_config.h: how tokens reach the ranks of their experts, as a user writes it.
+#pragma once
+
+#include <cstdint>
+
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+enum class DispatcherKind : std::uint8_t {
+  kAllToAll,     ///< each row to the rank of its expert
+  kAllGather,    ///< every token to every rank, which picks its experts' rows
+  kHierarchical  ///< all-to-all in two steps: across nodes, then within one
+};
+
+struct DispatchConfig {
+  DispatcherKind kind = DispatcherKind::kAllToAll;
+  std::int64_t ranks_per_node = 0;  ///< kHierarchical: consecutive ranks of one node
+  /// Rows that a rank can receive in one forward pass: buffers have this size whatever the routing,
+  /// and no count is read on the host. 0: exact sizes.
+  std::int64_t rows_bound = 0;
+  std::int64_t expert_alignment = 1;  ///< each expert's rows are padded to a multiple
+  std::int64_t chunks = 1;            ///< of tokens; one is on its way while another is computed
+  bool operator==(const DispatchConfig&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,171 @@
+// The same training under every dispatcher, with padding, chunks and fixed buffers; overflow; what
+// lies between the sending of rows and their arrival.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/memory_use.h"
+#include "tests/moe/training_run.h"
+
+namespace tessera::testing {
+namespace {
+
+using enum DispatcherKind;
+
+void check_same(const RunResult& run, const RunResult& one) {
+  REQUIRE(run.steps.size() == one.steps.size());
+  for (std::size_t step = 0; step < one.steps.size(); ++step) {
+    CAPTURE(step);
+    CHECK(std::abs(run.steps[step].loss - one.steps[step].loss) < 1e-9);
+    CHECK(std::abs(run.steps[step].grad_norm - one.steps[step].grad_norm) < 1e-9);
+    CHECK(run.steps[step].tokens_per_expert == one.steps[step].tokens_per_expert);
+  }
+  for (const auto& [name, norm] : one.final_l2) {
+    CAPTURE(name);
+    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
+  }
+}
+
+int ranks_of(const ParallelConfig& parallel) {
+  return static_cast<int>(parallel.dp_replicate * parallel.dp_shard * parallel.cp * parallel.tp);
+}
+
+}  // namespace
+
+TEST_CASE("losses under every dispatcher are those of one rank",
+          "[moe][dispatch][C30][C31][C17][C18]") {
+  static const RunResult one = train({.model = "grouped", .num_steps = 2});
+  const ParallelConfig parallel = GENERATE(
+      ParallelConfig{.dispatch = {.expert_alignment = 16, .chunks = 2}},
+      ParallelConfig{.tp = 2, .dispatch = {.expert_alignment = 16}},
+      ParallelConfig{.tp = 2, .ep = 2, .dispatch = {.expert_alignment = 16, .chunks = 3}},
+      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.chunks = 2}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 2,
+                     .etp = 2,
+                     .dispatch = {.rows_bound = 4096, .expert_alignment = 16, .chunks = 2}},
+      ParallelConfig{
+          .tp = 2, .ep = 2, .sequence_parallel = false, .dispatch = {.kind = kAllGather}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 2,
+                     .etp = 2,
+                     .dispatch = {.kind = kAllGather, .expert_alignment = 16, .chunks = 2}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
+      ParallelConfig{.dp_shard = 4,
+                     .tp = 2,
+                     .ep = 4,
+                     .etp = 2,
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 4, .chunks = 2}});
+  CAPTURE(parallel.dp_shard, parallel.tp, parallel.ep, parallel.etp,
+          static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound,
+          parallel.dispatch.expert_alignment, parallel.dispatch.chunks);
+  check_same(train({.model = "grouped",
+                    .parallel = parallel,
+                    .num_ranks = ranks_of(parallel),
+                    .num_steps = 2}),
+             one);
+}
+
+TEST_CASE("a batch that leaves ranks without tokens trains under the all-gather dispatcher",
+          "[moe][dispatch][C14]") {
+  const auto tiny = [](ModelConfig& config) { config.seq = 3; };
+  const RunOptions one = {.num_steps = 1, .change_config = tiny};
+  RunOptions many = one;
+  many.parallel = {.tp = 4, .ep = 4, .dispatch = {.kind = kAllGather}};
+  many.num_ranks = 4;
+  check_same(train(many), train(one));
+}
+
+TEST_CASE("padded BF16 runs equal unpadded ones", "[moe][dispatch][C31]") {
+  const auto losses = [](std::int64_t alignment) {
+    const RunResult run =
+        train({.parallel = {.dp_shard = 2, .ep = 2, .dispatch = {.expert_alignment = alignment}},
+               .num_ranks = 2,
+               .dtype = DType::kBF16,
+               .num_steps = 1});
+    return run.steps[0].loss;
+  };
+  CHECK(losses(16) == losses(1));
+}
+
+TEST_CASE("an overflow stops the step on every rank, naming layer, bound and need",
+          "[moe][dispatch][C36][R20]") {
+  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather);
+  RunOptions options = {.parallel = {.dp_shard = 2, .ep = 2},
+                        .num_ranks = 2,
+                        .num_steps = 1,
+                        .inspect = [](Model&, Trainer&) { return std::vector<double>{}; }};
+  options.parallel.dispatch = {.kind = kind, .rows_bound = 64};
+  CHECK_THROWS_WITH(train(options), Catch::Contains("layers.1.moe.routed_experts: rows_bound 64, "
+                                                    "but ") &&
+                                        Catch::Contains("are needed"));
+}
+
+TEST_CASE("shared experts run while rows are on their way", "[moe][dispatch]") {
+  // Starts of one pass of a layer: rows sent, shared experts' first and last exchange, rows back.
+  const auto starts_of = [](Model& model, Trainer&) {
+    const ModelContext& context = model.context();
+    const std::vector<Event>& events = context.runtime.events().events();
+    const std::size_t before = events.size();
+    model.logits(distribute(context.runtime, Array::zeros({8, context.config.seq}, DType::kI64),
+                            context.views.dense(), context.whole_tokens()));
+    std::vector<double> routed, shared;
+    for (std::size_t i = before; i < events.size(); ++i) {
+      if (events[i].kind != Event::Kind::kCollective) continue;
+      if (events[i].module == "layers.1.moe.routed_experts") routed.push_back(events[i].start_us);
+      if (events[i].module == "layers.1.moe.shared_experts") shared.push_back(events[i].start_us);
+    }
+    std::sort(routed.begin(), routed.end());  // counts, rows there, rows back
+    std::sort(shared.begin(), shared.end());
+    return std::vector<double>{routed.at(1), shared.at(0), shared.back(), routed.at(2)};
+  };
+  const std::vector<RunResult> ranks = train_all(
+      {.parallel = {.tp = 2, .ep = 2}, .num_ranks = 2, .num_steps = 1, .inspect = starts_of});
+  for (const RunResult& rank : ranks) {
+    REQUIRE(rank.inspected.size() == 4);
+    CHECK(std::is_sorted(rank.inspected.begin(), rank.inspected.end()));
+  }
+}
+
+TEST_CASE("passes without a backward one leave nothing behind", "[moe][dispatch][C35]") {
+  const auto growth = [](Model& model, Trainer&) {
+    const ModelContext& context = model.context();
+    const Allocator& allocator = *context.runtime.kernels().allocator;
+    const DTensor ids =
+        distribute(context.runtime, Array::zeros({8, context.config.seq}, DType::kI64),
+                   context.views.dense(), context.whole_tokens());
+    const auto used = [&] {
+      for (MoeLayer* layer : model.moe_layers()) {
+        layer->balancer().forget_counts();
+        layer->experts().take_rows_needed();
+      }
+      return static_cast<double>(memory_use_of(allocator).used_bytes);
+    };
+    const auto pass = [&] { model.logits(ids); };
+    pass();
+    const double before = used();
+    for (int i = 0; i < 3; ++i) pass();  // a history is made and dropped
+    const double recorded = used();
+    const NoGrad no_grad(context.runtime);
+    for (int i = 0; i < 3; ++i) pass();
+    return std::vector<double>{before, recorded, used()};
+  };
+  const DispatchConfig config =
+      GENERATE(DispatchConfig{.chunks = 2}, DispatchConfig{.kind = kAllGather},
+               DispatchConfig{.rows_bound = 4096});
+  for (const RunResult& rank : train_all({.parallel = {.dp_shard = 2, .ep = 2, .dispatch = config},
+                               .num_ranks = 2,
+                               .num_steps = 1,
+                               .inspect = growth})) {
+    CHECK(rank.inspected[1] == rank.inspected[0]);
+    CHECK(rank.inspected[2] == rank.inspected[0]);
+  }
+}
+
+}  // namespace tessera::testing

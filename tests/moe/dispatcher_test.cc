@@ -1,0 +1,390 @@
+// Every dispatcher brings the same tokens to the same experts and back: uneven ranks, dropped
+// slots, padding, chunks, fixed buffers; and what each of them moves and reads.
+#include "moe/dispatcher.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "dtensor/ops.h"
+#include "tests/support/launch.h"
+
+namespace tessera::testing {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+constexpr std::int64_t kK = 2, kD = 4;
+
+/// A group of ep x etp ranks with tokens of their own.
+struct Trip {
+  DispatchConfig config = {};
+  std::int64_t ep = 2, etp = 1, experts = 5;
+  /// Tokens of a rank; uneven, with an empty one.
+  std::function<std::int64_t(std::int64_t)> tokens = [](std::int64_t rank) {
+    return rank == 1 ? std::int64_t{0} : 9 + rank * 2;
+  };
+  /// Expert of a rank's slot; `experts` goes nowhere.
+  std::function<std::int64_t(std::int64_t, std::int64_t)> choose =
+      [](std::int64_t rank, std::int64_t slot) { return (rank * 5 + slot * 7 + slot / 3) % 6; };
+  int num_ranks() const { return static_cast<int>(ep * etp); }
+};
+
+struct Seen {
+  std::vector<double> out, grad_x, grad_weights;
+  Ints counts_e;                        ///< of all chunks, pad rows included
+  std::int64_t rows = 0, pad_rows = 0;  ///< given to the experts
+  double largest_pad = 0;               ///< |value| in a row that belongs to no token
+  std::int64_t needed = -1;
+  std::vector<Event> events;  ///< forward and backward
+  std::int64_t forward_events = 0;
+  std::vector<double> computed_us;  ///< when each chunk's experts began
+};
+
+double x_value(std::int64_t rank, std::int64_t i) {
+  return static_cast<double>(1 + rank * 64 + i);  // above zero: a pad row shows
+}
+double weight_value(std::int64_t slot) { return slot % 3 == 0 ? 0.5 : 0.25; }
+
+/// Expert e multiplies by e + 1; an etp rank adds its share of that.
+DTensor compute(const Trip& trip, const ExpertRows& in, std::int64_t first_expert, Seen& seen) {
+  seen.computed_us.push_back(in.rows_RD.runtime().world().now_us());
+  const std::vector<double> counts = in.counts_e.local().to_vector();
+  const std::vector<double> values = in.rows_RD.local().to_vector();
+  std::vector<double> factors;
+  for (std::size_t e = 0; e < counts.size(); ++e) {
+    seen.counts_e.push_back(static_cast<std::int64_t>(counts[e]));
+    factors.insert(factors.end(), static_cast<std::size_t>(counts[e]),
+                   static_cast<double>(first_expert + static_cast<std::int64_t>(e) + 1) /
+                       static_cast<double>(trip.etp));
+  }
+  const auto rows = static_cast<std::size_t>(in.rows_RD.size(0));
+  seen.rows += static_cast<std::int64_t>(rows);
+  factors.resize(rows, 0.0);
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (values[row * kD] > 0) continue;
+    ++seen.pad_rows;
+    for (std::int64_t d = 0; d < kD; ++d) {
+      seen.largest_pad =
+          std::max(seen.largest_pad, std::abs(values[row * kD + static_cast<std::size_t>(d)]));
+    }
+  }
+  const Array factor =
+      Array::from_values({static_cast<std::int64_t>(rows), 1}, DType::kF64, factors);
+  return mul(in.rows_RD, plain(in.rows_RD.runtime(), factor));
+}
+
+Seen travel(World& world, const Trip& trip) {
+  Runtime runtime(world);
+  const Shape shape = {trip.ep, trip.etp};
+  const Mesh mesh = value_or_throw(Mesh::make(view_of(shape), {"ep", "etp"}));
+  ExpertGroup group = {mesh, {0}, {1}};
+  if (trip.etp == 1) group.etp_axes = {};
+  const auto dispatcher =
+      value_or_throw(Dispatcher::make("experts", group, trip.experts, trip.config));
+
+  const std::int64_t rank = world.rank(), T = trip.tokens(rank);
+  std::vector<double> values, weights, ids;
+  for (std::int64_t i = 0; i < T * kD; ++i) values.push_back(x_value(rank, i));
+  for (std::int64_t slot = 0; slot < T * kK; ++slot) {
+    ids.push_back(static_cast<double>(trip.choose(rank, slot)));
+    weights.push_back(weight_value(slot));
+  }
+  DTensor x = plain(runtime, Array::from_values({T, kD}, DType::kF64, values));
+  DTensor w = plain(runtime, Array::from_values({T, kK}, DType::kF64, weights));
+  x.set_requires_grad(true);
+  w.set_requires_grad(true);
+  RoutedTokens tokens{plain(runtime, Array::from_values({T, kK}, DType::kI64, ids))};
+  for (int r = 0; r < trip.num_ranks(); ++r) tokens.tokens_by_rank.push_back(trip.tokens(r));
+
+  Seen seen;
+  const Ints experts = experts_by_rank(trip.experts, trip.ep);
+  const std::int64_t first =
+      std::accumulate(experts.begin(), experts.begin() + rank / trip.etp, std::int64_t{0});
+  const RoutePlan plan = dispatcher->plan(tokens);
+  if (plan.rows_needed.defined()) {
+    seen.needed = static_cast<std::int64_t>(plan.rows_needed.local().to_vector()[0]);
+  }
+  const auto part = [](const DTensor& all, TokenRange at) {
+    return slice(all, 0, at.begin, at.end);
+  };
+  std::vector<DTensor> outs;
+  plan.routes[0]->begin(part(x, plan.chunks[0]));
+  for (std::size_t c = 0; c < plan.routes.size(); ++c) {
+    if (c + 1 < plan.routes.size()) plan.routes[c + 1]->begin(part(x, plan.chunks[c + 1]));
+    const DTensor y = compute(trip, plan.routes[c]->arrive(), first, seen);
+    plan.routes[c]->begin_return(y, part(w, plan.chunks[c]));
+  }
+  for (const auto& route : plan.routes) outs.push_back(route->finish_return());
+  const DTensor out = cat(outs, 0);
+  seen.forward_events = static_cast<std::int64_t>(runtime.events().events().size());
+  backward(sum(out));
+  seen.out = out.local().to_vector();
+  seen.grad_x = x.grad().local().to_vector();
+  seen.grad_weights = w.grad().local().to_vector();
+  seen.events = runtime.events().events();
+  return seen;
+}
+
+std::vector<Seen> travel_all(const Trip& trip) {
+  return results_of(trip.num_ranks(), {}, [&](World& world) { return travel(world, trip); })
+      .value();
+}
+
+/// Sums of integers and halves: exact in any order.
+void check_values(const Trip& trip, const std::vector<Seen>& ranks) {
+  for (std::int64_t rank = 0; rank < trip.num_ranks(); ++rank) {
+    CAPTURE(rank);
+    std::vector<double> out, grad_x, grad_weights;
+    for (std::int64_t t = 0; t < trip.tokens(rank); ++t) {
+      double factor = 0, sum = 0;
+      for (std::int64_t d = 0; d < kD; ++d) sum += x_value(rank, t * kD + d);
+      for (std::int64_t slot = t * kK; slot < (t + 1) * kK; ++slot) {
+        const std::int64_t expert = trip.choose(rank, slot);
+        const double times = expert == trip.experts ? 0 : static_cast<double>(expert + 1);
+        factor += weight_value(slot) * times;
+        grad_weights.push_back(times * sum);
+      }
+      for (std::int64_t d = 0; d < kD; ++d) {
+        out.push_back(factor * x_value(rank, t * kD + d));
+        grad_x.push_back(factor);
+      }
+    }
+    const Seen& seen = ranks[static_cast<std::size_t>(rank)];
+    CHECK(seen.out == out);
+    CHECK(seen.grad_x == grad_x);
+    CHECK(seen.grad_weights == grad_weights);
+    CHECK(seen.largest_pad == 0);
+  }
+}
+
+/// Rows of the group's tokens for each expert.
+Ints kept_rows(const Trip& trip) {
+  Ints rows(static_cast<std::size_t>(trip.experts), 0);
+  for (std::int64_t rank = 0; rank < trip.num_ranks(); ++rank) {
+    for (std::int64_t slot = 0; slot < trip.tokens(rank) * kK; ++slot) {
+      const std::int64_t expert = trip.choose(rank, slot);
+      if (expert < trip.experts) ++rows[static_cast<std::size_t>(expert)];
+    }
+  }
+  return rows;
+}
+
+std::int64_t count_forward(const Seen& seen, Event::Kind kind, const std::string& axes = "") {
+  return std::count_if(seen.events.begin(), seen.events.begin() + seen.forward_events,
+                       [&](const Event& event) {
+                         return event.kind == kind && (axes.empty() || event.axes == axes);
+                       });
+}
+
+const std::vector<DispatchConfig>& every_config() {
+  using enum DispatcherKind;
+  static const std::vector<DispatchConfig> configs = {
+      {},
+      {.chunks = 3},
+      {.expert_alignment = 4},
+      {.rows_bound = 96},
+      {.rows_bound = 192, .expert_alignment = 4, .chunks = 2},
+      {.kind = kAllGather},
+      {.kind = kAllGather, .expert_alignment = 4, .chunks = 3},
+      {.kind = kAllGather, .rows_bound = 96},
+      {.kind = kHierarchical, .ranks_per_node = 2},
+      {.kind = kHierarchical, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2}};
+  return configs;
+}
+
+}  // namespace
+
+TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
+          "[moe][dispatch][C28][C29][C30][C32][R20]") {
+  Trip trip;
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))];
+  std::tie(trip.ep, trip.etp, trip.experts) =
+      GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{4, 1, 5}, std::tuple{2, 2, 5},
+               std::tuple{1, 2, 5}, std::tuple{4, 1, 3});
+  if (trip.experts == 3) {
+    trip.choose = [](std::int64_t rank, std::int64_t slot) { return (rank + slot * 3) % 4; };
+  }
+  CAPTURE(static_cast<int>(trip.config.kind), trip.config.rows_bound, trip.config.expert_alignment,
+          trip.config.chunks, trip.ep, trip.etp, trip.experts);
+  const std::vector<Seen> ranks = travel_all(trip);
+  check_values(trip, ranks);
+
+  // Conservation: without padding the experts' counts are those of the kept slots.
+  const Ints rows = kept_rows(trip);
+  const Ints held = experts_by_rank(trip.experts, trip.ep);
+  std::int64_t expert = 0;
+  for (std::int64_t ep_rank = 0; ep_rank < trip.ep; ++ep_rank) {
+    for (std::int64_t etp_rank = 0; etp_rank < trip.etp; ++etp_rank) {
+      const Seen& seen = ranks[static_cast<std::size_t>(ep_rank * trip.etp + etp_rank)];
+      const auto e = static_cast<std::size_t>(held[static_cast<std::size_t>(ep_rank)]);
+      Ints counts(e, 0);
+      for (std::size_t i = 0; i < seen.counts_e.size(); ++i) {
+        CHECK(seen.counts_e[i] % trip.config.expert_alignment == 0);
+        counts[i % e] += seen.counts_e[i];
+      }
+      if (trip.config.expert_alignment == 1) {
+        CHECK(counts ==
+              Ints(rows.begin() + expert, rows.begin() + expert + static_cast<std::int64_t>(e)));
+      }
+      CHECK(seen.rows - seen.pad_rows ==
+            std::accumulate(rows.begin() + expert,
+                            rows.begin() + expert + static_cast<std::int64_t>(e), std::int64_t{0}));
+    }
+    expert += held[static_cast<std::size_t>(ep_rank)];
+  }
+}
+
+TEST_CASE("one rank may get every row, or none", "[moe][dispatch][C29]") {
+  Trip trip;
+  trip.ep = 4;
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 5, 8))];
+  const std::int64_t chosen = GENERATE(0, 4, 5);
+  trip.choose = [chosen](std::int64_t, std::int64_t) { return chosen; };
+  check_values(trip, travel_all(trip));
+}
+
+TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispatch][C24][C27]") {
+  struct Case {
+    DispatchConfig config;
+    std::int64_t ep, etp, reads;
+  };
+  using enum DispatcherKind;
+  const Case each =
+      GENERATE(Case{{}, 2, 1, 1}, Case{{}, 2, 2, 1}, Case{{.chunks = 3}, 2, 1, 1},
+               Case{{.kind = kAllGather}, 2, 2, 1},
+               Case{{.kind = kHierarchical, .ranks_per_node = 2}, 4, 1, 1},
+               Case{{.rows_bound = 96}, 2, 1, 0}, Case{{.rows_bound = 96}, 2, 2, 0},
+               Case{{.rows_bound = 96, .chunks = 2}, 2, 1, 0},
+               Case{{.kind = kAllGather, .rows_bound = 96}, 2, 1, 0}, Case{{}, 1, 1, 0});
+  Trip trip{.config = each.config, .ep = each.ep, .etp = each.etp};
+  for (const Seen& seen : travel_all(trip)) {
+    CHECK(count_forward(seen, Event::Kind::kHostRead) == each.reads);
+    const auto backward_reads =
+        std::count_if(seen.events.begin() + seen.forward_events, seen.events.end(),
+                      [](const Event& event) { return event.kind == Event::Kind::kHostRead; });
+    CHECK(backward_reads == 0);  // splits are kept, never counted again
+  }
+}
+
+TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch][R20][C36]") {
+  Trip trip{.config = {.rows_bound = 96}};
+  const auto sizes_of = [&] {
+    Ints sizes;
+    for (const Seen& seen : travel_all(trip)) {
+      sizes.push_back(seen.rows);
+      for (const Event& event : seen.events) sizes.push_back(event.bytes_received);
+    }
+    return sizes;
+  };
+  const Ints mixed = sizes_of();
+  trip.choose = [](std::int64_t, std::int64_t) { return std::int64_t{1}; };
+  CHECK(sizes_of() == mixed);
+  CHECK(mixed[0] == 96);
+}
+
+TEST_CASE("rows_needed is the least bound that loses nothing", "[moe][dispatch][C36][R20]") {
+  Trip trip;
+  trip.config.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kAllGather);
+  trip.config.chunks = GENERATE(1, 2);
+  trip.config.rows_bound = 8;  // too few
+  CAPTURE(static_cast<int>(trip.config.kind), trip.config.chunks);
+  const std::vector<Seen> cut = travel_all(trip);
+  std::int64_t needed = 0;
+  for (const Seen& seen : cut) needed = std::max(needed, seen.needed);
+  CHECK(needed > 8);
+  CHECK(cut[0].out != travel_all({})[0].out);  // rows were left out, and rows_needed says so
+  trip.config.rows_bound = needed;
+  check_values(trip, travel_all(trip));
+  trip.config.rows_bound = needed - 1;
+  std::int64_t still = 0;
+  for (const Seen& seen : travel_all(trip)) still = std::max(still, seen.needed);
+  CHECK(still == needed);
+}
+
+TEST_CASE("a chunk is on its way while the one before it is computed", "[moe][dispatch]") {
+  Trip trip{.config = {.chunks = 3}};
+  trip.tokens = [](std::int64_t) { return std::int64_t{9}; };
+  for (const Seen& seen : travel_all(trip)) {
+    std::vector<double> starts;  // counts, there 0, there 1, back 0, there 2, back 1, back 2
+    for (std::int64_t i = 0; i < seen.forward_events; ++i) {
+      const Event& event = seen.events[static_cast<std::size_t>(i)];
+      if (event.kind == Event::Kind::kCollective) starts.push_back(event.start_us);
+    }
+    std::sort(starts.begin(), starts.end());
+    REQUIRE(starts.size() == 7);
+    CHECK(starts[2] < seen.computed_us[0]);
+    CHECK(starts[3] > seen.computed_us[0]);
+    CHECK(starts[4] < seen.computed_us[1]);
+    CHECK(starts[5] > seen.computed_us[1]);
+  }
+}
+
+TEST_CASE("tokens split over tp move 1/tp of the bytes of whole ones", "[moe][dispatch][C38]") {
+  // Balanced choices over 4 ranks; the two ranks of a tp pair hold the same 16 tokens, or half
+  // each.
+  Trip trip{.ep = 4, .experts = 4};
+  trip.choose = [](std::int64_t, std::int64_t slot) { return slot % 4; };
+  const auto row_bytes = [&](std::int64_t tokens) {
+    trip.tokens = [tokens](std::int64_t) { return tokens; };
+    std::int64_t bytes = 0;
+    for (const Seen& seen : travel_all(trip)) {
+      bool counts = true;
+      for (const Event& event : seen.events) {
+        if (event.kind != Event::Kind::kCollective) continue;
+        if (!counts) bytes += event.bytes_received;
+        counts = false;  // the first exchange is that of the counts
+      }
+    }
+    return bytes;
+  };
+  const std::int64_t whole = row_bytes(16);
+  CHECK(whole == 4 * 4 * (16 * kK * 3 / 4) * kD * 8);  // there and back, twice; 3 of 4 rows leave
+  CHECK(row_bytes(8) * 2 == whole);
+}
+
+TEST_CASE("each row crosses nodes once in the hierarchical dispatcher", "[moe][dispatch]") {
+  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2}, .ep = 4};
+  const std::vector<Seen> ranks = travel_all(trip);
+  const Ints experts = experts_by_rank(trip.experts, trip.ep);
+  std::int64_t crossing = 0;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    for (std::int64_t slot = 0; slot < trip.tokens(rank) * kK; ++slot) {
+      const std::int64_t expert = trip.choose(rank, slot);
+      if (expert == trip.experts) continue;
+      const std::int64_t holder = expert / experts[0];
+      crossing += holder / 2 != rank / 2;
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const Seen& seen : ranks) {
+    for (std::int64_t i = 0; i < seen.forward_events; ++i) {
+      const Event& event = seen.events[static_cast<std::size_t>(i)];
+      if (event.axes == "ep_node") bytes += event.bytes_received;
+    }
+  }
+  CHECK(crossing > 0);
+  CHECK(bytes == 2 * crossing * kD * 8);  // there and back
+}
+
+TEST_CASE("a dispatcher refuses what it cannot do, naming the layer", "[moe][dispatch]") {
+  const auto error_of = [](DispatchConfig config, std::int64_t ep) {
+    const Shape shape = {ep};
+    const ExpertGroup group = {value_or_throw(Mesh::make(view_of(shape), {"ep"})), {0}};
+    return std::string(Dispatcher::make("layers.1.moe", group, 8, config).status().message());
+  };
+  using enum DispatcherKind;
+  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 3}, 4) ==
+        "layers.1.moe: ranks_per_node 3; the hierarchical dispatcher needs a multiple of etp 1 "
+        "that divides ep x etp = 4");
+  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 8}, 4) ==
+        "layers.1.moe: rows_bound 8 goes with the dispatchers all_to_all and all_gather, not with "
+        "hierarchical");
+  CHECK(error_of({.rows_bound = 7, .chunks = 2}, 4) ==
+        "layers.1.moe: rows_bound 7 leaves no row for each of 4 senders in each of 2 chunks; at "
+        "least 8 is allowed");
+  CHECK(error_of({.expert_alignment = 0}, 1) ==
+        "layers.1.moe: expert_alignment is 0; at least 1 is allowed");
+  CHECK(error_of({.chunks = 0}, 1) == "layers.1.moe: dispatch_chunks is 0; at least 1 is allowed");
+}
+
+}  // namespace tessera::testing
