@@ -14,7 +14,7 @@ namespace {
 
 std::string placed(const Spec& spec) {
   const StatusOr<Placements> placements = spec.placements();
-  return placements.ok() ? to_string(*placements) : spec.layout().to_string(spec.mesh());
+  return placements.ok() ? to_string(*placements) : spec.to_string();
 }
 
 Shape first_local_shape(const Spec& spec) {
@@ -80,7 +80,7 @@ Json placements_json(const std::vector<PlacedParameter>& parameters) {
     add_placements(object, each.stored);
     Json used = Json::object({});
     add_placements(used, each.used);
-    object.set("used", used.if_object()->front().value);
+    object.set("used", std::move(used));
     object.set("local_shape", Json(Json::Array(local.begin(), local.end())));
     list.push(std::move(object));
   }

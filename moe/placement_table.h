@@ -29,8 +29,8 @@ StatusOr<std::vector<PlacedParameter>> placed_parameters(const ModelConfig& conf
 
 /// A table: name, shape, mesh, placements (or layout), local shape of the stage's first rank.
 std::string describe_placements(const std::vector<PlacedParameter>& parameters);
-/// {"parameters":[{"name","stage","tensor","mesh","placements","used","local_shape"},…]}; "layout"
-/// for "placements" where there is no placement list.
+/// {"parameters":[{"name","stage","tensor","mesh","placements","used":{"placements"},"local_shape"},
+/// …]}; "layout" for "placements" where there is no placement list.
 Json placements_json(const std::vector<PlacedParameter>& parameters);
 
 }  // namespace tessera

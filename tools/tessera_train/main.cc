@@ -23,6 +23,7 @@
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
 #include "tools/tessera_train/options.h"
+#include "tools/tessera_train/placements.h"
 #include "tools/tessera_train/trace_file.h"
 
 namespace tessera {
@@ -236,8 +237,7 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option(
       "--backend", flags.backend,
       "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
-  app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens")
-      ->required();
+  app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens");
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
   app.add_option("--init", flags.init, "weights (safetensors); else random ones");
   app.add_option("--steps", flags.steps,
@@ -255,6 +255,10 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
   app.add_option("--save", flags.save, "not in this version");
   app.add_option("--load", flags.load, "not in this version");
+  app.add_flag("--placements", flags.placements,
+               "print how each parameter lies on its mesh and end; starts no rank, needs no data");
+  app.add_option("--format", flags.format, "of --placements: text or json")
+      ->check(CLI::IsMember({"text", "json"}));
 }
 
 }  // namespace
@@ -273,8 +277,16 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tessera-train: %s\n", error.what());
     return static_cast<int>(ExitCode::kUsage);
   }
+  if (!flags.placements && flags.data.empty()) {
+    tessera::print_error("--data is required");
+    return static_cast<int>(ExitCode::kUsage);
+  }
   std::unique_ptr<tessera::MpiSession> session;
   try {
+    if (flags.placements) {
+      tessera::print_placements(flags);
+      return static_cast<int>(ExitCode::kFine);
+    }
     if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
     const ExitCode code = tessera::run(flags, session.get());
     if (session != nullptr && code != ExitCode::kFine) tessera::abort_job(*session, code);
