@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kPage = 4096;
-/// Smaller buffers are memory like any other: kernels look at some of them (splits, scalars).
-constexpr std::size_t kSmall = std::size_t{64} << 10;
 constexpr std::size_t kWindow = std::size_t{16} << 20;
 constexpr std::size_t kLargest = std::size_t{1} << 46;
 
@@ -38,7 +36,8 @@ std::size_t window_for(std::size_t bytes) {
 
 class SimAllocator final : public CountingAllocator {
  public:
-  SimAllocator() = default;
+  /// Smaller buffers are memory like any other: kernels look at some of them (splits, scalars).
+  explicit SimAllocator(std::size_t value_bytes) : value_bytes_(value_bytes) {}
   SimAllocator(const SimAllocator&) = delete;
   SimAllocator& operator=(const SimAllocator&) = delete;
   ~SimAllocator() override {
@@ -47,7 +46,7 @@ class SimAllocator final : public CountingAllocator {
 
   void* allocate(std::size_t bytes) override {
     if (bytes > kLargest) throw_exhausted(bytes);
-    void* data = bytes < kSmall ? small(bytes) : large(bytes);
+    void* data = bytes < value_bytes_ ? small(bytes) : large(bytes);
     if (data == nullptr) throw_exhausted(bytes);
     const std::int64_t now = used_ += static_cast<std::int64_t>(bytes);
     std::int64_t peak = peak_;
@@ -58,7 +57,7 @@ class SimAllocator final : public CountingAllocator {
 
   void release(void* data, std::size_t bytes) noexcept override {
     used_ -= static_cast<std::int64_t>(bytes);
-    if (bytes < kSmall) {
+    if (bytes < value_bytes_) {
       std::free(data);
     } else {
       ::munmap(data, round_up(bytes, kPage));
@@ -109,6 +108,7 @@ class SimAllocator final : public CountingAllocator {
     return true;
   }
 
+  const std::size_t value_bytes_;
   std::mutex mutex_;
   int region_ = -1;
   std::size_t region_bytes_ = 0;
@@ -118,6 +118,8 @@ class SimAllocator final : public CountingAllocator {
 
 }  // namespace
 
-std::shared_ptr<CountingAllocator> make_sim_allocator() { return std::make_shared<SimAllocator>(); }
+std::shared_ptr<CountingAllocator> make_sim_allocator(std::int64_t value_bytes) {
+  return std::make_shared<SimAllocator>(static_cast<std::size_t>(value_bytes));
+}
 
 }  // namespace tessera

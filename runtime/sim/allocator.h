@@ -8,9 +8,10 @@
 
 namespace tessera {
 
-/// Counts exactly the bytes asked for. Large buffers are reserved addresses; all their pages are
-/// windows onto one small region, so writing into a buffer of any size touches no more than that.
-/// Values read are arbitrary, zeros at first. Up to 2^46 bytes each. Thread-safety: any thread.
-std::shared_ptr<CountingAllocator> make_sim_allocator();
+/// Counts exactly the bytes asked for. Buffers of fewer than `value_bytes` are memory like any
+/// other, zeros at first; larger ones are reserved addresses, all their pages windows onto one
+/// small region, so that writing into a buffer of any size touches no more than that; values read
+/// from them are arbitrary. Up to 2^46 bytes each. Thread-safety: any thread.
+std::shared_ptr<CountingAllocator> make_sim_allocator(std::int64_t value_bytes);
 
 }  // namespace tessera

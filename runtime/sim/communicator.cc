@@ -68,6 +68,7 @@ std::shared_ptr<Work> SimCommunicator::start(CollectiveCall call, const CallInfo
     event->end_us = state_.now_us;
     state_.log->add(*std::move(event));
   }
+  if (state_.arrive) state_.arrive(call, ranks_);
   mark_written(call);
   return std::make_shared<SimWork>(traffic.received);
 }

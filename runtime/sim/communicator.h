@@ -1,9 +1,11 @@
 // runtime/sim/communicator.h: one simulated rank's end of a group, and what its groups share.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct SimRank {
   std::optional<Topology> topology;
   double now_us = 0;
   Status failure;  ///< what poisoned the rank's groups
+  /// See SimOptions.
+  std::function<void(const CollectiveCall& call, std::span<const std::int64_t> ranks)> arrive;
 };
 
 class SimCommunicator final : public Communicator {

@@ -18,7 +18,8 @@ class SimWorld final : public World {
     state_.rank = rank;
     state_.log = &events();
     state_.topology = options.topology;
-    allocator_ = make_sim_allocator();
+    state_.arrive = options.arrive;
+    allocator_ = make_sim_allocator(options.value_bytes);
   }
 
   std::int64_t rank() const noexcept override { return state_.rank; }

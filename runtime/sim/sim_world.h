@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +23,11 @@ struct SimOptions {
   int threads_per_rank = 1;
   /// Makes now_us() advance by what each call costs; without one all calls take no time.
   std::optional<Topology> topology = std::nullopt;
+  /// Buffers of fewer bytes hold what is written into them; larger ones are addresses only.
+  std::int64_t value_bytes = std::int64_t{64} << 10;
+  /// Called where a call ends, with its group's world ranks: may write into the call's arrays what
+  /// the other ranks would have sent, where that is known. Empty: arrays keep what they held.
+  std::function<void(const CollectiveCall& call, std::span<const std::int64_t> ranks)> arrive = {};
 };
 
 /// Rank `rank` of `num_ranks`, alone: calls end as soon as they are begun. Ranks cannot be

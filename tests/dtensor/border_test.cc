@@ -106,7 +106,7 @@ TEST_CASE("from_local names the rank whose part does not fit", "[dtensor][border
 }
 
 TEST_CASE("a region that declares P(sum) and receives R fails naming all four",
-          "[dtensor][local_map][C3]") {
+          "[dtensor][local_map][C3][C68]") {
   if (!runs_here(2)) return;
   const auto region = [](Rank& rank, const Placements& got) {
     const DTensor counts = rank.distribute(random_integers({8}, 5), got);
@@ -127,7 +127,7 @@ TEST_CASE("a region that declares P(sum) and receives R fails naming all four",
 }
 
 TEST_CASE("local_map refuses repeated and missing names and a wrong number of results",
-          "[dtensor][local_map]") {
+          "[dtensor][local_map][C67]") {
   if (!runs_here(2)) return;
   const auto error = [](std::vector<std::string> names, std::size_t returned) {
     return error_on_ranks(kTp2, [&](Rank& rank) {

@@ -2,6 +2,7 @@
 // weights (E, out, in).
 #include "moe/placement_table.h"
 
+#include <algorithm>
 #include <map>
 
 #include "tests/moe/training_run.h"
@@ -72,10 +73,14 @@ TEST_CASE("expert weights lie as in the tables of the references", "[moe][placem
   CHECK(hsdp.w1() == "{dp_replicate: 2, efsdp: 2, ep: 2, etp: 2} (R, SS(0,2), S(0), S(1))");
   CHECK(hsdp.w2() == "{dp_replicate: 2, efsdp: 2, ep: 2, etp: 2} (R, SS(0,2), S(0), S(2))");
 
-  // 2 x 2 ranks of HSDP: ep takes all of dp_shard, so that efsdp has one rank.
+  // 2 x 2 ranks of HSDP: ep takes all of dp_shard. On efsdp, one rank, every placement is the same:
+  // R is printed for the table's SS(0,2).
   const Table small({.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, 8);
-  CHECK(small.w1() == "{dp_replicate: 2, efsdp: 1, ep: 2, etp: 2} (R, SS(0,2), S(0), S(1))");
-  CHECK(small.w2() == "{dp_replicate: 2, efsdp: 1, ep: 2, etp: 2} (R, SS(0,2), S(0), S(2))");
+  CHECK(small.w1() == "{dp_replicate: 2, efsdp: 1, ep: 2, etp: 2} (R, R, S(0), S(1))");
+  const Spec& w1 = small.spec("moe.routed_experts.inner_experts.w1_EFD");
+  const Placements in_table = {Replicate{}, StridedShard{0, 2}, Shard{0}, Shard{1}};
+  CHECK(w1 == value_or_throw(Spec::make(w1.mesh(), w1.global_shape(), w1.dtype(), in_table)));
+  CHECK(small.w2() == "{dp_replicate: 2, efsdp: 1, ep: 2, etp: 2} (R, R, S(0), S(2))");
 
   const Table ep({.dp_replicate = 2, .dp_shard = 4, .ep = 2}, 8);
   CHECK(ep.w1() == "{dp_replicate: 2, efsdp: 2, ep: 2} (R, SS(0,2), S(0))");

@@ -51,7 +51,7 @@ TEST_CASE("every pair of layouts of two dims on one axis reaches the exact targe
 }
 
 TEST_CASE("20000 random pairs of two and three dims reach the exact target",
-          "[redistribute][pairs]") {
+          "[redistribute][pairs][C69]") {
   std::mt19937 random(judge::seed_of("random pairs"));
   const std::vector<Mesh> meshes = {mesh_of({2, 2}), mesh_of({2, 3}), mesh_of({3, 2}),
                                     mesh_of({2, 2, 2})};

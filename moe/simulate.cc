@@ -1,0 +1,134 @@
+#include "moe/simulate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "moe/dispatch.h"
+#include "runtime/sim/sim_world.h"
+
+namespace tessera {
+namespace {
+
+using Kind = CollectiveCall::Kind;
+using Numbers = std::vector<std::int64_t>;
+
+/// What other ranks send of the routing, told by arithmetic.
+class ForcedPeers {
+ public:
+  void set_model(const Model& model) { model_ = &model; }
+
+  /// Integer calls get what every rank would send. A sum gets this rank's own summand, so that
+  /// what is divided by it, or its logarithm, stays finite.
+  void arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
+    if (call.out.is_null() || model_ == nullptr) return;
+    if (call.kind == Kind::kAllReduce && call.out.bytes() != call.in.bytes()) {
+      std::memcpy(call.out.bytes(), call.in.bytes(), static_cast<std::size_t>(call.in.num_bytes()));
+    }
+    if (call.out.dtype() != DType::kI64) return;
+    if (call.kind == Kind::kAllToAll) fill_counts(call, ranks);
+    if (call.kind == Kind::kAllGather) fill_gathered(call, ranks);
+  }
+
+ private:
+  /// The experts of this rank's tokens and of others', token by token, `top_k` each.
+  Numbers ids_of(std::int64_t rank) const {
+    const ModelContext& context = model_->context();
+    const ModelConfig& c = context.config;
+    const Shape shape = {model_->plan().micro_batches[0].rows, c.seq};
+    const Mesh& mesh = context.views.dense();
+    const Spec spec = value_or_throw(Spec::make(mesh, shape, DType::kI64, context.routed_tokens()));
+    const Coord coord = *mesh.coord_of(rank);
+    const auto runs = [&](std::size_t dim) {
+      return local_intervals(mesh, shape[dim], spec.layout().dims[dim], coord);
+    };
+    Numbers ids;
+    for (const Interval& rows : runs(0)) {
+      for (std::int64_t row = rows.start; row < rows.stop; ++row) {
+        for (const Interval& places : runs(1)) {
+          for (std::int64_t n = (row * c.seq + places.start) * c.router_top_k;
+               n < (row * c.seq + places.stop) * c.router_top_k; ++n) {
+            ids.push_back(n % c.num_experts);
+          }
+        }
+      }
+    }
+    return ids;
+  }
+  Numbers counts_of(std::int64_t rank) const {
+    Numbers counts(static_cast<std::size_t>(model_->context().config.num_experts), 0);
+    for (const std::int64_t id : ids_of(rank)) ++counts[static_cast<std::size_t>(id)];
+    return counts;
+  }
+  /// Where the experts of this rank begin.
+  std::int64_t first_expert() const {
+    const ModelContext& context = model_->context();
+    const std::vector<int> ep = context.views.sparse_axes({"ep"});
+    const Coord coord = *context.views.sparse().coord_of(context.runtime.rank());
+    const std::int64_t ranks = context.views.ep();
+    const std::int64_t chunk = (context.config.num_experts + ranks - 1) / ranks;
+    return std::min(context.config.num_experts, chunk * coord[static_cast<std::size_t>(ep[0])]);
+  }
+
+  /// From each rank its counts of this rank's experts.
+  void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
+    std::int64_t* out = call.out.data<std::int64_t>();
+    for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
+      const Numbers counts = counts_of(ranks[peer]);
+      out = std::copy_n(counts.begin() + first_expert(), call.recv_splits[peer], out);
+    }
+  }
+  /// From each rank its counts of all experts, or the ids themselves.
+  void fill_gathered(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
+    std::int64_t* out = call.out.data<std::int64_t>();
+    for (const std::int64_t rank : ranks) {
+      const Numbers values = call.out.ndim() == 1 ? counts_of(rank) : ids_of(rank);
+      out = std::copy(values.begin(), values.end(), out);
+    }
+  }
+
+  const Model* model_ = nullptr;
+};
+
+Status check(const ModelConfig& config, const ParallelConfig& parallel) {
+  TSR_ASSIGN_OR_RETURN(const PipelinePlan plan, plan_pipeline(config, parallel));
+  for (const MicroBatch& micro : plan.micro_batches) {
+    if (micro.rows != plan.micro_batches[0].rows) {
+      return invalid_argument("simulation: pieces of a micro-batch must have equal sizes");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
+                                      const SimulatedPlace& place, const TokenData& data) {
+  TSR_ASSIGN_OR_RETURN(const MeshViews views, MeshViews::make(parallel, place.num_ranks));
+  TSR_RETURN_IF_ERROR(check(config, views.config()));
+  ForcedPeers peers;
+  SimOptions options;
+  options.value_bytes = std::numeric_limits<std::int64_t>::max();
+  options.arrive = [&](const CollectiveCall& call, std::span<const std::int64_t> ranks) {
+    peers.arrive(call, ranks);
+  };
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                       make_sim_world(place.rank, place.num_ranks, options));
+  try {
+    Runtime runtime(*world);
+    Model model(runtime, views, config, place.dtype);
+    model.parameters().initialize(0);
+    peers.set_model(model);
+    Trainer trainer(model, data);
+    runtime.events().clear();
+    trainer.step(0);
+    return SimulatedStep{runtime.events().events(), runtime.events().totals(),
+                         memory_use_of(*world->allocator()).peak_bytes};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+}  // namespace tessera
