@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "moe/optimizer_config.h"
+#include "moe/read_choice.h"
 
 namespace tessera {
 namespace {
@@ -60,22 +62,6 @@ class FieldReader {
   const JsonView& object_;
   Status status_;
 };
-
-/// One of a few names.
-template <class Enum>
-Status read_choice(const JsonView& at,
-                   std::initializer_list<std::pair<std::string_view, Enum>> choices, Enum& field) {
-  TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
-  std::string allowed;
-  for (const auto& [choice, value] : choices) {
-    if (name == choice) {
-      field = value;
-      return absl::OkStatus();
-    }
-    allowed += (allowed.empty() ? "" : ", ") + in_quotes(choice);
-  }
-  return at.error(in_quotes(name) + " is none of " + allowed);
-}
 
 Status read_score_function(const JsonView& at, ScoreFunction& field) {
   TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
@@ -234,12 +220,15 @@ StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view
                                          "betas",
                                          "eps",
                                          "weight_decay",
-                                         "decay_ratio"}));
+                                         "decay_ratio"},
+                                        {"optimizer", "momentum", "nesterov", "state_dtype",
+                                         "param_groups", "norm_type", "decay", "min_lr_factor"}));
   ModelConfig config;
   FieldReader reader(object);
   read_sizes(reader, config);
   read_recipe(reader, config);
   TSR_RETURN_IF_ERROR(reader.status());
+  TSR_RETURN_IF_ERROR(read_optimizer_keys(object, config));
   TSR_RETURN_IF_ERROR(check_together(object, config));
   return config;
 }

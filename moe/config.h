@@ -6,9 +6,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/json.h"
+#include "parallel/learning_rate.h"
 #include "parallel/mesh_views.h"
+#include "parallel/optimizer.h"
 #include "placement/api.h"
 #include "placement/status.h"
 
@@ -55,6 +58,14 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0;
   double decay_ratio = 0.0;
+  DecayShape decay = DecayShape::kLinear;
+  double min_lr_factor = 0.0;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  double momentum = 0.0;
+  Momentum momentum_form = Momentum::kPlain;
+  std::optional<DType> state_dtype;
+  std::vector<ParamGroup> param_groups;
+  double norm_type = 2.0;  ///< p of the gradient norm; infinity: the largest magnitude
 
   std::int64_t qk_head_dim() const { return qk_nope_head_dim + rope_dim; }
   bool is_moe_layer(std::int64_t layer) const { return layer >= n_dense_layers; }

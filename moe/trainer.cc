@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <sstream>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "io/json.h"
+#include "moe/optimizer_config.h"
 #include "parallel/grad_norm.h"
+#include "runtime/gather_texts.h"
 #include "runtime/trace.h"
 
 namespace tessera {
@@ -64,6 +69,28 @@ std::vector<EventLog::Total> difference(const std::vector<EventLog::Total>& afte
   return out;
 }
 
+/// Trainable parameters of all stages, so that every rank judges the patterns of groups alike.
+/// Collective: yes, over the world, where stages differ.
+std::vector<std::string> all_names(Model& model) {
+  if (model.is_whole()) return {};
+  std::string own;
+  for (const Parameter& parameter : model.parameters().all()) {
+    if (parameter.stored().requires_grad()) own += parameter.name() + '\n';
+  }
+  std::set<std::string> names;
+  for (const std::string& text : gather_texts(model.context().runtime.world(), own)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);) names.insert(name);
+  }
+  return {names.begin(), names.end()};
+}
+
+OptimizerConfig make_optimizer_config(Model& model) {
+  OptimizerConfig config = optimizer_config_of(model.context().config);
+  if (!config.groups.empty()) config.names_elsewhere = all_names(model);
+  return config;
+}
+
 PipelineSchedule make_model_schedule(const Model& model) {
   const ParallelConfig& parallel = model.context().views.config();
   return value_or_throw(make_schedule(parallel.pp_schedule, model.plan().shape));
@@ -74,14 +101,8 @@ PipelineSchedule make_model_schedule(const Model& model) {
 Trainer::Trainer(Model& model, const TokenData& data)
     : model_(model),
       data_(data),
-      optimizer_(model.parameters(), {.beta1 = model.context().config.beta1,
-                                      .beta2 = model.context().config.beta2,
-                                      .eps = model.context().config.eps,
-                                      .weight_decay = model.context().config.weight_decay}),
-      rate_{.base = model.context().config.lr,
-            .steps = model.context().config.steps,
-            .warmup = model.context().config.warmup,
-            .decay_ratio = model.context().config.decay_ratio},
+      optimizer_(model.parameters(), make_optimizer_config(model)),
+      rate_(learning_rate_of(model.context().config)),
       pipeline_(model.context().runtime, model.stage_group(), make_model_schedule(model)) {}
 
 namespace {
@@ -156,7 +177,8 @@ StepReport Trainer::step(std::int64_t step) {
   report.loss = accumulate_gradients(step);
   {
     const ModuleScope scope(context.runtime, "grad_norm");
-    report.grad_norm = model_.stage_group().norm(grad_norm(model_.parameters()), 2.0);
+    report.grad_norm =
+        model_.stage_group().norm(grad_norm(model_.parameters(), c.norm_type), c.norm_type);
   }
   if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
     throw Error(failed_precondition(

@@ -4,10 +4,10 @@
 
 namespace tessera {
 
-double grad_norm(ParameterSet& parameters, const Site& site) {
+double grad_norm(ParameterSet& parameters, double p, const Site& site) {
   std::vector<DTensor> grads;
   for (Parameter& parameter : parameters.all()) grads.push_back(parameter.stored().grad());
-  return total_norm(grads, 2.0, site);
+  return total_norm(grads, p, site);
 }
 
 }  // namespace tessera

@@ -9,9 +9,10 @@
 
 namespace tessera TSR_API {
 
-/// The 2-norm of all gradients, each element counted once wherever it is sharded or replicated.
-/// Missing gradients count as zero. Collective: yes, one all-reduce of a scalar per mesh. Cost: one
-/// host read.
-double grad_norm(ParameterSet& parameters, const Site& site = Site::current());
+/// The p-norm of the gradients of these parameters (with pp: of this rank's stages, see
+/// StageGroup::norm), each element counted once wherever it is sharded or replicated. p = infinity
+/// is the largest magnitude. Missing gradients count as zero. Collective: yes, one all-reduce of a
+/// scalar per mesh. Cost: one host read per mesh.
+double grad_norm(ParameterSet& parameters, double p = 2.0, const Site& site = Site::current());
 
 }  // namespace tessera

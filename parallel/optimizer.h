@@ -28,7 +28,8 @@ struct OptimizerConfig {
   Momentum momentum_form = Momentum::kPlain;
   std::optional<DType> state_dtype = {};  ///< the parameter's unless given; BF16 halves the state
   std::vector<ParamGroup> groups = {};    ///< none: all parameters share the settings above
-  /// Names of trainable parameters on other ranks (pipeline stages), for the patterns of groups.
+  /// Names of trainable parameters of all pipeline stages, for the patterns of groups; those of the
+  /// set itself may be among them.
   std::vector<std::string> names_elsewhere = {};
 };
 

@@ -2,13 +2,9 @@
 // should.
 #include "dtensor/recompute.h"
 
-#include <map>
-
 #include "tests/moe/training_run.h"
 
-using namespace tessera;
-using namespace tessera::testing;
-
+namespace tessera::testing {
 namespace {
 
 void shrink(ModelConfig& config) {
@@ -101,3 +97,5 @@ TEST_CASE("full recompute repeats the exchanges of the forward pass, selective n
   CHECK(host_reads(full) == 8);
   CHECK(host_reads(selective) == 4);
 }
+
+}  // namespace tessera::testing
