@@ -17,6 +17,7 @@
 #include "io/exit_code.h"
 #include "io/json.h"
 #include "io/safetensors.h"
+#include "moe/optimizer_config.h"
 #include "moe/report.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
@@ -122,6 +123,8 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   StepLog log(speaks ? flags.log : std::string());
   const ModelSize size = size_of_all_stages(model);
   if (speaks) print_header(plan, model, size);
+  const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
+  if (speaks && cut_short) std::fprintf(stderr, "tessera-train: warning: %s\n", cut_short->c_str());
   Trainer trainer(model, plan.data);
   std::vector<double> losses;
   for (std::int64_t step = 0; step < plan.num_steps; ++step) {
