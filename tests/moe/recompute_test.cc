@@ -70,8 +70,9 @@ TEST_CASE("recomputed layers train with the bits of recorded ones",
     ParallelConfig parallel;
     int num_ranks;
   };
-  const Case cases[] = {{{}, 1}, {{.dp_shard = 2, .tp = 2, .ep = 2}, 4}};
-  const Case& which = cases[static_cast<std::size_t>(GENERATE(0, 1))];
+  const Case cases[] = {
+      {{}, 1}, {{.dp_shard = 2, .tp = 2, .ep = 2}, 4}, {{.dp_shard = 2, .ep = 2, .pp = 2}, 4}};
+  const Case& which = cases[static_cast<std::size_t>(GENERATE(0, 1, 2))];
   CAPTURE(which.num_ranks);
   const RunResult recorded = train(options_of(which.parallel, which.num_ranks, Recompute::kNone));
   check_same_training(recorded,
