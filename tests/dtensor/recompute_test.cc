@@ -93,7 +93,7 @@ TEST_CASE("a piece knows its pass, keeps its module path, and makes kept values 
 }
 
 TEST_CASE("a piece that reads history from outside, or changes its mind, is refused",
-          "[dtensor][recompute][C9][C27]") {
+          "[dtensor][recompute][C27]") {
   const auto errors = run_ranks(mesh_of_shape({1}), [](Rank& rank) {
     Runtime& runtime = rank.runtime;
     const DTensor x = weight(rank, {3}, 1, {R});
