@@ -191,7 +191,9 @@ std::vector<std::int64_t> Model::layers() const {
 std::vector<std::string> Model::names_elsewhere() {
   if (is_whole()) return {};
   std::string own;
-  for (const Parameter& parameter : parameters_.all()) own += parameter.name() + "\n";
+  for (const Parameter& parameter : parameters_.all()) {
+    if (parameter.stored().requires_grad()) own += parameter.name() + "\n";
+  }
   std::set<std::string> names;
   for (const std::string& text : gather_texts(context_.runtime.world(), own)) {
     for (const absl::string_view name : absl::StrSplit(text, '\n', absl::SkipEmpty())) {

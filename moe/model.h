@@ -98,7 +98,7 @@ class Model {
   const ModelContext& context() const noexcept { return context_; }
   /// Numbers of this rank's layers, ascending.
   std::vector<std::int64_t> layers() const;
-  /// Names of the parameters of other stages, sorted. Collective: yes, over the world, with pp.
+  /// Names of other stages' trainable parameters. Collective: yes, over the world, with pp.
   std::vector<std::string> names_elsewhere();
   /// Those of this rank's stages.
   std::vector<MoeLayer*> moe_layers();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -73,25 +71,9 @@ std::vector<EventLog::Total> difference(const std::vector<EventLog::Total>& afte
   return out;
 }
 
-/// Trainable parameters of all stages, so that every rank judges the patterns of groups alike.
-/// Collective: yes, over the world, where stages differ.
-std::vector<std::string> all_names(Model& model) {
-  if (model.is_whole()) return {};
-  std::string own;
-  for (const Parameter& parameter : model.parameters().all()) {
-    if (parameter.stored().requires_grad()) own += parameter.name() + '\n';
-  }
-  std::set<std::string> names;
-  for (const std::string& text : gather_texts(model.context().runtime.world(), own)) {
-    std::istringstream lines(text);
-    for (std::string name; std::getline(lines, name);) names.insert(name);
-  }
-  return {names.begin(), names.end()};
-}
-
 OptimizerConfig make_optimizer_config(Model& model) {
   OptimizerConfig config = optimizer_config_of(model.context().config);
-  if (!config.groups.empty()) config.names_elsewhere = all_names(model);
+  if (!config.groups.empty()) config.names_elsewhere = model.names_elsewhere();
   return config;
 }
 

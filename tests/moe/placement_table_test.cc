@@ -146,7 +146,7 @@ TEST_CASE("every element of every parameter is stored once by each replica",
 }
 
 TEST_CASE("placements are found for a thousand ranks without starting any", "[moe][placements]") {
-  const Table table({.dp_shard = 128, .tp = 8, .ep = 64}, 1024);
+  const Table table({.dp_shard = 256, .tp = 4, .ep = 64}, 1024);
   CHECK(table.spec("attention.wq.weight").mesh().num_ranks() == 1024);
   const auto wrong = placed_parameters(config_with_experts(8), {.dp_shard = 3}, 4, DType::kF32);
   REQUIRE(!wrong.ok());

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "io/exit_code.h"
 #include "io/json.h"
+#include "moe/optimizer_config.h"
 #include "moe/report.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
@@ -148,6 +149,8 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   const ModelSize size = size_of_all_stages(model);
   if (speaks) print_header(plan, model, size);
   if (speaks && progress.step > 0) print_resumed(flags, progress);
+  const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
+  if (speaks && cut_short) std::fprintf(stderr, "tessera-train: warning: %s\n", cut_short->c_str());
   std::vector<double> losses;
   while (progress.step < plan.num_steps) {
     const StepReport report = trainer.step(progress.step++);
