@@ -122,10 +122,10 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
   const ModelSize size = size_of_all_stages(model);
+  Trainer trainer(model, plan.data);
   if (speaks) print_header(plan, model, size);
   const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
   if (speaks && cut_short) std::fprintf(stderr, "tessera-train: warning: %s\n", cut_short->c_str());
-  Trainer trainer(model, plan.data);
   std::vector<double> losses;
   for (std::int64_t step = 0; step < plan.num_steps; ++step) {
     const StepReport report = trainer.step(step);
