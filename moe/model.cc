@@ -47,19 +47,16 @@ DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD) 
     routing.weights_BLK = aux_losses_.attach(context, routing, balancer_);
   }
   DTensor shared;
-  const std::string path = runtime.events().module();
+  std::optional<ModuleScope> scope(std::in_place, runtime, "routed_experts");
   const auto run_shared = [&] {
-    const std::string inside = runtime.events().set_module(path);
+    scope.reset();
     shared = shared_output(context, x_BLD);
-    runtime.events().set_module(inside);
+    scope.emplace(runtime, "routed_experts");
   };
-  DTensor out;
-  {
-    const ModuleScope scope(runtime, "routed_experts");
-    out =
-        experts_(context, routed_x, routing, shared_ ? std::function<void()>(run_shared) : nullptr);
-  }
-  if (shared_) out = add(out, shared);
+  const DTensor routed =
+      experts_(context, routed_x, routing, shared_ ? std::function<void()>(run_shared) : nullptr);
+  scope.reset();
+  const DTensor out = shared_ ? add(routed, shared) : routed;
   return redistribute(out, context.tokens());
 }
 
