@@ -127,17 +127,16 @@ TEST_CASE("units come back in recomputed layers and with micro-batches under way
 
 TEST_CASE("a recomputed layer is gathered once in each pass, the next one ahead",
           "[moe][fsdp][recompute]") {
-  const auto seen =
-      look_at_step({.parallel = {.dp_shard = 2, .tp = 2, .ep = 4, .recompute = Recompute::kFull},
-                    .num_ranks = 4},
-                   [](const Calls& calls, Model&) {
-                     const double again = calls.issued("layers.1", kAgain);
-                     return std::vector<double>{
-                         calls.count("layers.1", kForward), calls.count("layers.1", kAgain),
-                         calls.count("layers.1", kReduce),
-                         static_cast<double>(calls.issued("layers.0", kAgain) <
-                                             calls.first_inside("layers.1", again))};
-                   });
+  const auto seen = look_at_step(
+      {.parallel = {.dp_shard = 4, .ep = 4, .recompute = Recompute::kFull}, .num_ranks = 4},
+      [](const Calls& calls, Model&) {
+        const double again = calls.issued("layers.1", kAgain);
+        return std::vector<double>{calls.count("layers.1", kForward),
+                                   calls.count("layers.1", kAgain),
+                                   calls.count("layers.1", kReduce),
+                                   static_cast<double>(calls.issued("layers.0", kAgain) <
+                                                       calls.first_inside("layers.1", again))};
+      });
   for (const auto& rank : seen) CHECK(rank == std::vector<double>{1, 1, 1, 1});
 }
 
