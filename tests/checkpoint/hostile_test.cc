@@ -8,6 +8,7 @@
 
 #include "checkpoint/chunk_hash.h"
 #include "checkpoint/stored_tensors.h"
+#include "io/safetensors.h"
 #include "tests/checkpoint/fault_fs.h"
 #include "tests/checkpoint/state.h"
 
@@ -273,6 +274,26 @@ TEST_CASE("links in a checkpoint's folder are not followed", "[checkpoint][hosti
   CHECK(loaded_version(*files, kTwo) == 1);
   CHECK(fs::exists(scratch / "gen-notes"));
   CHECK(fs::exists(scratch / "gen-8"));
+}
+
+TEST_CASE("each shard is a safetensors file by itself", "[checkpoint]") {
+  const DiskScratch scratch;
+  const auto files = scratch.open();
+  REQUIRE(save_version(*files, kTwo, 3).ok());
+  const auto shard = SafetensorsFile::open(scratch / "gen-1/shard-1.safetensors");
+  REQUIRE(shard.ok());
+  CHECK(shard->metadata() == Metadata{{"generation", "1"}, {"rank", "1"}});
+  const TensorInfo* info = shard->find("a.weight[4:8, 0:6]");
+  REQUIRE(info != nullptr);
+  CHECK(info->dtype == DType::kF32);
+  CHECK(info->shape == Shape{4, 6});
+  std::vector<float> values(24);
+  REQUIRE(shard->read(info->name, std::as_writable_bytes(std::span(values))).ok());
+  const std::vector<double> all = values_of({"a.weight", DType::kF32, {8, 6}}, 3);
+  CHECK(std::equal(values.begin(), values.end(), all.begin() + 24));
+  for (const TensorInfo& each : shard->tensors()) {
+    CHECK((each.size_bytes() == 0 || each.begin % size_of(*each.dtype) == 0));
+  }
 }
 
 TEST_CASE("two saves do not share a folder", "[checkpoint][R30]") {

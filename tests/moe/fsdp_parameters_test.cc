@@ -50,19 +50,19 @@ TEST_CASE("parameters lie as the tables say, ep before fsdp, and are those of on
     std::string experts_w1, experts_w2, columns, rows;
   };
   const Case each = GENERATE(Case{{.dp_shard = 4, .tp = 2, .ep = 2},
-                                  "(SS(0, 2), S(0))",
-                                  "(SS(0, 2), S(0))",
-                                  "(SS(0, 2), S(0))",
+                                  "(SS(0,2), S(0))",
+                                  "(SS(0,2), S(0))",
+                                  "(SS(0,2), S(0))",
                                   "(S(0), S(1))"},
                              Case{{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2},
-                                  "(R, SS(0, 2), S(0))",
-                                  "(R, SS(0, 2), S(0))",
-                                  "(R, SS(0, 2), S(0))",
+                                  "(R, SS(0,2), S(0))",
+                                  "(R, SS(0,2), S(0))",
+                                  "(R, SS(0,2), S(0))",
                                   "(R, S(0), S(1))"},
                              Case{{.dp_shard = 4, .tp = 2},
                                   "(S(0), S(1))",
                                   "(S(0), S(2))",
-                                  "(SS(0, 2), S(0))",
+                                  "(SS(0,2), S(0))",
                                   "(S(0), S(1))"});
   for (const Made& rank : make_parameters(each.parallel, 8)) {
     const auto placed = [&](const std::string& name) {

@@ -68,13 +68,17 @@ std::vector<std::vector<double>> look_at_step(
   return seen;
 }
 
-void check_same(const RunResult& run, const RunResult& reference) {
+void check_losses(const RunResult& run, const RunResult& reference) {
   REQUIRE(run.steps.size() == reference.steps.size());
   for (std::size_t step = 0; step < run.steps.size(); ++step) {
     CAPTURE(step);
     CHECK(std::abs(run.steps[step].loss - reference.steps[step].loss) < 1e-9);
     CHECK(std::abs(run.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
   }
+}
+
+void check_same(const RunResult& run, const RunResult& reference) {
+  check_losses(run, reference);
   for (const auto& [name, norm] : reference.final_l2) {
     CAPTURE(name);
     CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
@@ -100,6 +104,40 @@ TEST_CASE("no FSDP policy changes losses or parameters", "[moe][fsdp][C45][C50][
                    .fsdp = {.reshard = reshard, .gradients = gradients, .prefetch = prefetch}};
   many.num_ranks = 8;
   check_same(train(many), reference);
+}
+
+TEST_CASE("units come back in recomputed layers and with micro-batches under way",
+          "[moe][fsdp][recompute][pipeline]") {
+  const RunOptions one = {.num_steps = 2, .change_config = two_micro_batches};
+  static const RunResult reference = train(one);
+  const auto reshard = GENERATE(ReshardAfterForward::kDefault, ReshardAfterForward::kAlways,
+                                ReshardAfterForward::kNever);
+  const FsdpPolicy policy = {.reshard = reshard};
+  const ParallelConfig parallel = GENERATE_COPY(
+      ParallelConfig{
+          .dp_shard = 2, .tp = 2, .ep = 2, .recompute = Recompute::kFull, .fsdp = policy},
+      ParallelConfig{.dp_shard = 4, .ep = 2, .recompute = Recompute::kSelective, .fsdp = policy},
+      ParallelConfig{.dp_shard = 2, .pp = 2, .pp_microbatches = 4, .fsdp = policy});
+  CAPTURE(static_cast<int>(reshard), parallel.pp, static_cast<int>(parallel.recompute));
+  RunOptions many = one;
+  many.parallel = parallel;
+  many.num_ranks = 4;
+  check_losses(train(many), reference);
+}
+
+TEST_CASE("a recomputed layer is gathered once in each pass, the next one ahead",
+          "[moe][fsdp][recompute]") {
+  const auto seen = look_at_step(
+      {.parallel = {.dp_shard = 4, .ep = 4, .recompute = Recompute::kFull}, .num_ranks = 4},
+      [](const Calls& calls, Model&) {
+        const double again = calls.issued("layers.1", kAgain);
+        return std::vector<double>{calls.count("layers.1", kForward),
+                                   calls.count("layers.1", kAgain),
+                                   calls.count("layers.1", kReduce),
+                                   static_cast<double>(calls.issued("layers.0", kAgain) <
+                                                       calls.first_inside("layers.1", again))};
+      });
+  for (const auto& rank : seen) CHECK(rank == std::vector<double>{1, 1, 1, 1});
 }
 
 TEST_CASE("a unit moves by one exchange a group of ranks, its gradients by one bucket",

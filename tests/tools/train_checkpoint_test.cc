@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,8 +56,9 @@ std::int64_t saved_step(const std::string& path) {
   return *manifest->values.find("step")->if_integer();
 }
 
-/// Starts the program, and kills it after so long.
-void run_and_kill(const Arguments& arguments, std::chrono::milliseconds after) {
+/// Starts the program, and kills it so long after `file` is there (or 30 seconds).
+void run_and_kill(const Arguments& arguments, const std::string& file,
+                  std::chrono::milliseconds after) {
   Arguments words = {std::string(TSR_BINARY_DIR) + "/tessera-train"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -69,6 +71,9 @@ void run_and_kill(const Arguments& arguments, std::chrono::milliseconds after) {
     ::dup2(nowhere, STDERR_FILENO);
     ::execv(argv[0], argv.data());
     ::_exit(127);
+  }
+  for (int wait = 0; wait < 30'000 && !std::filesystem::exists(file); ++wait) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   std::this_thread::sleep_for(after);
   ::kill(child, SIGKILL);
@@ -109,21 +114,43 @@ TEST_CASE("tessera-train goes on from a checkpoint, bit for bit", "[tools][check
 TEST_CASE("a run that is killed while it saves leaves a whole checkpoint", "[tools][checkpoint]") {
   const ScratchFolder folder;
   const std::string ckpt = folder / "ckpt";
-  const Arguments arguments =
-      run_of(folder, {"--steps", "1000000", "--save", ckpt, "--save-every", "1"});
-  std::int64_t latest = -1;
-  for (const int after_ms : {300, 450, 700, 1100}) {
-    run_and_kill(arguments, std::chrono::milliseconds(after_ms));
+  Arguments arguments = run_of(folder, {"--steps", "100000", "--save", ckpt, "--save-every", "1"});
+  arguments[3] = std::string(TSR_TEST_DATA) + "/../../LICENSE";  // of which there is no end
+  for (const int after_ms : {3, 40}) {
+    std::filesystem::remove_all(ckpt);
+    run_and_kill(arguments, ckpt + "/manifest.json", std::chrono::milliseconds(after_ms));
     const std::int64_t step = saved_step(ckpt);
-    if (step < 0) continue;  // killed before its first save was through
-    latest = step;
+    CAPTURE(after_ms, step);
+    CHECK(step >= 1);
+    const Ran whole = run_program("placement-audit", {"ckpt", "verify", ckpt});
+    CHECK(whole.exit_code == 0);
+    // The next save takes the folder over.
     const std::string steps = std::to_string(step + 1);
-    const Ran ran =
-        run_program("tessera-train", run_of(folder, {"--load", ckpt, "--steps", steps}));
-    CAPTURE(after_ms, step, ran.err);
+    Arguments next = run_of(folder, {"--load", ckpt, "--steps", steps, "--save", ckpt});
+    next[3] = arguments[3];
+    const Ran ran = run_program("tessera-train", next);
+    CAPTURE(ran.err);
     CHECK(ran.exit_code == 0);
+    CHECK(saved_step(ckpt) == step + 1);
   }
-  CHECK(latest > 0);
+}
+
+TEST_CASE("a save that the system refuses ends the run and leaves the checkpoint before",
+          "[tools][checkpoint]") {
+  const ScratchFolder folder;
+  const std::string ckpt = folder / "ckpt";
+  const Arguments first = run_of(folder, {"--steps", "1", "--save", ckpt});
+  REQUIRE(run_program("tessera-train", first).exit_code == 0);
+  // No file may grow beyond 1500 KiB.
+  Arguments limited = {"-c", "ulimit -f 1500; exec \"$@\"", "sh", TSR_BINARY_DIR "/tessera-train"};
+  const Arguments second = run_of(folder, {"--load", ckpt, "--steps", "2", "--save", ckpt});
+  limited.insert(limited.end(), second.begin(), second.end());
+  const Ran ran = run_program("/bin/bash", limited, "", {{"TESSERA_RECORDER_DIR", folder / "r"}});
+  CAPTURE(ran.err);
+  CHECK(ran.exit_code == 4);
+  CHECK_THAT(ran.err, Catch::Contains("gen-2/shard-0.safetensors: cannot write: File too large"));
+  CHECK(saved_step(ckpt) == 1);
+  CHECK_FALSE(std::filesystem::exists(ckpt + "/gen-2"));
 }
 
 }  // namespace tessera::testing

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -302,6 +303,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
 
 int main(int argc, char** argv) {
   using tessera::ExitCode;
+  // A file beyond the user's limit ends a save with an error, not the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   tessera::TrainFlags flags;
   CLI::App app("Trains a DeepSeek-V3-style mixture of experts on embedded ranks.", "tessera-train");
   app.set_version_flag("--version", "tessera-train " + std::string(tessera::version()));
