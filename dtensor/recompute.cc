@@ -23,7 +23,8 @@ struct RecomputePass {
   std::shared_ptr<RecomputeStore> store;
   std::size_t next_result = 0;
   std::size_t next_values = 0;
-  bool is_making = false;  ///< something that is kept whole: what it is made of is not
+  bool is_making = false;    ///< something that is kept whole: what it is made of is not
+  std::uint64_t number = 0;  ///< Runtime::pass of both
 
   bool keeps() const noexcept { return mode == Recompute::kSelective && !is_making; }
 };
@@ -34,13 +35,15 @@ namespace {
 class PassScope {
  public:
   PassScope(Runtime& runtime, RecomputePass& pass)
-      : runtime_(runtime), grad_before_(runtime.grad_enabled) {
+      : runtime_(runtime), grad_before_(runtime.grad_enabled), number_before_(runtime.pass) {
     runtime.recompute_pass = &pass;
+    runtime.pass = pass.number;
     runtime.grad_enabled = pass.kind == RecomputePass::Kind::kSecond;
   }
   ~PassScope() {
     runtime_.recompute_pass = nullptr;
     runtime_.grad_enabled = grad_before_;
+    runtime_.pass = number_before_;
   }
   PassScope(const PassScope&) = delete;
   PassScope& operator=(const PassScope&) = delete;
@@ -48,6 +51,7 @@ class PassScope {
  private:
   Runtime& runtime_;
   bool grad_before_;
+  std::uint64_t number_before_;
 };
 
 /// What runs inside makes one kept value.
@@ -110,6 +114,7 @@ struct RecomputeNode final : GradNode {
   std::vector<DTensor> restored_inputs(const std::shared_ptr<PieceInputNode>& border);
 
   Recompute mode = Recompute::kFull;
+  std::uint64_t number = 0;
   PieceFn fn;
   std::vector<SavedTensor> inputs;
   std::shared_ptr<RecomputeStore> store;
@@ -136,8 +141,10 @@ void RecomputeNode::run(std::span<const DTensor> cotangents, std::span<DTensor> 
   border->num_results = static_cast<int>(edges.size());
   std::vector<BackwardRoot> roots;
   {
-    RecomputePass again{
-        .kind = RecomputePass::Kind::kSecond, .mode = mode, .store = std::move(store)};
+    RecomputePass again{.kind = RecomputePass::Kind::kSecond,
+                        .mode = mode,
+                        .store = std::move(store),
+                        .number = number};
     const PassScope scope(runtime, again);
     const std::vector<DTensor> results = fn(restored_inputs(border));
     for (std::size_t i = 0; i < results.size() && i < cotangents.size(); ++i) {
@@ -160,6 +167,7 @@ std::vector<DTensor> recompute(Runtime& runtime, Recompute mode, std::span<const
   if (mode == Recompute::kNone || !runtime.grad_enabled || inside_piece) return fn(inputs);
   auto node = std::make_shared<RecomputeNode>(runtime, site);
   node->mode = mode;
+  node->number = runtime.pass;
   node->fn = fn;
   node->store = std::make_shared<RecomputeStore>();
   for (const DTensor& input : inputs) {
@@ -168,7 +176,10 @@ std::vector<DTensor> recompute(Runtime& runtime, Recompute mode, std::span<const
   }
   std::vector<DTensor> results;
   {
-    RecomputePass first{.kind = RecomputePass::Kind::kFirst, .mode = mode, .store = node->store};
+    RecomputePass first{.kind = RecomputePass::Kind::kFirst,
+                        .mode = mode,
+                        .store = node->store,
+                        .number = node->number};
     const PassScope scope(runtime, first);
     std::vector<DTensor> given;
     for (const DTensor& input : inputs) given.push_back(input.defined() ? input.detach() : input);

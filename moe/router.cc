@@ -1,10 +1,12 @@
 #include "moe/router.h"
 
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "dtensor/factories.h"
 #include "dtensor/recompute.h"
+#include "moe/capacity.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +28,13 @@ DTensor limit_groups(const DTensor& choice_BLE, std::int64_t groups, std::int64_
   scatter_(dropped_BLG, -1, kept, 0.0);
   const double lowest = -std::numeric_limits<double>::infinity();
   return flatten(masked_fill(by_group, unsqueeze(dropped_BLG, -1), lowest), -2, -1);
+}
+
+DTensor token_numbers(const ModelContext& context, std::int64_t num_sequences) {
+  const Shape shape = {num_sequences, context.config.seq};
+  const Array numbers = Array::empty(shape, DType::kI64, context.runtime.kernels().allocator);
+  std::iota(numbers.data<std::int64_t>(), numbers.data<std::int64_t>() + num_elements(shape), 0);
+  return redistribute(context.place_tokens(numbers), context.routed_tokens());
 }
 
 DTensor routing_map(const DTensor& scores_BLE, const DTensor& ids_BLK) {
@@ -51,14 +60,14 @@ DTensor score(ScoreFunction function, const DTensor& logits_BLE) {
 /// Assignment n = t·K + k goes to expert n mod E.
 DTensor balanced_ids(const ModelContext& context, const DTensor& scores_BLE) {
   const ModelConfig& c = context.config;
-  const Shape shape = {scores_BLE.size(0), scores_BLE.size(1), c.router_top_k};
-  const DTensor order = arange(context.runtime, {.end = static_cast<double>(num_elements(shape))},
-                               {.mesh = context.views.dense(),
-                                .placements = context.views.on_dense({}),
-                                .dtype = DType::kI64});
-  const DTensor ids = call(context.runtime, "remainder_scalar", {{reshape(order, shape)}},
-                           {{"value", static_cast<double>(c.num_experts)}})[0];
-  return redistribute(ids, context.routed_tokens());
+  const DTensor token_BL1 = unsqueeze(token_numbers(context, scores_BLE.size(0)), -1);
+  const DTensor slot_K = arange(context.runtime, {.end = static_cast<double>(c.router_top_k)},
+                                {.mesh = context.views.dense(),
+                                 .placements = context.views.on_dense({}),
+                                 .dtype = DType::kI64});
+  const DTensor slot_BLK = add(mul(token_BL1, static_cast<double>(c.router_top_k)), slot_K);
+  return call(context.runtime, "remainder_scalar", {{slot_BLK}},
+              {{"value", static_cast<double>(c.num_experts)}})[0];
 }
 
 DTensor chosen_ids(const ModelContext& context, const DTensor& scores_BLE,
@@ -78,6 +87,22 @@ DTensor weights_of(const ModelConfig& config, const DTensor& scores_BLE, const D
     weights = div(weights, add(sum(weights, {-1}, KeepDim::kYes), kWeightSumGuard));
   }
   return config.route_scale == 1.0 ? weights : mul(weights, config.route_scale);
+}
+
+/// Fills in the map without padding, and both counts. Returns BOOL (B, L, K): true where an
+/// assignment is not dispatched; undefined where all are.
+DTensor count_assignments(const ModelContext& context, Routing& routing) {
+  const NoGrad no_grad(context.runtime);
+  const bool limited = context.config.routing.capacity_factor.has_value();
+  if (routing.padding_BL.defined()) {
+    routing.map_BLE = masked_fill(routing.map_BLE, unsqueeze(routing.padding_BL, -1), 0.0);
+  }
+  routing.chosen_E = sum(routing.map_BLE, {0, 1});
+  routing.counts_E = routing.chosen_E;
+  if (!routing.padding_BL.defined() && !limited) return {};
+  const DTensor dispatched_BLE = limited ? map_within_capacity(context, routing) : routing.map_BLE;
+  if (limited) routing.counts_E = sum(dispatched_BLE, {0, 1});
+  return call(context.runtime, "logical_not", {{gather(dispatched_BLE, -1, routing.ids_BLK)}})[0];
 }
 
 }  // namespace
@@ -117,15 +142,10 @@ Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
     routing.map_BLE = routing_map(routing.scores_BLE.detach(), routing.ids_BLK);
   }
   routing.weights_BLK = weights_of(c, routing.scores_BLE, routing.ids_BLK);
-  if (state.padding_BL.defined()) {
-    const DTensor padding_BL1 = unsqueeze(state.padding_BL, -1);
-    routing.map_BLE = masked_fill(routing.map_BLE, padding_BL1, 0.0);
-    routing.ids_BLK = masked_fill(routing.ids_BLK, padding_BL1, static_cast<double>(c.num_experts));
-    routing.weights_BLK = masked_fill(routing.weights_BLK, padding_BL1, 0.0);
-  }
-  const NoGrad no_grad(context.runtime);
-  routing.chosen_E = sum(routing.map_BLE, {0, 1});
-  routing.counts_E = routing.chosen_E;
+  const DTensor absent_BLK = count_assignments(context, routing);
+  if (!absent_BLK.defined()) return routing;
+  routing.ids_BLK = masked_fill(routing.ids_BLK, absent_BLK, static_cast<double>(c.num_experts));
+  routing.weights_BLK = masked_fill(routing.weights_BLK, absent_BLK, 0.0);
   return routing;
 }
 

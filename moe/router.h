@@ -47,6 +47,8 @@ class Router {
 /// Choice scores with the experts of all but the `limited` best groups (by the sum of their two
 /// best) at −inf.
 DTensor limit_groups(const DTensor& choice_BLE, std::int64_t groups, std::int64_t limited);
+/// I64 (B, L) placed routed_tokens(): sequence · L + position, whatever order the places of L hold.
+DTensor token_numbers(const ModelContext& context, std::int64_t num_sequences);
 /// BOOL (B, L, E): true where a token chose an expert.
 DTensor routing_map(const DTensor& scores_BLE, const DTensor& ids_BLK);
 

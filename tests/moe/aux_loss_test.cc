@@ -28,16 +28,17 @@ void check_losses(const RoutingOutcome& seen,
 }
 
 /// d total / d gate by central differences.
-std::vector<double> plain_gate_grad(const RoutingRun& run, const std::vector<double>& ids) {
+std::vector<double> plain_gate_grad(const RoutingRun& run, const std::vector<double>& ids,
+                                    const std::vector<char>& kept = {}) {
   constexpr double kStep = 1e-5;
   std::vector<double> gate = routing_gate(run);
   std::vector<double> grad;
   for (double& weight : gate) {
     const double middle = weight;
     weight = middle + kStep;
-    const double above = route_plainly(run, ids, gate).total;
+    const double above = route_plainly(run, ids, gate, kept).total;
     weight = middle - kStep;
-    grad.push_back((above - route_plainly(run, ids, gate).total) / (2 * kStep));
+    grad.push_back((above - route_plainly(run, ids, gate, kept).total) / (2 * kStep));
     weight = middle;
   }
   return grad;
@@ -140,6 +141,46 @@ TEST_CASE("an even load with even scores has an auxiliary loss of its coefficien
   CHECK(out.losses[0] == Approx(0.3).epsilon(1e-13));
   CHECK(out.losses[1] == Approx(0.2).epsilon(1e-13));
   CHECK(out.losses[2] == Approx(0.7).epsilon(1e-13));
+}
+
+TEST_CASE("experts keep what plain loops keep, and gradients pass the rest by",
+          "[moe][router][capacity][C32]") {
+  RoutingRun run = run_with_losses();
+  run.padded = GENERATE(false, true);
+  run.config.routing.drop_policy = GENERATE(DropPolicy::kProbability, DropPolicy::kPosition);
+  run.config.routing.capacity_scope =
+      GENERATE(CapacityScope::kMicrobatch, CapacityScope::kSequence);
+  const RoutingOutcome dropless = route(run);
+  const double factor = GENERATE(0.5, 1.0, 8.0);
+  run.config.routing.capacity_factor = factor;
+  const auto at = GENERATE(std::size_t{7}, range(std::size_t{0}, std::size_t{7}));
+  CAPTURE(run.padded, factor, at, static_cast<int>(run.config.routing.drop_policy),
+          static_cast<int>(run.config.routing.capacity_scope));
+  if (at < 7) {
+    run.parallel = meshes()[at].parallel;
+    run.num_ranks = meshes()[at].num_ranks;
+  }
+  const std::vector<char> kept = keep_plainly(run, dropless.ids, dropless.weights);
+  std::vector<double> ids = dropless.ids;
+  std::vector<double> dispatched(6, 0.0);
+  double num_dropped = 0.0;
+  for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+    if (kept[slot] != 0) {
+      dispatched[static_cast<std::size_t>(ids[slot])] += 1.0;
+    } else {
+      num_dropped += ids[slot] < 6.0 ? 1.0 : 0.0;
+      ids[slot] = 6.0;
+    }
+  }
+  CHECK((num_dropped > 0) == (factor <= 1.0));
+  const RoutingOutcome seen = route(run);
+  CHECK(seen.ids == ids);
+  CHECK(seen.chosen == dropless.chosen);
+  CHECK(seen.dispatched == dispatched);
+  const PlainRouting wanted = route_plainly(run, dropless.ids, routing_gate(run), kept);
+  check_close(seen.weights, wanted.weights, 1e-13);
+  check_losses(seen, wanted.losses);
+  check_close(seen.gate_grad, plain_gate_grad(run, dropless.ids, kept), 1e-7);
 }
 
 }  // namespace tessera::testing

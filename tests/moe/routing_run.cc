@@ -137,13 +137,16 @@ std::vector<double> routing_gate(const RoutingRun& run) {
   return random_array({run.config.num_experts, run.config.dim}, "gate").to_vector();
 }
 
-RoutingOutcome route(const RoutingRun& run) {
+RoutingOutcome route(const RoutingRun& given) {
+  RoutingRun run = given;
+  run.config.seq = run.seq;
+  run.config.batch = run.batch;
   return results_of(run.num_ranks, {}, [&](World& world) { return route_rank(world, run); })
       .value()[0];
 }
 
 PlainRouting route_plainly(const RoutingRun& run, const std::vector<double>& ids,
-                           const std::vector<double>& gate) {
+                           const std::vector<double>& gate, const std::vector<char>& kept) {
   const ModelConfig& c = run.config;
   const RoutingConfig& r = c.routing;
   const auto num_experts = static_cast<std::size_t>(c.num_experts);
@@ -184,6 +187,7 @@ PlainRouting route_plainly(const RoutingRun& run, const std::vector<double>& ids
             weight = scores[expert(k)] / (c.route_norm ? chosen_sum : 1.0) * c.route_scale;
             own.counts[expert(k)] += 1.0;
           }
+          if (!kept.empty() && kept[slot + k] == 0) weight = 0.0;
           out.weights.push_back(weight);
           out.total += weight * cotangents[slot - first_slot + k];
         }
@@ -212,6 +216,33 @@ PlainRouting route_plainly(const RoutingRun& run, const std::vector<double>& ids
     }
   }
   return out;
+}
+
+std::vector<char> keep_plainly(const RoutingRun& run, const std::vector<double>& ids,
+                               const std::vector<double>& weights) {
+  const ModelConfig& c = run.config;
+  const RoutingConfig& r = c.routing;
+  const bool by_sequence = r.capacity_scope == CapacityScope::kSequence;
+  const auto per_sequence = static_cast<std::size_t>(run.seq * c.router_top_k);
+  const std::size_t per_scope =
+      by_sequence ? per_sequence : per_sequence * static_cast<std::size_t>(run.batch);
+  const auto room = static_cast<std::size_t>(std::ceil(
+      static_cast<double>(per_scope) / static_cast<double>(c.num_experts) * *r.capacity_factor));
+  std::vector<char> kept(ids.size(), 0);
+  for (std::size_t begin = 0; begin < ids.size(); begin += per_scope) {
+    for (std::int64_t expert = 0; expert < c.num_experts; ++expert) {
+      std::vector<std::size_t> takers;
+      for (std::size_t slot = begin; slot < begin + per_scope; ++slot) {
+        if (ids[slot] == static_cast<double>(expert)) takers.push_back(slot);
+      }
+      if (r.drop_policy == DropPolicy::kProbability) {
+        std::stable_sort(takers.begin(), takers.end(),
+                         [&](std::size_t a, std::size_t b) { return weights[a] > weights[b]; });
+      }
+      for (std::size_t i = 0; i < std::min(room, takers.size()); ++i) kept[takers[i]] = 1;
+    }
+  }
+  return kept;
 }
 
 }  // namespace tessera::testing

@@ -34,15 +34,19 @@ struct RoutingOutcome {
 /// On run.num_ranks ranks.
 RoutingOutcome route(const RoutingRun& run);
 
-/// In plain loops on doubles, with experts as in `ids`, weights of undispatched ones 0.
-/// `total` is Σ weights · cotangents + losses, whose gradient an engine must find.
+/// In plain loops on doubles, with experts as in `ids` (E for padding); where `kept` is not empty,
+/// assignments that it marks 0 are chosen but not dispatched: of weight 0. `total` is Σ weights ·
+/// cotangents + losses, whose gradient an engine must find.
 struct PlainRouting {
   double total = 0.0;
   std::vector<double> weights;
   std::array<double, AuxLosses::kNumKinds> losses = {};
 };
 PlainRouting route_plainly(const RoutingRun& run, const std::vector<double>& ids,
-                           const std::vector<double>& gate);
+                           const std::vector<double>& gate, const std::vector<char>& kept = {});
+/// What is left of `ids` under run.config's capacity, for these weights: 1 where dispatched.
+std::vector<char> keep_plainly(const RoutingRun& run, const std::vector<double>& ids,
+                               const std::vector<double>& weights);
 /// The gate's weights (E, D), and other inputs: random, from a name.
 std::vector<double> routing_gate(const RoutingRun& run);
 Array random_array(const Shape& shape, std::string_view name);

@@ -108,6 +108,43 @@ TEST_CASE("jitter, forced balance and gated shared experts train alike on every 
   }
 }
 
+TEST_CASE("recomputed layers see the same noise, losses and drops", "[moe][routing][C43][C44]") {
+  const auto change = [](ModelConfig& config) {
+    make_small(config);
+    config.accum = 2;
+    config.routing.input_jitter = 0.1;
+    config.routing.seq_aux_coeff = 0.05;
+    config.routing.global_aux_coeff = 0.05;
+    config.routing.z_loss_coeff = 0.01;
+  };
+  RunOptions options = {
+      .parallel = {.dp_shard = 2}, .num_ranks = 2, .num_steps = 2, .change_config = change};
+  const RunResult recorded = train(options);
+  options.parallel.recompute = GENERATE(Recompute::kFull, Recompute::kSelective);
+  check_same(train(options), recorded);
+}
+
+TEST_CASE("losses of routing ride through pipeline stages", "[moe][routing][C44]") {
+  const auto change = [](ModelConfig& config) {
+    make_small(config);
+    config.n_layers = 3;
+    config.routing.seq_aux_coeff = 0.05;
+    config.routing.z_loss_coeff = 0.01;
+    config.accum = 2;
+  };
+  const RunOptions one = {.num_steps = 2, .change_config = change};
+  RunOptions staged = one;
+  staged.parallel = {.pp = 2};
+  staged.num_ranks = 2;
+  const RunResult two = train(staged), reference = train(one);
+  for (std::size_t step = 0; step < 2; ++step) {
+    CHECK(std::abs(two.steps[step].loss - reference.steps[step].loss) < 1e-9);
+    CHECK(std::abs(two.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
+    CHECK(*two.steps[step].routing.aux_loss == Approx(*reference.steps[step].routing.aux_loss));
+    CHECK(*two.steps[step].routing.z_loss == Approx(*reference.steps[step].routing.z_loss));
+  }
+}
+
 TEST_CASE("gradients of the sequence loss do not depend on micro-batching", "[moe][routing][C44]") {
   // Two micro-batches of 2 hold the same sequences as one batch of 4 (see TokenData::batch).
   const auto with = [](std::int64_t batch, std::int64_t accum) {

@@ -148,7 +148,6 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
   const ModelSize size = size_of_all_stages(model);
-  Trainer trainer(model, plan.data);
   if (speaks) print_header(plan, model, size);
   if (speaks && progress.step > 0) print_resumed(flags, progress);
   const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();

@@ -1,0 +1,22 @@
+// moe/capacity.h: bounded room for tokens in each expert: assignments beyond it are dropped.
+#pragma once
+
+#include <cstdint>
+
+#include "moe/model_context.h"
+#include "moe/router.h"
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+/// Assignments that one expert takes of `num_tokens` tokens: ceil(num_tokens · K / E · factor).
+/// Requires a capacity factor. Source: Megatron-LM get_capacity.
+std::int64_t expert_capacity(const ModelConfig& config, std::int64_t num_tokens);
+
+/// routing.map_BLE without what the experts have no room for: BOOL (B, L, E), placed like it.
+/// Reads map (without padding), ids (with what padding chose) and weights. Collective: the
+/// `capacity` best of each expert are compared over the axes that cut L and, in a micro-batch's
+/// scope, B.
+DTensor map_within_capacity(const ModelContext& context, const Routing& routing);
+
+}  // namespace tessera
