@@ -108,6 +108,22 @@ TEST_CASE("jitter, forced balance and gated shared experts train alike on every 
   }
 }
 
+TEST_CASE("dropped assignments train alike on every mesh and are reported",
+          "[moe][routing][capacity]") {
+  const RunResult run = check_on_meshes([](ModelConfig& config) {
+    config.routing.capacity_factor = 0.75;
+    config.routing.seq_aux_coeff = 0.01;
+  });
+  // 52 tokens choose 3 of 8 experts, each with room for ceil(19.5 · 0.75) = 15.
+  std::int64_t over = 0;
+  for (const std::int64_t count : run.steps[0].tokens_per_expert[0]) {
+    over += std::max(std::int64_t{0}, count - 15);
+  }
+  CHECK(over > 0);
+  CHECK(run.steps[0].routing.dropped == over);
+  CHECK_THAT(to_json_line(run.steps[0]), Catch::Contains("\"dropped\":" + std::to_string(over)));
+}
+
 TEST_CASE("recomputed layers see the same noise, losses and drops", "[moe][routing][C43][C44]") {
   const auto change = [](ModelConfig& config) {
     make_small(config);
@@ -116,6 +132,7 @@ TEST_CASE("recomputed layers see the same noise, losses and drops", "[moe][routi
     config.routing.seq_aux_coeff = 0.05;
     config.routing.global_aux_coeff = 0.05;
     config.routing.z_loss_coeff = 0.01;
+    config.routing.capacity_factor = 0.75;
   };
   RunOptions options = {
       .parallel = {.dp_shard = 2}, .num_ranks = 2, .num_steps = 2, .change_config = change};
