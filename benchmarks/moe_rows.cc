@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
-#include "kernels/parallel_loop.h"
 #include "kernels/row_sums.h"
 #include "kernels/select.h"
 #include "kernels/stream_row.h"
@@ -53,6 +54,16 @@ KernelContext context_of(const benchmark::State& state) {
   return ctx;
 }
 
+/// f(begin, end) over [0, count), in one piece for each thread.
+template <class F>
+void on_threads(std::int64_t threads, std::int64_t count, const F& f) {
+  std::vector<std::jthread> helpers;
+  for (std::int64_t i = 1; i < threads; ++i) {
+    helpers.emplace_back([&, i] { f(count * i / threads, count * (i + 1) / threads); });
+  }
+  f(std::int64_t{0}, count / threads);
+}
+
 DType dtype_of_arg(const benchmark::State& state) {
   return state.range(1) == 0 ? DType::kF32 : DType::kBF16;
 }
@@ -76,13 +87,12 @@ void floor_of_permute(benchmark::State& state) {
   const std::int64_t row_bytes = out.num_bytes() / kSlots;
   const std::vector<std::byte> row(static_cast<std::size_t>(row_bytes));
   for (auto _ : state) {
-    parallel_ranges(static_cast<int>(state.range(0)), kSlots, 1, kDim,
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t r = begin; r < end; ++r) {
-                        stream_bytes(out.bytes() + r * row_bytes, row.data(), row.size());
-                      }
-                      finish_streams();
-                    });
+    on_threads(state.range(0), kSlots, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        stream_bytes(out.bytes() + r * row_bytes, row.data(), row.size());
+      }
+      finish_streams();
+    });
   }
 }
 void unpermute(benchmark::State& state) {
@@ -95,13 +105,12 @@ void unpermute(benchmark::State& state) {
 void floor_of_unpermute(benchmark::State& state) {
   const Array in = Array::zeros({kSlots, kDim}, dtype_of_arg(state));
   for (auto _ : state) {
-    parallel_ranges(static_cast<int>(state.range(0)), in.num_bytes() / 8, 512, 1,
-                    [&](std::int64_t begin, std::int64_t end) {
-                      const auto* words = reinterpret_cast<const std::uint64_t*>(in.bytes());
-                      std::uint64_t sum = 0;
-                      for (std::int64_t i = begin; i < end; ++i) sum += words[i];
-                      benchmark::DoNotOptimize(sum);
-                    });
+    on_threads(state.range(0), in.num_bytes() / 8, [&](std::int64_t begin, std::int64_t end) {
+      const auto* words = reinterpret_cast<const std::uint64_t*>(in.bytes());
+      std::uint64_t sum = 0;
+      for (std::int64_t i = begin; i < end; ++i) sum += words[i];
+      benchmark::DoNotOptimize(sum);
+    });
   }
 }
 #define TSR_ROWS(name)                \
