@@ -93,6 +93,10 @@ class ForcedPeers {
 };
 
 Status check(const ModelConfig& config, const ParallelConfig& parallel) {
+  if (!config.routing.force_balance) {
+    return invalid_argument(
+        "simulation: force_balance must be true in the config; other routing depends on data");
+  }
   TSR_ASSIGN_OR_RETURN(const PipelinePlan plan, plan_pipeline(config, parallel));
   for (const MicroBatch& micro : plan.micro_batches) {
     if (micro.rows != plan.micro_batches[0].rows) {

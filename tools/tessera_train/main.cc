@@ -293,6 +293,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
   app.add_flag("--placements", flags.placements,
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");
+  app.add_option("--simulate", flags.simulate,
+                 "print what this rank would move in a step under forced balance (the config's "
+                 "force_balance) and end; starts no rank");
   app.add_option("--format", flags.format, "of --placements: text or json")
       ->check(CLI::IsMember({"text", "json"}));
 }
@@ -323,6 +326,10 @@ int main(int argc, char** argv) {
   try {
     if (flags.placements) {
       tessera::print_placements(flags);
+      return static_cast<int>(ExitCode::kFine);
+    }
+    if (flags.simulate) {
+      tessera::print_simulation(flags);
       return static_cast<int>(ExitCode::kFine);
     }
     if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());

@@ -31,6 +31,7 @@ struct TrainFlags {
   std::int64_t timeout = 0;     ///< Units: seconds
   bool checked = false;
   bool show_schedule = false;
+  std::optional<std::int64_t> simulate = {};  ///< the rank whose moves to print instead of training
   bool placements = false;      ///< print the parameters' placements instead of training
   std::string format = "text";  ///< of that: text or json
   std::int64_t threads = 0;     ///< library threads per rank; 0: cores / ranks

@@ -1,26 +1,58 @@
 #include "tools/tessera_train/placements.h"
 
+#include <array>
 #include <cstdio>
+#include <string_view>
 
 #include "absl/strings/str_format.h"
 #include "moe/placement_table.h"
+#include "moe/report.h"
+#include "moe/simulate.h"
 
 namespace tessera {
+namespace {
+
+/// What both need of the flags.
+struct Question {
+  std::int64_t num_ranks = 1;
+  DType dtype = DType::kF32;
+  ModelConfig config;
+  ParallelConfig parallel;
+};
+Question read_question(const TrainFlags& flags) {
+  Question question{.num_ranks = flags.ranks.value_or(1)};
+  if (question.num_ranks < 1) {
+    throw Error(
+        invalid_argument(absl::StrFormat("--ranks %d: at least 1 is allowed", question.num_ranks)));
+  }
+  question.dtype = value_or_throw(parse_dtype(flags.dtype));
+  question.config = value_or_throw(read_model_config(flags.config));
+  question.parallel = value_or_throw(parse_parallel_config(flags.parallel, "--parallel"));
+  return question;
+}
+
+void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+}  // namespace
 
 void print_placements(const TrainFlags& flags) {
-  const std::int64_t ranks = flags.ranks.value_or(1);
-  if (ranks < 1) {
-    throw Error(invalid_argument(absl::StrFormat("--ranks %d: at least 1 is allowed", ranks)));
-  }
-  const DType dtype = value_or_throw(parse_dtype(flags.dtype));
-  const ModelConfig config = value_or_throw(read_model_config(flags.config));
-  const ParallelConfig parallel =
-      value_or_throw(parse_parallel_config(flags.parallel, "--parallel"));
-  const std::vector<PlacedParameter> placed =
-      value_or_throw(placed_parameters(config, parallel, ranks, dtype));
-  const std::string text = flags.format == "json" ? placements_json(placed).to_string() + "\n"
-                                                  : describe_placements(placed);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  const Question question = read_question(flags);
+  const std::vector<PlacedParameter> placed = value_or_throw(
+      placed_parameters(question.config, question.parallel, question.num_ranks, question.dtype));
+  print(flags.format == "json" ? placements_json(placed).to_string() + "\n"
+                               : describe_placements(placed));
+}
+
+void print_simulation(const TrainFlags& flags) {
+  const Question question = read_question(flags);
+  const SimulatedPlace place{*flags.simulate, question.num_ranks, question.dtype};
+  const TokenData data = value_or_throw(TokenData::read(flags.data, question.config));
+  const SimulatedStep step =
+      value_or_throw(simulate_step(question.config, question.parallel, place, data));
+  print(
+      absl::StrFormat("Rank %d of %d, one step under forced balance; at most %d bytes of arrays\n",
+                      place.rank, place.num_ranks, step.peak_bytes));
+  print(describe_moves(std::array{step.totals}));
 }
 
 }  // namespace tessera
