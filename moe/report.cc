@@ -124,7 +124,8 @@ std::string describe_moves(std::span<const std::vector<EventLog::Total>> by_rank
       }
     }
   }
-  std::string out = absl::StrFormat("What moved (all ranks, bytes received): %s in %d calls\n",
+  std::string out = absl::StrFormat("What moved (%s, bytes received): %s in %d calls\n",
+                                    by_rank.size() == 1 ? "one rank" : "all ranks",
                                     human_bytes(all.bytes), all.count);
   out += absl::StrFormat("  %-16s %-10s %-9s %9s %12s\n", "collective", "axes", "asked", "calls",
                          "bytes");
