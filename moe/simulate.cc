@@ -44,13 +44,16 @@ class ForcedPeers {
     const auto runs = [&](std::size_t dim) {
       return local_intervals(mesh, shape[dim], spec.layout().dims[dim], coord);
     };
+    const Numbers positions = context.token_order().positions();
     Numbers ids;
     for (const Interval& rows : runs(0)) {
       for (std::int64_t row = rows.start; row < rows.stop; ++row) {
         for (const Interval& places : runs(1)) {
-          for (std::int64_t n = (row * c.seq + places.start) * c.router_top_k;
-               n < (row * c.seq + places.stop) * c.router_top_k; ++n) {
-            ids.push_back(n % c.num_experts);
+          for (std::int64_t place = places.start; place < places.stop; ++place) {
+            const std::int64_t token = row * c.seq + positions[static_cast<std::size_t>(place)];
+            for (std::int64_t k = 0; k < c.router_top_k; ++k) {
+              ids.push_back((token * c.router_top_k + k) % c.num_experts);
+            }
           }
         }
       }

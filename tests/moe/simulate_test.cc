@@ -88,7 +88,7 @@ TEST_CASE("under forced balance the simulated and the executed events of a step 
       }).value();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CAPTURE(rank);
-    CHECK(ranks[rank].size() > (ranks.size() > 1 ? 20u : 0u));
+    CHECK(ranks[rank].size() > (ranks.size() > 1 ? 9u : 0u));
     const SimulatedStep step = value_or_throw(simulate_step(
         job.config, each.parallel,
         {.rank = static_cast<std::int64_t>(rank), .num_ranks = each.num_ranks()}, job.data));
