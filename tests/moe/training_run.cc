@@ -59,9 +59,8 @@ RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
   if (options.change_config) {
     model.parameters().initialize(7);
   } else {
-    load_weights(
-        value_or_throw(WeightFiles::open(parity_path(options.model, "init.safetensors"))),
-        model);
+    load_weights(value_or_throw(WeightFiles::open(parity_path(options.model, "init.safetensors"))),
+                 model);
   }
   RunResult result;
   if (model.is_whole()) result.logits0 = first_logits(model, data);
