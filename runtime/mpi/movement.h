@@ -32,7 +32,9 @@ struct MovementPlace {
   bool reads_in_place(int peer, std::int64_t bytes) const {
     return bytes >= kInPlaceBytes && host->is_near(rank_of(peer));
   }
-  static constexpr std::int64_t kInPlaceBytes = 4 * 1024;
+  /// More than what an all_reduce folds whole on every rank: a rank that folds into its operand may
+  /// not be read meanwhile.
+  static constexpr std::int64_t kInPlaceBytes = kFoldAllBytes + 1;
 };
 
 /// One prepared call's data under way.

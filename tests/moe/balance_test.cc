@@ -79,7 +79,8 @@ TEST_CASE("evaluation is not counted", "[moe][balance][C43]") {
     return std::vector<double>{model.moe_layers()[0]->balancer().counts_E().defined() ? 1.0 : 0.0,
                                static_cast<double>(before.tokens_per_expert[0].size())};
   };
-  CHECK(train(options).inspected == std::vector<double>{0.0, 8.0});
+  const RunResult run = train(options);
+  CHECK(run.inspected == std::vector<double>{0.0, 8.0});
 }
 
 }  // namespace tessera::testing
