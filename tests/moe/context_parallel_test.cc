@@ -9,20 +9,6 @@
 namespace tessera::testing {
 namespace {
 
-void check_same(const RunResult& run, const RunResult& reference) {
-  REQUIRE(run.steps.size() == reference.steps.size());
-  for (std::size_t step = 0; step < run.steps.size(); ++step) {
-    CAPTURE(step);
-    CHECK(std::abs(run.steps[step].loss - reference.steps[step].loss) < 1e-9);
-    CHECK(std::abs(run.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
-    CHECK(run.steps[step].tokens_per_expert == reference.steps[step].tokens_per_expert);
-  }
-  for (const auto& [name, norm] : reference.final_l2) {
-    CAPTURE(name);
-    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
-  }
-}
-
 /// Gradients of one step, every element, by parameter.
 std::vector<double> all_gradients(Model& model, Trainer&) {
   std::vector<double> values;

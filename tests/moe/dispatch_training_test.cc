@@ -11,20 +11,6 @@ namespace {
 
 using enum DispatcherKind;
 
-void check_same(const RunResult& run, const RunResult& one) {
-  REQUIRE(run.steps.size() == one.steps.size());
-  for (std::size_t step = 0; step < one.steps.size(); ++step) {
-    CAPTURE(step);
-    CHECK(std::abs(run.steps[step].loss - one.steps[step].loss) < 1e-9);
-    CHECK(std::abs(run.steps[step].grad_norm - one.steps[step].grad_norm) < 1e-9);
-    CHECK(run.steps[step].tokens_per_expert == one.steps[step].tokens_per_expert);
-  }
-  for (const auto& [name, norm] : one.final_l2) {
-    CAPTURE(name);
-    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
-  }
-}
-
 int ranks_of(const ParallelConfig& parallel) {
   return static_cast<int>(parallel.dp_replicate * parallel.dp_shard * parallel.cp * parallel.tp);
 }

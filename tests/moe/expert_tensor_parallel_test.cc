@@ -20,17 +20,7 @@ TEST_CASE("losses under any etp are those of one rank", "[moe][etp][C61][C21]") 
   static const RunResult one = train({.model = "grouped", .num_steps = 2});
   const RunResult run =
       train({.model = "grouped", .parallel = parallel, .num_ranks = num_ranks, .num_steps = 2});
-  REQUIRE(run.steps.size() == one.steps.size());
-  for (std::size_t step = 0; step < one.steps.size(); ++step) {
-    CAPTURE(step);
-    CHECK(std::abs(run.steps[step].loss - one.steps[step].loss) < 1e-9);
-    CHECK(std::abs(run.steps[step].grad_norm - one.steps[step].grad_norm) < 1e-9);
-    CHECK(run.steps[step].tokens_per_expert == one.steps[step].tokens_per_expert);
-  }
-  for (const auto& [name, norm] : one.final_l2) {
-    CAPTURE(name);
-    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
-  }
+  check_same(run, one);
 }
 
 }  // namespace tessera::testing

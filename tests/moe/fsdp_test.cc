@@ -77,14 +77,6 @@ void check_losses(const RunResult& run, const RunResult& reference) {
   }
 }
 
-void check_same(const RunResult& run, const RunResult& reference) {
-  check_losses(run, reference);
-  for (const auto& [name, norm] : reference.final_l2) {
-    CAPTURE(name);
-    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("no FSDP policy changes losses or parameters", "[moe][fsdp][C45][C50][C51][C55]") {

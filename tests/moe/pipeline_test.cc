@@ -8,14 +8,9 @@
 namespace tessera::testing {
 namespace {
 
-void check_same(const RunResult& run, const RunResult& reference) {
-  REQUIRE(run.steps.size() == reference.steps.size());
-  for (std::size_t step = 0; step < run.steps.size(); ++step) {
-    CAPTURE(step);
-    CHECK(std::abs(run.steps[step].loss - reference.steps[step].loss) < 1e-9);
-    CHECK(std::abs(run.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
-    CHECK(run.steps[step].tokens_per_expert == reference.steps[step].tokens_per_expert);
-  }
+/// The same parameters too, whichever stage had them, and their norms closer.
+void check_same_stages(const RunResult& run, const RunResult& reference) {
+  check_same(run, reference);
   REQUIRE(run.final_l2.size() == reference.final_l2.size());
   for (const auto& [name, norm] : reference.final_l2) {
     CAPTURE(name);
@@ -35,7 +30,7 @@ void check_like_one_rank(const RunOptions& options, const ParallelConfig& parall
   many.parallel = parallel;
   many.num_ranks = num_ranks;
   const RunResult run = train(many);  // first: a launch that leaves it to another needs no one rank
-  check_same(run, train(options));
+  check_same_stages(run, train(options));
 }
 
 constexpr PipelineOrder kInterleaved = PipelineOrder::kInterleaved1F1B;

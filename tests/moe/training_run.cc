@@ -97,6 +97,20 @@ Json expected_results(const std::string& model) {
   return value_or_throw(parse_json(value_or_throw(read_file(path, 1 << 20)), path));
 }
 
+void check_same(const RunResult& run, const RunResult& reference) {
+  REQUIRE(run.steps.size() == reference.steps.size());
+  for (std::size_t step = 0; step < run.steps.size(); ++step) {
+    CAPTURE(step);
+    CHECK(std::abs(run.steps[step].loss - reference.steps[step].loss) < 1e-9);
+    CHECK(std::abs(run.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
+    CHECK(run.steps[step].tokens_per_expert == reference.steps[step].tokens_per_expert);
+  }
+  for (const auto& [name, norm] : reference.final_l2) {
+    CAPTURE(name);
+    CHECK(run.final_l2.at(name) == Approx(norm).epsilon(1e-8));
+  }
+}
+
 std::vector<RunResult> train_all(const RunOptions& options) {
   const Job job = job_of(options);
   return results_of(options.num_ranks, {},

@@ -35,6 +35,10 @@ RunResult train(const RunOptions& options);
 /// The same with ranks as threads of one process, whatever backend the program runs on.
 RunResult train_on_threads(const RunOptions& options);
 
+/// Checks that a run is `reference` in F64: losses and gradient norms within 1e-9, counts equal,
+/// the parameters' norms within 1e-8 of theirs.
+void check_same(const RunResult& run, const RunResult& reference);
+
 /// expected.json of a parity model.
 Json expected_results(const std::string& model);
 /// A file below tests/data.
