@@ -259,19 +259,15 @@ StatusOr<ModelConfig> read_model_config(const std::string& path) {
 namespace {
 
 Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
-  if (const std::optional<JsonView> at = object.find("reshard_after_forward")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"default", ReshardAfterForward::kDefault},
-                                     {"always", ReshardAfterForward::kAlways},
-                                     {"never", ReshardAfterForward::kNever}},
-                                    policy.reshard));
-  }
-  if (const std::optional<JsonView> at = object.find("gradient_reduction")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"each_micro_batch", GradientPolicy::kEachMicroBatch},
-                                     {"last_micro_batch", GradientPolicy::kLastMicroBatch}},
-                                    policy.gradients));
-  }
+  TSR_RETURN_IF_ERROR(read_choice(object, "reshard_after_forward",
+                                  {{"default", ReshardAfterForward::kDefault},
+                                   {"always", ReshardAfterForward::kAlways},
+                                   {"never", ReshardAfterForward::kNever}},
+                                  policy.reshard));
+  TSR_RETURN_IF_ERROR(read_choice(object, "gradient_reduction",
+                                  {{"each_micro_batch", GradientPolicy::kEachMicroBatch},
+                                   {"last_micro_batch", GradientPolicy::kLastMicroBatch}},
+                                  policy.gradients));
   if (const std::optional<JsonView> at = object.find("fsdp_prefetch")) {
     TSR_ASSIGN_OR_RETURN(const bool prefetch, at->boolean());
     policy.prefetch = prefetch ? Prefetch::kNext : Prefetch::kOff;
@@ -280,13 +276,11 @@ Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
 }
 
 Status read_dispatch(const JsonView& object, DispatchConfig& config) {
-  if (const std::optional<JsonView> at = object.find("dispatcher")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"all_to_all", DispatcherKind::kAllToAll},
-                                     {"all_gather", DispatcherKind::kAllGather},
-                                     {"hierarchical", DispatcherKind::kHierarchical}},
-                                    config.kind));
-  }
+  TSR_RETURN_IF_ERROR(read_choice(object, "dispatcher",
+                                  {{"all_to_all", DispatcherKind::kAllToAll},
+                                   {"all_gather", DispatcherKind::kAllGather},
+                                   {"hierarchical", DispatcherKind::kHierarchical}},
+                                  config.kind));
   const std::array<std::pair<std::string_view, std::int64_t*>, 4> sizes = {
       {{"ranks_per_node", &config.ranks_per_node},
        {"rows_bound", &config.rows_bound},
@@ -366,13 +360,11 @@ StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::strin
   if (const std::optional<JsonView> at = object.find("cp_method")) {
     TSR_RETURN_IF_ERROR(read_context_method(*at, config.cp_method));
   }
-  if (const std::optional<JsonView> at = object.find("recompute")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"none", Recompute::kNone},
-                                     {"full", Recompute::kFull},
-                                     {"selective", Recompute::kSelective}},
-                                    config.recompute));
-  }
+  TSR_RETURN_IF_ERROR(read_choice(object, "recompute",
+                                  {{"none", Recompute::kNone},
+                                   {"full", Recompute::kFull},
+                                   {"selective", Recompute::kSelective}},
+                                  config.recompute));
   TSR_RETURN_IF_ERROR(read_fsdp_policy(object, config.fsdp));
   TSR_RETURN_IF_ERROR(read_dispatch(object, config.dispatch));
   return config;

@@ -72,13 +72,11 @@ Status read_groups(const JsonView& at, std::vector<ParamGroup>& field) {
 }  // namespace
 
 Status read_optimizer_keys(const JsonView& object, ModelConfig& config) {
-  if (const std::optional<JsonView> at = object.find("optimizer")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"adamw", OptimizerKind::kAdamW},
-                                     {"adam", OptimizerKind::kAdam},
-                                     {"sgd", OptimizerKind::kSgd}},
-                                    config.optimizer));
-  }
+  TSR_RETURN_IF_ERROR(read_choice(object, "optimizer",
+                                  {{"adamw", OptimizerKind::kAdamW},
+                                   {"adam", OptimizerKind::kAdam},
+                                   {"sgd", OptimizerKind::kSgd}},
+                                  config.optimizer));
   TSR_RETURN_IF_ERROR(read_number(object, "momentum", 0.0, 1.0, config.momentum));
   if (const std::optional<JsonView> at = object.find("nesterov")) {
     TSR_ASSIGN_OR_RETURN(const bool nesterov, at->boolean());
@@ -94,13 +92,11 @@ Status read_optimizer_keys(const JsonView& object, ModelConfig& config) {
   if (const std::optional<JsonView> at = object.find("norm_type")) {
     TSR_RETURN_IF_ERROR(read_norm_type(*at, config.norm_type));
   }
-  if (const std::optional<JsonView> at = object.find("decay")) {
-    TSR_RETURN_IF_ERROR(read_choice(*at,
-                                    {{"linear", DecayShape::kLinear},
-                                     {"sqrt", DecayShape::kSqrt},
-                                     {"cosine", DecayShape::kCosine}},
-                                    config.decay));
-  }
+  TSR_RETURN_IF_ERROR(read_choice(object, "decay",
+                                  {{"linear", DecayShape::kLinear},
+                                   {"sqrt", DecayShape::kSqrt},
+                                   {"cosine", DecayShape::kCosine}},
+                                  config.decay));
   return read_number(object, "min_lr_factor", 0.0, 1.0, config.min_lr_factor);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,6 +27,14 @@ Status read_choice(const JsonView& at,
     allowed += (allowed.empty() ? "" : ", ") + in_quotes(choice);
   }
   return at.error(in_quotes(name) + " is none of " + allowed);
+}
+/// The same for the key `key` of `object`; where it is absent `field` stays.
+template <class Value>
+Status read_choice(const JsonView& object, std::string_view key,
+                   std::initializer_list<std::pair<std::string_view, Value>> choices,
+                   Value& field) {
+  const std::optional<JsonView> at = object.find(key);
+  return at ? read_choice(*at, choices, field) : absl::OkStatus();
 }
 
 }  // namespace tessera

@@ -1,12 +1,12 @@
 #include "moe/routing_config.h"
 
-#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "moe/read_choice.h"
 
 namespace tessera {
 namespace {
@@ -44,23 +44,6 @@ Status read_capacity_factor(const JsonView& object, std::optional<double>& field
       *field));
 }
 
-/// One of two names.
-template <typename Choice>
-Status read_choice(const JsonView& object, std::string_view key,
-                   const std::array<std::pair<std::string_view, Choice>, 2>& choices,
-                   Choice& field) {
-  const std::optional<JsonView> at = object.find(key);
-  if (!at) return absl::OkStatus();
-  TSR_ASSIGN_OR_RETURN(const std::string name, at->text());
-  for (const auto& [allowed, choice] : choices) {
-    if (name != allowed) continue;
-    field = choice;
-    return absl::OkStatus();
-  }
-  return at->error(in_quotes(name) + " is unknown; " + in_quotes(choices[0].first) + " and " +
-                   in_quotes(choices[1].first) + " are allowed");
-}
-
 }  // namespace
 
 Status read_routing_config(const JsonView& object, RoutingConfig& config) {
@@ -73,13 +56,13 @@ Status read_routing_config(const JsonView& object, RoutingConfig& config) {
   TSR_RETURN_IF_ERROR(read_jitter(object, config.input_jitter));
   TSR_RETURN_IF_ERROR(read_flag(object, "shared_expert_gate", config.shared_expert_gate));
   TSR_RETURN_IF_ERROR(read_capacity_factor(object, config.capacity_factor));
-  TSR_RETURN_IF_ERROR(read_choice<CapacityScope>(
+  TSR_RETURN_IF_ERROR(read_choice(
       object, "capacity_scope",
-      {{{"microbatch", CapacityScope::kMicrobatch}, {"sequence", CapacityScope::kSequence}}},
+      {{"microbatch", CapacityScope::kMicrobatch}, {"sequence", CapacityScope::kSequence}},
       config.capacity_scope));
-  return read_choice<DropPolicy>(
+  return read_choice(
       object, "drop_policy",
-      {{{"probability", DropPolicy::kProbability}, {"position", DropPolicy::kPosition}}},
+      {{"probability", DropPolicy::kProbability}, {"position", DropPolicy::kPosition}},
       config.drop_policy);
 }
 

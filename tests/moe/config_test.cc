@@ -49,7 +49,7 @@ TEST_CASE("routing options name the key, what was seen and what is allowed", "[m
              Catch::Contains("/capacity_factor") && Catch::Contains("above 0"));
   CHECK_THAT(with(R"("capacity_factor":-1.5)"), Catch::Contains("is -1.5"));
   CHECK_THAT(with(R"("drop_policy":"random")"),
-             Catch::Contains("\"probability\" and \"position\" are allowed"));
+             Catch::Contains("\"random\" is none of \"probability\", \"position\""));
   CHECK_THAT(with(R"("capacity_scope":"rank")"), Catch::Contains("\"microbatch\""));
   CHECK_THAT(with(R"("z_loss_coeff":-0.1)"), Catch::Contains("0 (off) or more"));
   CHECK_THAT(with(R"("input_jitter":1)"), Catch::Contains("[0, 1)"));
