@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+
+#include "absl/strings/str_format.h"
 
 namespace tessera {
 namespace {
@@ -32,6 +35,46 @@ std::int64_t expert_capacity(const ModelConfig& config, std::int64_t num_tokens)
   const double even = static_cast<double>(num_tokens * config.router_top_k) /
                       static_cast<double>(config.num_experts);
   return static_cast<std::int64_t>(std::ceil(even * *config.routing.capacity_factor));
+}
+
+ExpertRoom expert_room(const ModelConfig& config, const DTensor& x_BLD, const ExpertGroup& group) {
+  const std::int64_t batch = x_BLD.size(0), seq = x_BLD.size(1);
+  const bool by_sequence = config.routing.capacity_scope == CapacityScope::kSequence;
+  const std::int64_t room = expert_capacity(config, by_sequence ? seq : batch * seq);
+  const auto limit = [&](std::int64_t tokens, std::int64_t sequences) {
+    return std::min(tokens, by_sequence ? room * sequences : room);
+  };
+  const Spec& spec = x_BLD.spec();
+  const AxisGroup all = group.all();
+  const Mesh ranks = value_or_throw(all.mesh.sub_mesh(all.axes, x_BLD.runtime().rank()));
+  std::set<std::int64_t> sequences;  // that the group has tokens of
+  std::int64_t tokens = 0;
+  ExpertRoom out;
+  for (const std::int64_t rank : ranks.ranks()) {
+    const Coord coord = *spec.mesh().coord_of(rank);
+    const Shape local = spec.local_shape(coord);
+    tokens += local[0] * local[1];
+    out.of_sender = std::max(out.of_sender, limit(local[0] * local[1], local[0]));
+    for (const Interval& rows : local_intervals(spec.mesh(), batch, spec.layout().dims[0], coord)) {
+      for (std::int64_t row = rows.start; row < rows.stop; ++row) sequences.insert(row);
+    }
+  }
+  out.of_group = limit(tokens, static_cast<std::int64_t>(sequences.size()));
+  return out;
+}
+
+Status check_padding_to_capacity(const RoutingConfig& routing, const DispatchConfig& dispatch) {
+  if (!routing.pad_to_capacity) return absl::OkStatus();
+  if (dispatch.kind == DispatcherKind::kHierarchical) {
+    return invalid_argument(
+        "pad_to_capacity goes with the dispatchers all_to_all and all_gather, not with dispatcher "
+        "hierarchical");
+  }
+  if (dispatch.rows_bound == 0) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "pad_to_capacity fixes the size of every buffer, so rows_bound %d has nothing to bound; "
+      "leave one of them out",
+      dispatch.rows_bound));
 }
 
 DTensor map_within_capacity(const ModelContext& context, const Routing& routing) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "moe/dispatcher.h"
 #include "moe/model_context.h"
 #include "moe/router.h"
 #include "placement/api.h"
@@ -12,6 +13,13 @@ namespace tessera TSR_API {
 /// Assignments that one expert takes of `num_tokens` tokens: ceil(num_tokens · K / E · factor).
 /// Requires a capacity factor. Source: Megatron-LM get_capacity.
 std::int64_t expert_capacity(const ModelConfig& config, std::int64_t num_tokens);
+
+/// The rows that capacity leaves each expert at most of tokens placed like x_BLD, of one rank of
+/// the expert group and of all. Requires a capacity factor.
+ExpertRoom expert_room(const ModelConfig& config, const DTensor& x_BLD, const ExpertGroup& group);
+/// Errors: InvalidArgument naming both keys where pad_to_capacity meets a dispatcher or a bound
+/// whose sizes it cannot fix.
+Status check_padding_to_capacity(const RoutingConfig& routing, const DispatchConfig& dispatch);
 
 /// routing.map_BLE without what the experts have no room for: BOOL (B, L, E), placed like it.
 /// Reads map (without padding), ids (with what padding chose) and weights. Collective: the

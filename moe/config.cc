@@ -152,6 +152,10 @@ Status check_routing(const JsonView& object, const ModelConfig& config) {
   if (config.routing.shared_expert_gate && config.num_shared_experts == 0) {
     return object.error("shared_expert_gate is set but num_shared_experts is 0");
   }
+  if (config.routing.pad_to_capacity && !config.routing.capacity_factor) {
+    return object.error(
+        "pad_to_capacity is set but capacity_factor is null; it says how many rows an expert has");
+  }
   return absl::OkStatus();
 }
 
@@ -236,10 +240,11 @@ StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view
        "eps",
        "weight_decay",
        "decay_ratio"},
-      {"optimizer", "momentum", "nesterov", "state_dtype", "param_groups", "norm_type", "decay",
-       "min_lr_factor", "bias_centred", "seq_aux_coeff", "batch_aux_coeff", "global_aux_coeff",
-       "z_loss_coeff", "force_balance", "input_jitter", "shared_expert_gate", "capacity_factor",
-       "capacity_scope", "drop_policy"}));
+      {"optimizer",       "momentum",        "nesterov",        "state_dtype",
+       "param_groups",    "norm_type",       "decay",           "min_lr_factor",
+       "bias_centred",    "seq_aux_coeff",   "batch_aux_coeff", "global_aux_coeff",
+       "z_loss_coeff",    "force_balance",   "input_jitter",    "shared_expert_gate",
+       "capacity_factor", "pad_to_capacity", "capacity_scope",  "drop_policy"}));
   ModelConfig config;
   FieldReader reader(object);
   read_sizes(reader, config);

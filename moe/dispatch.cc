@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_format.h"
+#include "placement/status.h"
+
 namespace tessera {
 namespace {
 
@@ -41,7 +44,10 @@ RowOrder order_by_expert(std::span<const RowBlock> blocks, std::int64_t num_send
       }
     }
     const auto rows = static_cast<std::int64_t>(order.source_R.size() - before);
-    order.counts_e.push_back(round_up(rows, size.alignment));
+    const std::int64_t wanted = size.rows_per_expert.value_or(rows);
+    TSR_CHECK(rows <= wanted,
+              absl::StrFormat("expert %d has %d rows, but room for %d", expert, rows, wanted));
+    order.counts_e.push_back(round_up(wanted, size.alignment));
     order.source_R.resize(before + static_cast<std::size_t>(order.counts_e.back()), -1);
   }
   if (size.num_rows) order.source_R.resize(static_cast<std::size_t>(*size.num_rows), -1);

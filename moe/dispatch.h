@@ -38,6 +38,8 @@ struct RowOrder {
 struct OrderedSize {
   std::int64_t alignment = 1;                 ///< each expert's rows are a multiple
   std::optional<std::int64_t> num_rows = {};  ///< in all; empty: as many as the experts have
+  /// Of each expert, before alignment; empty: as many as it has. Requires that none has more.
+  std::optional<std::int64_t> rows_per_expert = {};
 };
 /// From rank-major to expert-major rows of a buffer of `num_received`. `blocks` holds, for each
 /// sender, where its rows of each expert lie.

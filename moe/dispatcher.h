@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,11 +62,20 @@ struct RoutePlan {
   DTensor rows_needed;
 };
 
+/// Rows that one expert can get at most, known from shapes alone.
+struct ExpertRoom {
+  std::int64_t of_sender = 0;  ///< from one rank
+  std::int64_t of_group = 0;   ///< from all ranks of the expert group
+};
+
 /// The tokens of one pass.
 struct RoutedTokens {
   DTensor ids_TK;  ///< I64; num_experts marks a slot that goes nowhere
-  /// Of every rank of the expert group, in order; all_gather needs it.
+  /// Of every rank of the expert group, in order; all_gather and `room` need it.
   std::vector<std::int64_t> tokens_by_rank = {};
+  /// Every expert gets exactly room.of_group rows in each chunk (at most the chunk's tokens),
+  /// filled up with zeros. Requires that no expert has more.
+  std::optional<ExpertRoom> room = {};
 };
 
 /// Thread-safety: none; one for each layer of a rank.
@@ -82,7 +92,8 @@ class Dispatcher {
                                                     const DispatchConfig& config);
 
   /// Collective: one exchange of counts (all_gather: of ids) among the expert group. Host reads:
-  /// one where sizes are exact, none with rows_bound or in a group of one.
+  /// one where sizes are exact, none with rows_bound, with tokens.room or in a group of one.
+  /// Errors: InvalidArgument for a room that the hierarchical one is given.
   virtual RoutePlan plan(const RoutedTokens& tokens) const = 0;
 
   std::int64_t num_experts() const noexcept { return num_experts_; }

@@ -26,6 +26,7 @@ struct Chunk {
   std::int64_t index = 0;
   TokenRange tokens;
   SortedSlots sorted;
+  std::optional<ExpertRoom> room = {};
 };
 
 /// Experts [begin, begin + size) of each ep rank.
@@ -77,14 +78,15 @@ class ExchangeDispatcher : public Dispatcher {
     for (std::int64_t c = 0; c < config().chunks; ++c) {
       const TokenRange range = chunk_of(tokens.ids_TK.size(0), config().chunks, c);
       plan.chunks.push_back(range);
-      chunks.push_back({c, range, sort_slots(tokens.ids_TK, range, num_experts())});
+      chunks.push_back({c, range, sort_slots(tokens.ids_TK, range, num_experts()),
+                        room_in_chunk(tokens, config().chunks, c)});
     }
     const CountTable counts = exchange_counts(runtime, chunks);
     for (const Chunk& chunk : chunks) {
       plan.routes.push_back(
           std::make_unique<ExchangeRoute>(steps_of(runtime, chunk, counts, tokens.ids_TK.size(1))));
     }
-    if (capacity()) {
+    if (bounds_rows()) {
       const std::int64_t needed[] = {rows_needed(chunks)};
       plan.rows_needed = index_tensor(runtime, needed);
     }
@@ -99,17 +101,20 @@ class ExchangeDispatcher : public Dispatcher {
 
   /// What the move of counts brings, the one host read where sizes are exact. A recomputed pass
   /// must see the same.
-  Indices received_values(Runtime& runtime, const Indices& sent, const RowMove& move) const {
+  Indices received_values(Runtime& runtime, const Indices& sent, const RowMove& move,
+                          const std::vector<Chunk>& chunks) const {
     return kept_values(runtime, [&]() -> Indices {
       const DTensor received = move_rows(index_tensor(runtime, sent), move);
-      if (!capacity()) log_host_read(runtime, "moe.dispatch.counts");
+      if (!bounds_rows() && !chunks.front().room) log_host_read(runtime, "moe.dispatch.counts");
       const auto values = values_of(received);
       return {values.begin(), values.end()};
     });
   }
-  /// Rows that one sender may have for one ep rank in one chunk; empty: any number.
-  std::optional<std::int64_t> capacity() const {
-    if (config().rows_bound == 0 || group().size() == 1) return std::nullopt;
+  bool bounds_rows() const { return config().rows_bound > 0 && group().size() > 1; }
+  /// Rows that one sender may have for one ep rank in a chunk; empty: any number.
+  std::optional<std::int64_t> capacity(const Chunk& chunk, std::int64_t ep_rank) const {
+    if (chunk.room) return chunk.room->of_sender * experts_of(ep_rank).size;
+    if (!bounds_rows()) return std::nullopt;
     return config().rows_bound / (group().ep_size() * config().chunks);
   }
   ExpertRange experts_of(std::int64_t ep_rank) const {
@@ -146,10 +151,15 @@ class ExchangeDispatcher : public Dispatcher {
         {.move = {
              .kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = std::move(rows)}});
   }
-  void set_expert_order(Runtime& runtime, ExchangeSteps& steps, const BlockWriter& blocks) const {
+  void set_expert_order(Runtime& runtime, ExchangeSteps& steps, const Chunk& chunk,
+                        const BlockWriter& blocks) const {
     OrderedSize size{.alignment = config().expert_alignment};
     const std::int64_t num_local = experts_of(ep_rank(runtime)).size;
-    if (capacity()) size.num_rows = padded_bound(blocks.num_rows(), num_local, size.alignment);
+    if (chunk.room) {
+      size.rows_per_expert = chunk.room->of_group;
+    } else if (bounds_rows()) {
+      size.num_rows = padded_bound(blocks.num_rows(), num_local, size.alignment);
+    }
     const RowOrder order =
         order_by_expert(blocks.blocks(), blocks.num_senders(), blocks.num_rows(), size);
     steps.source_R = index_tensor(runtime, order.source_R);
@@ -187,8 +197,13 @@ class LocalDispatcher final : public ExchangeDispatcher {
     for (const std::int64_t rows : chunk.sorted.counts_E) blocks.add(rows);
     const std::int64_t slots = chunk.tokens.size() * top_k;
     const std::int64_t alignment = config().expert_alignment;
-    RowOrder order = order_by_expert(blocks.blocks(), 1, blocks.num_rows(),
-                                     {alignment, padded_bound(slots, num_experts(), alignment)});
+    OrderedSize size{.alignment = alignment};
+    if (chunk.room) {
+      size.rows_per_expert = chunk.room->of_group;
+    } else {
+      size.num_rows = padded_bound(slots, num_experts(), alignment);
+    }
+    RowOrder order = order_by_expert(blocks.blocks(), 1, blocks.num_rows(), size);
     for (std::int64_t& source : order.source_R) {
       if (source >= 0) source = chunk.sorted.slots[static_cast<std::size_t>(source)];
     }
@@ -219,7 +234,7 @@ class DirectDispatcher final : public ExchangeDispatcher {
       move.send.push_back(experts.size * config().chunks);
       move.recv.push_back(own.size * config().chunks);
     }
-    return {.values = received_values(runtime, sent, move),
+    return {.values = received_values(runtime, sent, move, chunks),
             .chunks = config().chunks,
             .first_expert = own.begin,
             .num_experts = own.size};
@@ -230,11 +245,11 @@ class DirectDispatcher final : public ExchangeDispatcher {
     const std::int64_t ep = group().ep_size();
     const std::int64_t etp = group().etp_size();
     const ExpertRange own = experts_of(ep_rank(runtime));
-    const auto fixed = capacity();
+    const auto fixed = capacity(chunk, ep_rank(runtime));
     RowMove move{.kind = RowMove::Kind::kAllToAll, .group = group().ep()};
     for (std::int64_t peer = 0; peer < ep; ++peer) {
       const std::int64_t sender = rank_at(peer, etp_rank(runtime));
-      move.send.push_back(fixed ? *fixed : rows_for(chunk, peer));
+      move.send.push_back(capacity(chunk, peer).value_or(rows_for(chunk, peer)));
       move.recv.push_back(fixed ? *fixed : rows_of(counts, sender, chunk.index, own));
     }
     BlockWriter blocks(fixed);
@@ -253,21 +268,22 @@ class DirectDispatcher final : public ExchangeDispatcher {
     ExchangeSteps steps{.places = places_of(runtime, sent_slots(chunk), slots, top_k),
                         .hops = {{.move = std::move(move)}}};
     add_gather(steps, std::move(gathered));
-    set_expert_order(runtime, steps, blocks);
+    set_expert_order(runtime, steps, chunk, blocks);
     return steps;
   }
 
  private:
   /// Slots of the rows as they are sent: by expert, or in parts of equal size, cut where full.
   Indices sent_slots(const Chunk& chunk) const {
-    if (!capacity()) return chunk.sorted.slots;
+    if (!capacity(chunk, 0)) return chunk.sorted.slots;
     Indices slots;
     auto next = chunk.sorted.slots.begin();
     for (std::int64_t peer = 0; peer < group().ep_size(); ++peer) {
       const std::int64_t rows = rows_for(chunk, peer);
+      const std::int64_t room = *capacity(chunk, peer);
       const std::size_t before = slots.size();
-      slots.insert(slots.end(), next, next + std::min(rows, *capacity()));
-      slots.resize(before + static_cast<std::size_t>(*capacity()), -1);
+      slots.insert(slots.end(), next, next + std::min(rows, room));
+      slots.resize(before + static_cast<std::size_t>(room), -1);
       next += rows;
     }
     return slots;
@@ -305,6 +321,10 @@ class NodeDispatcher final : public ExchangeDispatcher {
  protected:
   /// Rows pass through ranks that do not keep them, so every rank needs all counts.
   CountTable exchange_counts(Runtime& runtime, const std::vector<Chunk>& chunks) const override {
+    if (chunks.front().room) {
+      throw Error(
+          invalid_argument("the hierarchical dispatcher has exact sizes; it takes no room"));
+    }
     Indices own;
     for (const Chunk& chunk : chunks) {
       own.insert(own.end(), chunk.sorted.counts_E.begin(), chunk.sorted.counts_E.end());
@@ -313,7 +333,7 @@ class NodeDispatcher final : public ExchangeDispatcher {
                        static_cast<std::int64_t>(own.size()));
     return {.values = received_values(
                 runtime, own,
-                {.kind = RowMove::Kind::kAllGather, .group = group().all(), .send = rows}),
+                {.kind = RowMove::Kind::kAllGather, .group = group().all(), .send = rows}, chunks),
             .chunks = config().chunks,
             .first_expert = 0,
             .num_experts = num_experts()};
@@ -343,7 +363,7 @@ class NodeDispatcher final : public ExchangeDispatcher {
       gathered.push_back(blocks.num_rows() - before);
     }
     add_gather(steps, std::move(gathered));
-    set_expert_order(runtime, steps, blocks);
+    set_expert_order(runtime, steps, chunk, blocks);
     return steps;
   }
 

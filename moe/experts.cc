@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dtensor/local_map.h"
+#include "moe/capacity.h"
 
 namespace tessera {
 namespace {
@@ -86,6 +87,7 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
     : name_(name) {
   const ModelConfig& c = context.config;
   throw_if_error(context.views.check_experts(name, c.num_experts));
+  throw_if_error(check_padding_to_capacity(c.routing, context.views.config().dispatch));
   dispatcher_ = value_or_throw(Dispatcher::make(name, expert_group(context.views), c.num_experts,
                                                 context.views.config().dispatch));
   const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
@@ -154,12 +156,16 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
       LocalArg{"w3_EFD", w3_->use(context.compute), in.used, in.grad}};
   const std::array<LocalResult, 1> results = {
       LocalResult{"out_BLD", context.views.dense(), out_placements, x_BLD.global_shape()}};
-  std::vector<std::int64_t> by_rank;
-  if (dispatcher_->config().kind == DispatcherKind::kAllGather) {
-    by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
+  RoutedTokens routed;
+  if (context.config.routing.pad_to_capacity) {
+    routed.room = expert_room(context.config, x_BLD, dispatcher_->group());
+  }
+  if (routed.room || dispatcher_->config().kind == DispatcherKind::kAllGather) {
+    routed.tokens_by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
   }
   const auto region = [&](std::span<const DTensor> local) {
-    return compute({merge_tokens(local[kIds]), by_rank}, local, meanwhile);
+    routed.ids_TK = merge_tokens(local[kIds]);
+    return compute(routed, local, meanwhile);
   };
   return local_map(context.runtime, name_, args, results, region)[0];
 }

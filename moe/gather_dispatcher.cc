@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
@@ -59,7 +60,7 @@ class GatherDispatcher final : public Dispatcher {
     Runtime& runtime = tokens.ids_TK.runtime();
     const Indices ids = kept_values(runtime, [&]() -> Indices {
       const DTensor all = all_gather_rows(tokens.ids_TK, tokens.tokens_by_rank, group().all());
-      if (config().rows_bound == 0) log_host_read(runtime, "moe.dispatch.counts");
+      if (config().rows_bound == 0 && !tokens.room) log_host_read(runtime, "moe.dispatch.counts");
       const auto values = values_of(all);
       return {values.begin(), values.end()};
     });
@@ -96,12 +97,14 @@ class GatherDispatcher final : public Dispatcher {
       steps.tokens_by_rank.push_back(range.size());
       first += held;
     }
-    const std::int64_t rows = pick_rows(runtime, chosen, top_k, steps);
+    const auto room = room_in_chunk(tokens, config().chunks, chunk);
+    const std::int64_t rows = pick_rows(runtime, chosen, room, top_k, steps);
     return {std::move(steps), rows};
   }
 
   /// Sorts the slots of this rank's experts.
-  std::int64_t pick_rows(Runtime& runtime, const Indices& chosen, std::int64_t top_k,
+  std::int64_t pick_rows(Runtime& runtime, const Indices& chosen,
+                         const std::optional<ExpertRoom>& room, std::int64_t top_k,
                          GatherSteps& steps) const {
     const Indices experts = experts_by_rank(num_experts(), group().ep_size());
     const std::int64_t self = position_along(group().mesh, group().ep_axes, runtime.rank());
@@ -109,12 +112,12 @@ class GatherDispatcher final : public Dispatcher {
     const std::int64_t num_local = experts[static_cast<std::size_t>(self)];
     std::vector<Indices> by_expert(static_cast<std::size_t>(num_local));
     std::int64_t rows = 0;
-    std::optional<std::int64_t> room;
-    if (config().rows_bound > 0) room = config().rows_bound / config().chunks;
+    std::optional<std::int64_t> bound;
+    if (config().rows_bound > 0) bound = config().rows_bound / config().chunks;
     for (std::size_t slot = 0; slot < chosen.size(); ++slot) {
       const std::int64_t local = chosen[slot] - begin;
       if (local < 0 || local >= num_local) continue;
-      if (!room || rows < *room) {
+      if (!bound || rows < *bound) {
         by_expert[static_cast<std::size_t>(local)].push_back(static_cast<std::int64_t>(slot));
       }
       ++rows;
@@ -124,12 +127,15 @@ class GatherDispatcher final : public Dispatcher {
     const std::int64_t alignment = config().expert_alignment;
     for (const Indices& slots : by_expert) {
       const auto held = static_cast<std::int64_t>(slots.size());
-      counts.push_back((held + alignment - 1) / alignment * alignment);
+      const std::int64_t wanted = room ? room->of_group : held;
+      TSR_CHECK(held <= wanted,
+                absl::StrFormat("an expert has %d rows, but room for %d", held, wanted));
+      counts.push_back((wanted + alignment - 1) / alignment * alignment);
       slot_R.insert(slot_R.end(), slots.begin(), slots.end());
       slot_R.resize(slot_R.size() + static_cast<std::size_t>(counts.back() - held), -1);
     }
-    if (room) {
-      slot_R.resize(static_cast<std::size_t>(padded_bound(*room, num_local, alignment)), -1);
+    if (bound) {
+      slot_R.resize(static_cast<std::size_t>(padded_bound(*bound, num_local, alignment)), -1);
     }
     steps.places = places_of(runtime, slot_R, static_cast<std::int64_t>(chosen.size()), top_k);
     steps.counts_e = index_tensor(runtime, counts);

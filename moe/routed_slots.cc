@@ -36,6 +36,19 @@ SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t nu
   return {{kept.begin(), kept.end()}, {by_expert.begin(), by_expert.end()}};
 }
 
+std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t chunks,
+                                        std::int64_t chunk) {
+  if (!tokens.room) return std::nullopt;
+  ExpertRoom in_chunk;  // a token has at most one row for an expert
+  for (const std::int64_t held : tokens.tokens_by_rank) {
+    const std::int64_t own = chunk_of(held, chunks, chunk).size();
+    in_chunk.of_sender = std::max(in_chunk.of_sender, own);
+    in_chunk.of_group += own;
+  }
+  return ExpertRoom{std::min(in_chunk.of_sender, tokens.room->of_sender),
+                    std::min(in_chunk.of_group, tokens.room->of_group)};
+}
+
 RowPlaces places_of(Runtime& runtime, std::span<const std::int64_t> slot_N, std::int64_t num_slots,
                     std::int64_t top_k) {
   Array places = Array::empty({num_slots / top_k, top_k}, DType::kI64, runtime.kernels().allocator);

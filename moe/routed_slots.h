@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct SortedSlots {
   Indices counts_E;
 };
 SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t num_experts);
+
+/// tokens.room, as far as the tokens of one of `chunks` can fill it.
+std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t chunks,
+                                        std::int64_t chunk);
 
 /// Places of `num_slots` slots of `top_k` a token, where row n holds slot_N[n] (−1: none).
 RowPlaces places_of(Runtime& runtime, std::span<const std::int64_t> slot_N, std::int64_t num_slots,

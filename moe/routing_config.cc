@@ -56,6 +56,7 @@ Status read_routing_config(const JsonView& object, RoutingConfig& config) {
   TSR_RETURN_IF_ERROR(read_jitter(object, config.input_jitter));
   TSR_RETURN_IF_ERROR(read_flag(object, "shared_expert_gate", config.shared_expert_gate));
   TSR_RETURN_IF_ERROR(read_capacity_factor(object, config.capacity_factor));
+  TSR_RETURN_IF_ERROR(read_flag(object, "pad_to_capacity", config.pad_to_capacity));
   TSR_RETURN_IF_ERROR(read_choice(
       object, "capacity_scope",
       {{"microbatch", CapacityScope::kMicrobatch}, {"sequence", CapacityScope::kSequence}},

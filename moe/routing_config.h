@@ -33,6 +33,7 @@ struct RoutingConfig {
   double input_jitter = 0.0;        ///< the gate's input times uniform noise in 1 ± jitter
   bool shared_expert_gate = false;  ///< shared experts' output times sigmoid(x·w)
   std::optional<double> capacity_factor;  ///< room of ceil(tokens·K/E · factor) per expert
+  bool pad_to_capacity = false;           ///< every expert's rows are filled up to its room
   CapacityScope capacity_scope = CapacityScope::kMicrobatch;
   DropPolicy drop_policy = DropPolicy::kProbability;
 

@@ -48,6 +48,9 @@ TEST_CASE("routing options name the key, what was seen and what is allowed", "[m
   CHECK_THAT(with(R"("capacity_factor":0)"),
              Catch::Contains("/capacity_factor") && Catch::Contains("above 0"));
   CHECK_THAT(with(R"("capacity_factor":-1.5)"), Catch::Contains("is -1.5"));
+  CHECK(with(R"("capacity_factor":1,"pad_to_capacity":true)") == "accepted");
+  CHECK_THAT(with(R"("pad_to_capacity":true)"),
+             Catch::Contains("pad_to_capacity is set but capacity_factor is null"));
   CHECK_THAT(with(R"("drop_policy":"random")"),
              Catch::Contains("\"random\" is none of \"probability\", \"position\""));
   CHECK_THAT(with(R"("capacity_scope":"rank")"), Catch::Contains("\"microbatch\""));

@@ -26,6 +26,7 @@ struct Trip {
   /// Expert of a rank's slot; `experts` goes nowhere.
   std::function<std::int64_t(std::int64_t, std::int64_t)> choose =
       [](std::int64_t rank, std::int64_t slot) { return (rank * 5 + slot * 7 + slot / 3) % 6; };
+  std::optional<ExpertRoom> room = {};
   int num_ranks() const { return static_cast<int>(ep * etp); }
 };
 
@@ -95,6 +96,7 @@ Seen travel(World& world, const Trip& trip) {
   w.set_requires_grad(true);
   RoutedTokens tokens{plain(runtime, Array::from_values({T, kK}, DType::kI64, ids))};
   for (int r = 0; r < trip.num_ranks(); ++r) tokens.tokens_by_rank.push_back(trip.tokens(r));
+  tokens.room = trip.room;
 
   Seen seen;
   const Ints experts = experts_by_rank(trip.experts, trip.ep);
@@ -231,6 +233,42 @@ TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
                             rows.begin() + expert + static_cast<std::int64_t>(e), std::int64_t{0}));
     }
     expert += held[static_cast<std::size_t>(ep_rank)];
+  }
+}
+
+TEST_CASE("with room for them experts get as many rows under any routing, read by no host",
+          "[moe][dispatch][capacity][C24][C30]") {
+  Trip trip;
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 5, 6))];
+  std::tie(trip.ep, trip.etp, trip.experts) =
+      GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{2, 2, 5}, std::tuple{4, 1, 3});
+  const bool crowded = GENERATE(false, true);
+  trip.choose = [&](std::int64_t rank, std::int64_t slot) {
+    return crowded ? std::min(slot % kK, trip.experts) : (rank + slot) % trip.experts;
+  };
+  std::int64_t tokens = 0;
+  for (std::int64_t rank = 0; rank < trip.num_ranks(); ++rank) tokens += trip.tokens(rank);
+  trip.room = ExpertRoom{tokens, tokens - (crowded ? 0 : 1)};
+  CAPTURE(static_cast<int>(trip.config.kind), trip.config.expert_alignment, trip.config.chunks,
+          trip.ep, trip.etp, crowded);
+  const std::vector<Seen> ranks = travel_all(trip);
+  check_values(trip, ranks);
+  for (const Seen& seen : ranks) {
+    CHECK(count_forward(seen, Event::Kind::kHostRead) == 0);
+    Ints wanted;
+    for (std::int64_t c = 0; c < trip.config.chunks; ++c) {
+      std::int64_t in_chunk = 0;
+      for (std::int64_t rank = 0; rank < trip.num_ranks(); ++rank) {
+        in_chunk += chunk_of(trip.tokens(rank), trip.config.chunks, c).size();
+      }
+      const std::int64_t rows = std::min(in_chunk, trip.room->of_group);
+      const std::int64_t a = trip.config.expert_alignment;
+      wanted.resize(seen.counts_e.size() / static_cast<std::size_t>(trip.config.chunks) *
+                        static_cast<std::size_t>(c + 1),
+                    (rows + a - 1) / a * a);
+    }
+    CHECK(seen.counts_e == wanted);
+    CHECK(seen.rows == std::accumulate(wanted.begin(), wanted.end(), std::int64_t{0}));
   }
 }
 

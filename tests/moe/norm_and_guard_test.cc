@@ -9,22 +9,6 @@
 namespace tessera::testing {
 namespace {
 
-void shrink(ModelConfig& config) {
-  config.dim = 16;
-  config.n_layers = 2;
-  config.n_heads = 2;
-  config.kv_lora_rank = 8;
-  config.qk_nope_head_dim = 8;
-  config.rope_dim = 4;
-  config.v_head_dim = 8;
-  config.dense_hidden_dim = 32;
-  config.moe_hidden_dim = 16;
-  config.vocab = 256;
-  config.seq = 16;
-  config.batch = 4;
-  config.accum = 1;
-}
-
 RunOptions small_run(const ParallelConfig& parallel, int num_ranks) {
   RunOptions options{.parallel = parallel, .num_ranks = num_ranks, .num_steps = 2};
   options.change_config = shrink;

@@ -7,28 +7,16 @@
 namespace tessera::testing {
 namespace {
 
-void shrink(ModelConfig& config) {
-  config.dim = 16;
+void make_small(ModelConfig& config) {
+  shrink(config);
   config.n_layers = 3;
-  config.n_heads = 2;
-  config.kv_lora_rank = 8;
-  config.q_lora_rank = 0;
-  config.qk_nope_head_dim = 8;
-  config.rope_dim = 4;
-  config.v_head_dim = 8;
-  config.dense_hidden_dim = 32;
-  config.moe_hidden_dim = 16;
-  config.vocab = 256;
-  config.seq = 16;
-  config.batch = 4;
   config.accum = 2;
-  config.bias_coeff = 1e-3;
 }
 
 RunOptions options_of(const ParallelConfig& parallel, int num_ranks, Recompute mode) {
   RunOptions options{.parallel = parallel, .num_ranks = num_ranks, .num_steps = 2};
   options.parallel.recompute = mode;
-  options.change_config = shrink;
+  options.change_config = make_small;
   return options;
 }
 

@@ -97,6 +97,22 @@ Json expected_results(const std::string& model) {
   return value_or_throw(parse_json(value_or_throw(read_file(path, 1 << 20)), path));
 }
 
+void shrink(ModelConfig& config) {
+  config.dim = 16;
+  config.n_layers = 2;
+  config.n_heads = 2;
+  config.kv_lora_rank = 8;
+  config.qk_nope_head_dim = 8;
+  config.rope_dim = 4;
+  config.v_head_dim = 8;
+  config.dense_hidden_dim = 32;
+  config.moe_hidden_dim = 16;
+  config.vocab = 256;
+  config.seq = 16;
+  config.batch = 4;
+  config.accum = 1;
+}
+
 void check_same(const RunResult& run, const RunResult& reference) {
   REQUIRE(run.steps.size() == reference.steps.size());
   for (std::size_t step = 0; step < run.steps.size(); ++step) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "checkpoint/load.h"
 #include "io/json.h"
+#include "moe/capacity.h"
 #include "moe/stages.h"
 
 namespace tessera {
@@ -90,6 +91,7 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
   TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
+  TSR_RETURN_IF_ERROR(check_padding_to_capacity(plan.config.routing, plan.views.config().dispatch));
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
   TSR_RETURN_IF_ERROR(plan_pipeline(plan.config, plan.views.config()).status());
