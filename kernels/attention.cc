@@ -13,8 +13,8 @@ namespace tessera::kernels {
 namespace {
 
 /// The forward pass of one head, block by block of query rows, with sums that run over chunks of
-/// keys.
-template <class T, class C>
+/// keys. Values are T, computed in C and multiplied in P.
+template <class T, class C, class P>
 class ForwardHead {
  public:
   ForwardHead(const Array& q, const Array& k, const Array& v, const AttentionOptions& options,
@@ -25,9 +25,8 @@ class ForwardHead {
         out_(out, HeadMemory::kAsItLies),
         lse_(lse),
         scale_(options.scale),
-        bound_(options, k.size(2)) {
-    scores_ = uninitialised<C>(kBlockQueries * std::min(kChunkKeys, k.size(2)));
-  }
+        bound_(options, k.size(2)),
+        scores_(kBlockQueries * std::min(kChunkKeys, k.size(2))) {}
 
   /// Blocks [first, last) of kBlockQueries rows.
   void run(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t last) {
@@ -50,9 +49,8 @@ class ForwardHead {
     const std::int64_t keys = bound_.seen(row + rows - 1);
     for (std::int64_t key = 0; key < keys; key += kChunkKeys) {
       const std::int64_t width = std::min(kChunkKeys, keys - key);
-      const MatrixView<C> scores{scores_.get(), width, 1};
       gemm({.m = rows, .n = width, .k = q_.cols(), .alpha = scale_}, as_input(q_now_.from_row(row)),
-           as_input(k_now_.from_row(key)).transposed(), scores);
+           as_input(k_now_.from_row(key)).transposed(), scores_.values(width));
       for (std::int64_t i = 0; i < rows; ++i) add_line(row, i, key, width);
       add_values(row, rows, key, width);
     }
@@ -62,7 +60,7 @@ class ForwardHead {
   /// Turns scores into weights e^(s − max) and rescales what earlier chunks gave where the maximum
   /// grew.
   void add_line(std::int64_t block_row, std::int64_t i, std::int64_t key, std::int64_t width) {
-    C* line = scores_.get() + i * width;
+    C* line = scores_.values(width).at(i);
     const std::int64_t seen = bound_.seen_in(block_row + i, key, width);
     const C new_max = std::max(max_[i], max_of(line, seen));
     const C shift = new_max == -kInf ? C(0) : new_max;
@@ -80,7 +78,7 @@ class ForwardHead {
     const std::int64_t seen_by_all = bound_.seen_in(row, key, width);
     const std::int64_t joint = all_finite(key + seen_by_all, key + width) ? width : seen_by_all;
     const double beta = key == 0 ? 0.0 : 1.0;
-    const MatrixView<const C> weights{scores_.get(), width, 1};
+    const MatrixView<const P> weights = scores_.factors(rows, width);
     if (joint > 0) {
       gemm({.m = rows, .n = v_.cols(), .k = joint, .beta = beta}, weights,
            as_input(v_now_.from_row(key)), out_now_.from_row(row));
@@ -91,8 +89,9 @@ class ForwardHead {
       if (joint == 0 && key == 0) std::fill_n(out, v_.cols(), C(0));
       const std::int64_t seen = bound_.seen_in(row + i, key, width);
       for (std::int64_t j = joint; j < seen; ++j) {
-        const C* value = v_now_.at(key + j);
-        for (std::int64_t e = 0; e < v_.cols(); ++e) out[e] += *weights.at(i, j) * value[e];
+        const P* value = v_now_.at(key + j);
+        const C weight = convert<C>(*weights.at(i, j));
+        for (std::int64_t e = 0; e < v_.cols(); ++e) out[e] += weight * convert<C>(value[e]);
       }
     }
   }
@@ -104,8 +103,8 @@ class ForwardHead {
       C sums[kColumns] = {};  // by column, so that the compiler adds whole vectors
       const std::int64_t used = std::min(kColumns, v_.cols() - column);
       for (std::int64_t key = first; key < last; ++key) {
-        const C* value = v_now_.at(key, column);
-        for (std::int64_t e = 0; e < used; ++e) sums[e] += value[e];
+        const P* value = v_now_.at(key, column);
+        for (std::int64_t e = 0; e < used; ++e) sums[e] += convert<C>(value[e]);
       }
       for (std::int64_t e = 0; e < used; ++e) {
         if (!std::isfinite(sums[e])) return false;
@@ -130,18 +129,16 @@ class ForwardHead {
     lse = max_[i] + std::log(sum_[i]);
   }
 
-  static MatrixView<const C> as_input(MatrixView<C> m) {
-    return {m.data, m.row_stride, m.col_stride};
-  }
-
   static constexpr C kInf = std::numeric_limits<C>::infinity();
-  HeadMatrices<T, C> q_, k_, v_, out_;
+  HeadMatrices<T, P> q_, k_, v_;
+  HeadMatrices<T, C> out_;
   const Array& lse_;
   double scale_;
   KeyBound bound_;
-  MatrixView<C> q_now_, k_now_, v_now_, out_now_;
+  MatrixView<P> q_now_, k_now_, v_now_;
+  MatrixView<C> out_now_;
   C* lse_now_ = nullptr;
-  std::unique_ptr<C[]> scores_;
+  Scores<C, P> scores_;
   C max_[kBlockQueries], sum_[kBlockQueries];
 };
 
@@ -189,11 +186,15 @@ void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& 
   const std::int64_t parts = (blocks + step - 1) / step;
   visit_dtype(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_floating_point_v<ComputeType<T>>) {
-      parallel_tasks(threads, all_heads * parts, [&](std::int64_t task) {
-        ForwardHead<T, ComputeType<T>> head(q, k, v, options, out, lse);
-        const std::int64_t index = task / parts, first = task % parts * step;
-        head.run(index / heads, index % heads, first, std::min(blocks, first + step));
+    using C = ComputeType<T>;
+    if constexpr (std::is_floating_point_v<C>) {
+      visit_factor_type<T, C>([&](auto factor) {
+        using P = typename decltype(factor)::type;
+        const auto make = [&] { return ForwardHead<T, C, P>(q, k, v, options, out, lse); };
+        parallel_workers(threads, all_heads * parts, make, [&](auto& head, std::int64_t task) {
+          const std::int64_t index = task / parts, first = task % parts * step;
+          head.run(index / heads, index % heads, first, std::min(blocks, first + step));
+        });
       });
     }
   });

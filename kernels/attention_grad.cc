@@ -18,8 +18,8 @@ struct BackwardArrays {
 };
 
 /// The backward pass of one head. Weights are computed again from lse; blocks of query rows add to
-/// the gradients of k and v in ascending order.
-template <class T, class C>
+/// the gradients of k and v in ascending order. Values are T, computed in C and multiplied in P.
+template <class T, class C, class P>
 class BackwardHead {
  public:
   /// `memory` is for the inputs of products; how their results lie makes no difference.
@@ -34,11 +34,10 @@ class BackwardHead {
         grad_v_(arrays.grads.v, HeadMemory::kAsItLies),
         lse_(arrays.lse),
         scale_(arrays.options.scale),
-        bound_(arrays.options, arrays.k.size(2)) {
-    const std::int64_t scores = kBlockQueries * std::min(kChunkKeys, k_.rows());
-    weights_ = uninitialised<C>(scores);
-    slopes_ = uninitialised<C>(scores);
-  }
+        bound_(arrays.options, arrays.k.size(2)),
+        weights_(kBlockQueries * std::min(kChunkKeys, k_.rows())),
+        slopes_(kBlockQueries * std::min(kChunkKeys, k_.rows())),
+        line_(uninitialised<C>(v_.cols())) {}
 
   void run(std::int64_t b, std::int64_t h) {
     now_ = {.grad = grad_.load(b, h),
@@ -62,16 +61,14 @@ class BackwardHead {
   }
 
  private:
-  using Matrices = HeadMatrices<T, C>;
-
-  static void set_zero(MatrixView<C> m, const Matrices& like) {
+  static void set_zero(MatrixView<C> m, const HeadMatrices<T, P>& like) {
     for (std::int64_t i = 0; i < like.rows(); ++i) std::fill_n(m.at(i), like.cols(), C(0));
   }
-  static MatrixView<const C> in(MatrixView<C> m) { return {m.data, m.row_stride, m.col_stride}; }
 
   void run_block(std::int64_t row, std::int64_t rows) {
     for (std::int64_t i = 0; i < rows; ++i) {
-      delta_[i] = dot_of(now_.grad.at(row + i), now_.out.at(row + i), v_.cols());
+      const C* grad = load_line(now_.grad.at(row + i), 1, v_.cols(), line_.get());
+      delta_[i] = dot_of(grad, now_.out.at(row + i), v_.cols());
     }
     const std::int64_t keys = bound_.seen(row + rows - 1);
     for (std::int64_t key = 0; key < keys; key += kChunkKeys) {
@@ -80,23 +77,24 @@ class BackwardHead {
   }
 
   void run_chunk(std::int64_t row, std::int64_t rows, std::int64_t key, std::int64_t width) {
-    const MatrixView<C> weights{weights_.get(), width, 1}, slopes{slopes_.get(), width, 1};
-    const MatrixView<C> q = now_.q.from_row(row), grad = now_.grad.from_row(row);
-    const MatrixView<C> k = now_.k.from_row(key), v = now_.v.from_row(key);
-    gemm({.m = rows, .n = width, .k = q_.cols(), .alpha = scale_}, in(q), in(k.transposed()),
-         weights);
-    gemm({.m = rows, .n = width, .k = v_.cols()}, in(grad), in(v.transposed()), slopes);
+    const MatrixView<C> weights = weights_.values(width), slopes = slopes_.values(width);
+    const auto q = as_input(now_.q.from_row(row)), grad = as_input(now_.grad.from_row(row));
+    const auto k = as_input(now_.k.from_row(key)), v = as_input(now_.v.from_row(key));
+    gemm({.m = rows, .n = width, .k = q_.cols(), .alpha = scale_}, q, k.transposed(), weights);
+    gemm({.m = rows, .n = width, .k = v_.cols()}, grad, v.transposed(), slopes);
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t seen = bound_.seen_in(row + i, key, width);
       weigh_line(weights.at(i), seen, width, lse_now_[(row + i) * lse_.strides()[2]]);
       set_slopes(weights.at(i), slopes.at(i), i, seen, width);
     }
-    gemm({.m = width, .n = v_.cols(), .k = rows, .beta = 1.0}, in(weights.transposed()), in(grad),
+    const MatrixView<const P> weight_factors = weights_.factors(rows, width);
+    const MatrixView<const P> slope_factors = slopes_.factors(rows, width);
+    gemm({.m = width, .n = v_.cols(), .k = rows, .beta = 1.0}, weight_factors.transposed(), grad,
          now_.grad_v.from_row(key));
-    gemm({.m = rows, .n = q_.cols(), .k = width, .alpha = scale_, .beta = 1.0}, in(slopes), in(k),
+    gemm({.m = rows, .n = q_.cols(), .k = width, .alpha = scale_, .beta = 1.0}, slope_factors, k,
          now_.grad_q.from_row(row));
     gemm({.m = width, .n = q_.cols(), .k = rows, .alpha = scale_, .beta = 1.0},
-         in(slopes.transposed()), in(q), now_.grad_k.from_row(key));
+         slope_factors.transposed(), q, now_.grad_k.from_row(key));
   }
 
   /// The scores' gradient over the scale: weight · (grad · v − delta).
@@ -107,15 +105,18 @@ class BackwardHead {
     std::fill(slopes + seen, slopes + width, C(0));
   }
 
-  Matrices grad_, q_, k_, v_, out_, grad_q_, grad_k_, grad_v_;
+  HeadMatrices<T, P> grad_, q_, k_, v_;
+  HeadMatrices<T, C> out_, grad_q_, grad_k_, grad_v_;
   const Array& lse_;
   double scale_;
   KeyBound bound_;
   struct {
-    MatrixView<C> grad, q, k, v, out, grad_q, grad_k, grad_v;
+    MatrixView<P> grad, q, k, v;
+    MatrixView<C> out, grad_q, grad_k, grad_v;
   } now_;
   const C* lse_now_ = nullptr;
-  std::unique_ptr<C[]> weights_, slopes_;
+  Scores<C, P> weights_, slopes_;
+  std::unique_ptr<C[]> line_;  // of grad, in the type of computation
   C delta_[kBlockQueries];
 };
 
@@ -142,10 +143,14 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
       product_threads(ctx.threads, {all_heads, q.size(2), k.size(2), q.size(3) + v.size(3)});
   visit_dtype(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_floating_point_v<ComputeType<T>>) {
-      parallel_tasks(threads, all_heads, [&](std::int64_t index) {
-        BackwardHead<T, ComputeType<T>>(arrays, head_memory(q.size(2)))
-            .run(index / heads, index % heads);
+    using C = ComputeType<T>;
+    if constexpr (std::is_floating_point_v<C>) {
+      visit_factor_type<T, C>([&](auto factor) {
+        using P = typename decltype(factor)::type;
+        const auto make = [&] { return BackwardHead<T, C, P>(arrays, head_memory(q.size(2))); };
+        parallel_workers(threads, all_heads, make, [&](auto& head, std::int64_t index) {
+          head.run(index / heads, index % heads);
+        });
       });
     }
   });

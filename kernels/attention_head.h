@@ -86,6 +86,44 @@ class HeadMatrices {
   std::unique_ptr<C[]> copy_;
 };
 
+/// Scores of a block and chunk: computed in C, multiplied with other matrices in P.
+template <class C, class P>
+class Scores {
+ public:
+  explicit Scores(std::int64_t count) : values_(uninitialised<C>(count)) {
+    if (!std::is_same_v<C, P>) factors_ = uninitialised<P>(count);
+  }
+  MatrixView<C> values(std::int64_t width) const { return {values_.get(), width, 1}; }
+  /// Rounds the values; once for all products of them.
+  MatrixView<const P> factors(std::int64_t rows, std::int64_t width) const {
+    if constexpr (std::is_same_v<C, P>) {
+      return {values_.get(), width, 1};
+    } else {
+      store_line(values_.get(), rows * width, factors_.get(), 1);
+      return {factors_.get(), width, 1};
+    }
+  }
+
+ private:
+  std::unique_ptr<C[]> values_;
+  std::unique_ptr<P[]> factors_;
+};
+
+template <class T>
+MatrixView<const T> as_input(MatrixView<T> m) {
+  return {m.data, m.row_stride, m.col_stride};
+}
+
+/// Calls f(TypeTag<P>) with the type in which a product takes operands of T that are computed in
+/// C: BF16 as it is where the machine multiplies it, sums being F32 anyway.
+template <class T, class C, class F>
+void visit_factor_type(F&& f) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (has_bf16_products()) return f(TypeTag<BFloat16>{});
+  }
+  f(TypeTag<C>{});
+}
+
 /// Which keys a query row sees.
 struct KeyBound {
   std::int64_t keys;

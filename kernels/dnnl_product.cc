@@ -33,6 +33,7 @@ class Product {
     const Desc c({shape.m, shape.n}, library_type(shape.out), Dims{shape.c_line_stride, 1});
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (shape.alpha != 1.0F) attributes.set_output_scales(0, {shape.alpha});
     if (shape.accumulate == Accumulate::kYes) {
       dnnl::post_ops sum;
       sum.append_sum();

@@ -19,14 +19,16 @@ struct ProductShape {
   std::int64_t c_line_stride = 0;  ///< the stride along a line of c is 1
   DType in = DType::kF32;
   DType out = DType::kF32;
-  Accumulate accumulate = Accumulate::kNo;  ///< c += a · b
+  Accumulate accumulate = Accumulate::kNo;  ///< c += alpha · a · b
   int threads = 1;
+  float alpha = 1.0F;
 
   bool operator==(const ProductShape&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const ProductShape& s) {
     return H::combine(std::move(h), s.m, s.n, s.k, s.a_strides[0], s.a_strides[1], s.b_strides[0],
-                      s.b_strides[1], s.c_line_stride, s.in, s.out, s.accumulate, s.threads);
+                      s.b_strides[1], s.c_line_stride, s.in, s.out, s.accumulate, s.threads,
+                      s.alpha);
   }
 };
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/bfloat16.h"
+
 namespace tessera::kernels {
 
 template <class T>
@@ -31,6 +33,11 @@ struct GemmCall {
 /// always fine); c's unit stride is col_stride. Errors: Internal where the library refuses.
 void gemm(const GemmCall& call, MatrixView<const float> a, MatrixView<const float> b,
           MatrixView<float> c);
+/// Sums in F32; beta is 0 or 1. A primitive is made for each shape and alpha (dnnl_product.h).
+void gemm(const GemmCall& call, MatrixView<const BFloat16> a, MatrixView<const BFloat16> b,
+          MatrixView<float> c);
+/// Whether this machine multiplies BF16 faster than F32.
+bool has_bf16_products();
 /// Any strides. An element of c is one fixed sum over k: neither m, n nor threads change its bits.
 void gemm(const GemmCall& call, MatrixView<const double> a, MatrixView<const double> b,
           MatrixView<double> c);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <initializer_list>
+#include <optional>
 
 #include "kernels/parallel_loop.h"
 
@@ -26,6 +27,34 @@ void parallel_tasks(int threads, std::int64_t count, const Body& body) {
     } catch (...) {
 #pragma omp critical(tessera_parallel_tasks)
       if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// The same for pieces that need memory: each thread that has any work makes one worker, and calls
+/// body(worker, i) for its pieces.
+template <class Make, class Body>
+void parallel_workers(int threads, std::int64_t count, const Make& make, const Body& body) {
+  if (threads <= 1 || count <= 1 || omp_in_parallel()) {
+    if (count <= 0) return;
+    auto worker = make();
+    for (std::int64_t i = 0; i < count; ++i) body(worker, i);
+    return;
+  }
+  std::exception_ptr failure;
+#pragma omp parallel num_threads(threads)
+  {
+    std::optional<decltype(make())> worker;
+#pragma omp for schedule(dynamic, 1)
+    for (std::int64_t i = 0; i < count; ++i) {
+      try {
+        if (!worker) worker.emplace(make());
+        body(*worker, i);
+      } catch (...) {
+#pragma omp critical(tessera_parallel_tasks)
+        if (!failure) failure = std::current_exception();
+      }
     }
   }
   if (failure) std::rethrow_exception(failure);
