@@ -28,25 +28,23 @@ std::vector<DTensor> gather_sums(const ModelContext& context, const std::vector<
 /// Each token's scores as shares of one, and 0 for padding.
 DTensor score_shares(const Routing& routing) {
   const DTensor shares_BLE = shares_of(routing.scores_BLE);
-  if (!routing.padding_BL.defined()) return shares_BLE;
-  return masked_fill(shares_BLE, unsqueeze(routing.padding_BL, -1), 0.0);
+  const DTensor& padding_BL = routing.padding.mask_BL;
+  if (!padding_BL.defined()) return shares_BLE;
+  return masked_fill(shares_BLE, unsqueeze(padding_BL, -1), 0.0);
 }
 
-/// Squared log-sum-exp of the logits, averaged over tokens that are no padding.
+/// Squared log-sum-exp of the logits: this micro-batch's part of a mean over the step's tokens that
+/// are no padding.
 DTensor z_loss(const ModelContext& context, const Routing& routing) {
-  const DTensor squares_BL = square(
+  DTensor squares_BL = square(
       call(context.runtime, "logsumexp", {{routing.logits_BLE}}, {{"dim", std::int64_t{-1}}})[0]);
-  if (!routing.padding_BL.defined()) {
-    const auto num_tokens = static_cast<double>(squares_BL.size(0) * squares_BL.size(1));
-    return mul(sum(squares_BL), 1.0 / num_tokens);
+  const ModelConfig& c = context.config;
+  std::int64_t step_tokens = c.batch * c.accum * squares_BL.size(1);
+  if (routing.padding.mask_BL.defined()) {
+    squares_BL = masked_fill(squares_BL, routing.padding.mask_BL, 0.0);
+    step_tokens = routing.padding.step_tokens;
   }
-  DTensor num_tokens;
-  {
-    const NoGrad no_grad(context.runtime);
-    const DTensor valid = call(context.runtime, "logical_not", {{routing.padding_BL}})[0];
-    num_tokens = redistribute(cast(sum(valid), squares_BL.dtype()), context.views.on_dense({}));
-  }
-  return div(sum(masked_fill(squares_BL, routing.padding_BL, 0.0)), add(num_tokens, kZeroGuard));
+  return mul(sum(squares_BL), step_tokens == 0 ? 0.0 : 1.0 / static_cast<double>(step_tokens));
 }
 
 }  // namespace
@@ -106,7 +104,7 @@ DTensor AuxLosses::attach(const ModelContext& context, const Routing& routing,
     }
   }
   if (r.z_loss_coeff > 0.0) {
-    add_loss(Kind::kZ, z_loss(context, routing), r.z_loss_coeff * part);
+    add_loss(Kind::kZ, z_loss(context, routing), r.z_loss_coeff);
   }
   return losses.empty() ? routing.weights_BLK : attach_losses(routing.weights_BLK, losses);
 }

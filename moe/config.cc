@@ -148,6 +148,13 @@ void read_recipe(FieldReader& reader, ModelConfig& config) {
   reader.number("decay_ratio", config.decay_ratio, 0.0);
 }
 
+Status read_pad_id(const JsonView& object, ModelConfig& config) {
+  const std::optional<JsonView> at = object.find("pad_id");
+  if (!at || at->kind() == Json::Kind::kNull) return absl::OkStatus();
+  TSR_ASSIGN_OR_RETURN(config.pad_id, at->integer_in(0, config.vocab - 1));
+  return absl::OkStatus();
+}
+
 Status check_routing(const JsonView& object, const ModelConfig& config) {
   if (config.routing.shared_expert_gate && config.num_shared_experts == 0) {
     return object.error("shared_expert_gate is set but num_shared_experts is 0");
@@ -240,16 +247,18 @@ StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view
        "eps",
        "weight_decay",
        "decay_ratio"},
-      {"optimizer",       "momentum",        "nesterov",        "state_dtype",
-       "param_groups",    "norm_type",       "decay",           "min_lr_factor",
-       "bias_centred",    "seq_aux_coeff",   "batch_aux_coeff", "global_aux_coeff",
-       "z_loss_coeff",    "force_balance",   "input_jitter",    "shared_expert_gate",
-       "capacity_factor", "pad_to_capacity", "capacity_scope",  "drop_policy"}));
+      {"optimizer",       "momentum",      "nesterov",        "state_dtype",
+       "param_groups",    "norm_type",     "decay",           "min_lr_factor",
+       "bias_centred",    "seq_aux_coeff", "batch_aux_coeff", "global_aux_coeff",
+       "z_loss_coeff",    "force_balance", "input_jitter",    "shared_expert_gate",
+       "capacity_factor", "pad_id",        "pad_to_capacity", "capacity_scope",
+       "drop_policy"}));
   ModelConfig config;
   FieldReader reader(object);
   read_sizes(reader, config);
   read_recipe(reader, config);
   TSR_RETURN_IF_ERROR(reader.status());
+  TSR_RETURN_IF_ERROR(read_pad_id(object, config));
   TSR_RETURN_IF_ERROR(read_optimizer_keys(object, config));
   TSR_RETURN_IF_ERROR(read_routing_config(object, config.routing));
   TSR_RETURN_IF_ERROR(check_together(object, config));

@@ -42,11 +42,12 @@ struct ModelConfig {
   std::optional<std::int64_t> limited;  ///< groups kept
   double route_scale = 1.0;
   bool route_norm = false;
-  RoutingConfig routing;   ///< its keys stand beside the others
-  std::int64_t vocab = 0;  ///< V
-  std::int64_t seq = 0;    ///< L
-  std::int64_t batch = 0;  ///< B: sequences of one global micro-batch
-  std::int64_t accum = 1;  ///< micro-batches of a step
+  RoutingConfig routing;               ///< its keys stand beside the others
+  std::int64_t vocab = 0;              ///< V
+  std::optional<std::int64_t> pad_id;  ///< tokens of this id are padding
+  std::int64_t seq = 0;                ///< L
+  std::int64_t batch = 0;              ///< B: sequences of one global micro-batch
+  std::int64_t accum = 1;              ///< micro-batches of a step
   std::int64_t steps = 0;
   double lr = 0.0;
   std::int64_t warmup = 0;

@@ -38,6 +38,17 @@ Status check_token_file(const std::string& path, const TensorInfo& info,
       path, to_string(shape), config.steps, config.accum, config.batch, config.seq + 1));
 }
 
+Status check_vocabulary(const std::string& source, std::span<const std::int32_t> tokens,
+                        const ModelConfig& config) {
+  const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t token) {
+    return token < 0 || token >= config.vocab;
+  });
+  if (outside == tokens.end()) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat("%s: tokens[%d] is %d; the vocabulary allows 0 to %d",
+                                          source, outside - tokens.begin(), *outside,
+                                          config.vocab - 1));
+}
+
 StatusOr<std::vector<std::int32_t>> read_token_file(const std::string& path,
                                                     const ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::open(path));
@@ -45,15 +56,39 @@ StatusOr<std::vector<std::int32_t>> read_token_file(const std::string& path,
   TSR_RETURN_IF_ERROR(check_token_file(path, *info, config));
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_elements(info->shape)));
   TSR_RETURN_IF_ERROR(file.read("tokens", std::as_writable_bytes(std::span(tokens))));
-  const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t token) {
-    return token < 0 || token >= config.vocab;
-  });
-  if (outside != tokens.end()) {
-    return invalid_argument(absl::StrFormat("%s: tokens[%d] is %d; the vocabulary allows 0 to %d",
-                                            path, outside - tokens.begin(), *outside,
-                                            config.vocab - 1));
-  }
+  TSR_RETURN_IF_ERROR(check_vocabulary(path, tokens, config));
   return tokens;
+}
+
+/// With a pad_id sequences may be short, but none of the text's own bytes is padding.
+Status check_text(const std::string& path, const std::string& text, const ModelConfig& config) {
+  const auto size = static_cast<std::int64_t>(text.size());
+  if (!config.pad_id) {
+    const std::int64_t needed = config.batch * (config.seq + 1);
+    if (size >= needed) return absl::OkStatus();
+    return invalid_argument(
+        absl::StrFormat("%s: the corpus has %d bytes; one batch of %d x (%d + 1) tokens needs %d",
+                        path, size, config.batch, config.seq, needed));
+  }
+  if (size < 2) {
+    return invalid_argument(absl::StrFormat(
+        "%s: the corpus has %d bytes; a token and the one to predict are 2", path, size));
+  }
+  if (*config.pad_id >= kByteVocabulary) return absl::OkStatus();
+  const std::size_t at = text.find(static_cast<char>(*config.pad_id));
+  if (at == std::string::npos) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "%s: byte %d of the corpus is %d, which is the pad_id of the config; a pad_id that no byte "
+      "has is allowed, as %d with a vocab of %d",
+      path, at, *config.pad_id, kByteVocabulary, kByteVocabulary + 1));
+}
+
+Array equal_to(const Array& tokens, std::int64_t id) {
+  const Array out = Array::empty(tokens.shape(), DType::kBool);
+  const std::int32_t* token = tokens.data<std::int32_t>();
+  std::transform(token, token + tokens.num_elements(), out.data<bool>(),
+                 [id](std::int32_t each) { return each == id; });
+  return out;
 }
 
 bool is_token_file(std::span<const std::string> paths) {
@@ -74,35 +109,55 @@ StatusOr<TokenData> TokenData::read(std::span<const std::string> paths, const Mo
         "config: vocab is %d; text is read as bytes, which need at least 256", config.vocab));
   }
   TSR_ASSIGN_OR_RETURN(data.text_, read_corpus(paths));
-  const std::int64_t needed = config.batch * (config.seq + 1);
-  if (static_cast<std::int64_t>(data.text_.size()) < needed) {
-    return invalid_argument(absl::StrFormat(
-        "%s: the corpus has %d bytes; one batch of %d x (%d + 1) tokens needs %d",
-        paths.empty() ? "data" : paths[0], data.text_.size(), config.batch, config.seq, needed));
-  }
+  TSR_RETURN_IF_ERROR(check_text(paths[0], data.text_, config));
   return data;
+}
+
+StatusOr<TokenData> TokenData::of(std::vector<std::int32_t> tokens, const ModelConfig& config) {
+  const std::int64_t step = config.accum * config.batch * (config.seq + 1);
+  const auto size = static_cast<std::int64_t>(tokens.size());
+  if (size < config.steps * step || size % step != 0) {
+    return invalid_argument(absl::StrFormat(
+        "data: %d tokens; the config needs %d steps of %d x %d x (%d + 1), or more steps", size,
+        config.steps, config.accum, config.batch, config.seq));
+  }
+  TSR_RETURN_IF_ERROR(check_vocabulary("data", tokens, config));
+  TokenData data;
+  data.config_ = config;
+  data.tokens_ = std::move(tokens);
+  return data;
+}
+
+void TokenData::read_sequence(std::int64_t sequence, std::span<std::int32_t> tokens) const {
+  if (!tokens_.empty()) {
+    std::copy_n(tokens_.data() + sequence * (config_.seq + 1), tokens.size(), tokens.data());
+    return;
+  }
+  const std::size_t least = config_.pad_id ? 1 : static_cast<std::size_t>(config_.seq);
+  const std::size_t place =
+      scatter_hash(static_cast<std::uint64_t>(sequence)) % (text_.size() - least);
+  const std::size_t held = std::min(tokens.size(), text_.size() - place);
+  const auto* source = reinterpret_cast<const unsigned char*>(text_.data()) + place;
+  std::copy_n(source, held, tokens.begin());
+  if (held == tokens.size()) return;
+  std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(held), tokens.end(),
+            static_cast<std::int32_t>(*config_.pad_id));
 }
 
 TokenBatch TokenData::batch(std::int64_t step, std::int64_t micro) const {
   const Shape shape = {config_.batch, config_.seq};
   TokenBatch out = {Array::empty(shape, DType::kI32), Array::empty(shape, DType::kI32)};
   const std::int64_t first = (step * config_.accum + micro) * config_.batch;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(config_.seq + 1));
   for (std::int64_t row = 0; row < config_.batch; ++row) {
-    const std::int64_t sequence = first + row;
-    std::int32_t* ids = out.ids_BL.data<std::int32_t>() + row * config_.seq;
-    std::int32_t* targets = out.targets_BL.data<std::int32_t>() + row * config_.seq;
-    if (!tokens_.empty()) {
-      const std::int32_t* source = tokens_.data() + sequence * (config_.seq + 1);
-      std::copy_n(source, config_.seq, ids);
-      std::copy_n(source + 1, config_.seq, targets);
-      continue;
-    }
-    const std::size_t places = text_.size() - static_cast<std::size_t>(config_.seq);
-    const auto* source = reinterpret_cast<const unsigned char*>(text_.data()) +
-                         scatter_hash(static_cast<std::uint64_t>(sequence)) % places;
-    std::copy_n(source, config_.seq, ids);
-    std::copy_n(source + 1, config_.seq, targets);
+    read_sequence(first + row, tokens);
+    const std::int64_t at = row * config_.seq;
+    std::copy_n(tokens.begin(), config_.seq, out.ids_BL.data<std::int32_t>() + at);
+    std::copy_n(tokens.begin() + 1, config_.seq, out.targets_BL.data<std::int32_t>() + at);
   }
+  if (!config_.pad_id) return out;
+  out.padding_BL = equal_to(out.ids_BL, *config_.pad_id);
+  out.ignored_BL = equal_to(out.targets_BL, *config_.pad_id);
   return out;
 }
 

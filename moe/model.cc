@@ -36,13 +36,15 @@ MoeLayer::MoeLayer(const ModelContext& context, const std::string& name, std::in
   }
 }
 
-DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD) {
+DTensor MoeLayer::operator()(const ModelContext& context, const DTensor& x_BLD,
+                             const TokenPadding& padding) {
   Runtime& runtime = context.runtime;
   const DTensor routed_x = redistribute(x_BLD, context.routed_tokens());
   Routing routing;
   {
     const ModuleScope scope(runtime, "router");
-    routing = router_(context, routed_x, {.expert_bias_E = balancer_.expert_bias_E()});
+    routing = router_(context, routed_x,
+                      {.expert_bias_E = balancer_.expert_bias_E(), .padding = padding});
     balancer_.count(routing);
     routing.weights_BLK = aux_losses_.attach(context, routing, balancer_);
   }
@@ -84,7 +86,8 @@ Block::Block(const ModelContext& context, std::int64_t layer)
   }
 }
 
-DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD) {
+DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD,
+                          const TokenPadding& padding) {
   const FsdpUse gathered(*unit_);
   const ModuleScope block_scope(context.runtime, name_);
   const double eps = context.config.norm_eps;
@@ -96,7 +99,7 @@ DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD) {
   }
   const ModuleScope scope(context.runtime, moe_ ? "moe" : "feed_forward");
   const DTensor normed = rms_norm(x, ffn_norm_->use(context.compute), eps);
-  if (moe_) return add(x, (*moe_)(context, normed));
+  if (moe_) return add(x, (*moe_)(context, normed, padding));
   const DTensor whole = redistribute(normed, context.whole_tokens());
   return add(x, redistribute((*feed_forward_)(context, whole), context.tokens()));
 }
@@ -134,9 +137,10 @@ void Model::make_part(const ModelPart& part) {
                                truncated_init(head_std, 3.0 * head_std));
 }
 
-DTensor Model::run_block(Block& block, const DTensor& x_BLD) {
-  const auto piece = [this, &block](std::span<const DTensor> inputs) -> std::vector<DTensor> {
-    return {block(context_, inputs[0])};
+DTensor Model::run_block(Block& block, const DTensor& x_BLD, const TokenPadding& padding) {
+  const auto piece = [this, &block,
+                      padding](std::span<const DTensor> inputs) -> std::vector<DTensor> {
+    return {block(context_, inputs[0], padding)};
   };
   return recompute(context_.runtime, views_.config().recompute, {&x_BLD, 1}, piece)[0];
 }
@@ -150,15 +154,19 @@ DTensor Model::logits(const DTensor& ids_BL) {
   return run_part(plan_.parts[0], ids_BL);
 }
 
-DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
+DTensor Model::run_part(const ModelPart& part, const DTensor& in, const TokenPadding& given) {
   DTensor x = in;
+  TokenPadding padding = given;
+  if (padding.mask_BL.defined()) {
+    padding.mask_BL = redistribute(padding.mask_BL, context_.routed_tokens());
+  }
   if (part.has_embedding) {
     const FsdpUse gathered(*embedding_unit_);
     const ModuleScope scope(context_.runtime, "tok_embeddings");
     x = redistribute(embedding(embedding_->use(context_.compute), in), context_.tokens());
   }
   for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
-    x = run_block(blocks_.at(layer), x);
+    x = run_block(blocks_.at(layer), x, padding);
   }
   if (!part.has_head) return x;
   const FsdpUse gathered(*head_unit_);
@@ -168,15 +176,17 @@ DTensor Model::run_part(const ModelPart& part, const DTensor& in) {
 }
 
 DTensor Model::loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens) {
-  return loss_of(logits(ids_BL), targets_BL, num_tokens);
+  return loss_of(logits(ids_BL), {.ids_BL = targets_BL, .in_step = num_tokens});
 }
 
-DTensor Model::loss_of(const DTensor& logits_BLV, const DTensor& targets_BL,
-                       std::int64_t num_tokens) {
+DTensor Model::loss_of(const DTensor& logits_BLV, const Targets& targets) {
   const ModuleScope scope(context_.runtime, "loss");
   const DType dtype = context_.score_dtype();
   const DTensor scores = logits_BLV.dtype() == dtype ? logits_BLV : cast(logits_BLV, dtype);
-  return mul(sum(cross_entropy(scores, targets_BL)), 1.0 / static_cast<double>(num_tokens));
+  DTensor losses_BL = cross_entropy(scores, targets.ids_BL);
+  if (targets.ignored_BL.defined()) losses_BL = masked_fill(losses_BL, targets.ignored_BL, 0.0);
+  const double share = targets.in_step == 0 ? 0.0 : 1.0 / static_cast<double>(targets.in_step);
+  return mul(sum(losses_BL), share);
 }
 
 std::vector<std::int64_t> Model::layers() const {

@@ -26,8 +26,9 @@ namespace tessera TSR_API {
 class MoeLayer {
  public:
   MoeLayer(const ModelContext& context, const std::string& name, std::int64_t layer);
-  /// Shapes: x_BLD placed tokens() → the same.
-  DTensor operator()(const ModelContext& context, const DTensor& x_BLD);
+  /// Shapes: x_BLD placed tokens() → the same. The padding's mask is placed routed_tokens().
+  DTensor operator()(const ModelContext& context, const DTensor& x_BLD,
+                     const TokenPadding& padding = {});
   LoadBalancer& balancer() noexcept { return balancer_; }
   AuxLosses& aux_losses() noexcept { return aux_losses_; }
   RoutedExperts& experts() noexcept { return experts_; }
@@ -47,7 +48,9 @@ class MoeLayer {
 class Block {
  public:
   Block(const ModelContext& context, std::int64_t layer);
-  DTensor operator()(const ModelContext& context, const DTensor& x_BLD);
+  /// As MoeLayer.
+  DTensor operator()(const ModelContext& context, const DTensor& x_BLD,
+                     const TokenPadding& padding = {});
   MoeLayer* moe() noexcept { return moe_ ? &*moe_ : nullptr; }
   const std::string& name() const noexcept { return name_; }
 
@@ -61,6 +64,13 @@ class Block {
   std::optional<MoeLayer> moe_;
 };
 
+/// What a micro-batch should have predicted.
+struct Targets {
+  DTensor ids_BL;            ///< I32 or I64, placed whole_tokens()
+  DTensor ignored_BL = {};   ///< BOOL, placed alike: true where none counts; undefined: all do
+  std::int64_t in_step = 0;  ///< of the whole optimizer step, those that count
+};
+
 /// The model on this rank: with pp, the layers of this rank's stages only. Parameters have global
 /// names. Every rank of the world makes it with equal arguments; making it moves nothing.
 class Model {
@@ -72,12 +82,14 @@ class Model {
 
   /// One stage of this rank. Shapes: ids (B, L) I32 or I64, placed whole_tokens(), into the first
   /// stage, else tokens (B, L, D) placed tokens() → tokens, from the last stage logits (B, L, V),
-  /// V cut over tp.
-  DTensor run_part(const ModelPart& part, const DTensor& x);
+  /// V cut over tp. The padding's mask is placed whole_tokens(); padding tokens pass attention and
+  /// dense layers like others, but are not routed.
+  DTensor run_part(const ModelPart& part, const DTensor& x, const TokenPadding& padding = {});
   /// All stages. Throws Error(FailedPrecondition) where this rank does not hold them.
   DTensor logits(const DTensor& ids_BL);
-  /// Sum of cross-entropies over `num_tokens`: 0-d, P(sum) on the data axes.
-  DTensor loss_of(const DTensor& logits_BLV, const DTensor& targets_BL, std::int64_t num_tokens);
+  /// Sum of the cross-entropies that count over targets.in_step (zero where that is zero): 0-d,
+  /// P(sum) on the data axes.
+  DTensor loss_of(const DTensor& logits_BLV, const Targets& targets);
   DTensor loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens);
 
   /// Tokens per expert of every MoE layer of all stages since the last call, and the bias update
@@ -110,7 +122,7 @@ class Model {
 
   void make_part(const ModelPart& part);
   /// One layer, recomputed in backward where the plan says so.
-  DTensor run_block(Block& block, const DTensor& x_BLD);
+  DTensor run_block(Block& block, const DTensor& x_BLD, const TokenPadding& padding);
 
   ModelConfig config_;
   MeshViews views_;

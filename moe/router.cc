@@ -94,12 +94,12 @@ DTensor weights_of(const ModelConfig& config, const DTensor& scores_BLE, const D
 DTensor count_assignments(const ModelContext& context, Routing& routing) {
   const NoGrad no_grad(context.runtime);
   const bool limited = context.config.routing.capacity_factor.has_value();
-  if (routing.padding_BL.defined()) {
-    routing.map_BLE = masked_fill(routing.map_BLE, unsqueeze(routing.padding_BL, -1), 0.0);
+  if (routing.padding.mask_BL.defined()) {
+    routing.map_BLE = masked_fill(routing.map_BLE, unsqueeze(routing.padding.mask_BL, -1), 0.0);
   }
   routing.chosen_E = sum(routing.map_BLE, {0, 1});
   routing.counts_E = routing.chosen_E;
-  if (!routing.padding_BL.defined() && !limited) return {};
+  if (!routing.padding.mask_BL.defined() && !limited) return {};
   const DTensor dispatched_BLE = limited ? map_within_capacity(context, routing) : routing.map_BLE;
   if (limited) routing.counts_E = sum(dispatched_BLE, {0, 1});
   return call(context.runtime, "logical_not", {{gather(dispatched_BLE, -1, routing.ids_BLK)}})[0];
@@ -133,7 +133,7 @@ Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
   Routing routing;
   routing.logits_BLE = logits(context, x_BLD);
   routing.scores_BLE = score(c.score_func, routing.logits_BLE);
-  routing.padding_BL = state.padding_BL;
+  routing.padding = state.padding;
   {
     const NoGrad no_grad(context.runtime);
     routing.ids_BLK = kept_tensor(context.runtime, [&] {

@@ -10,23 +10,30 @@
 
 namespace tessera TSR_API {
 
+/// Which tokens of a micro-batch are padding.
+struct TokenPadding {
+  DTensor mask_BL;  ///< BOOL, placed like the tokens: true where one is padding; undefined: none is
+  std::int64_t step_tokens = 0;  ///< of the whole optimizer step, those that are not
+};
+
 /// What the router decides for tokens (B, L). An assignment that is not dispatched (of a padding
 /// token, or dropped for want of room) has the id E and the weight 0.
 struct Routing {
-  DTensor weights_BLK;  ///< score_dtype, differentiable
-  DTensor ids_BLK;      ///< I64, in [0, E]
-  DTensor counts_E;     ///< I64: assignments dispatched, P(sum) on every axis that cuts tokens
-  DTensor chosen_E;     ///< the same with those dropped for want of room
-  DTensor map_BLE;      ///< BOOL: the assignments of chosen_E
-  DTensor logits_BLE;   ///< score_dtype, differentiable
-  DTensor scores_BLE;   ///< score_dtype, differentiable
-  DTensor padding_BL;   ///< as given to the router
+  DTensor weights_BLK;   ///< score_dtype, differentiable
+  DTensor ids_BLK;       ///< I64, in [0, E]
+  DTensor counts_E;      ///< I64: assignments dispatched, P(sum) on every axis that cuts tokens
+  DTensor chosen_E;      ///< the same with those dropped for want of room
+  DTensor map_BLE;       ///< BOOL: the assignments of chosen_E
+  DTensor logits_BLE;    ///< score_dtype, differentiable
+  DTensor scores_BLE;    ///< score_dtype, differentiable
+  TokenPadding padding;  ///< as given to the router
 };
 
-/// What a router call reads besides the tokens; each may be undefined.
+/// What a router call reads besides the tokens.
 struct RouterState {
-  DTensor expert_bias_E;  ///< score_dtype, replicated: moves the choice, never the weights
-  DTensor padding_BL;     ///< BOOL, placed like the tokens: true where a token is padding
+  /// score_dtype, replicated: moves the choice, never the weights. May be undefined.
+  DTensor expert_bias_E;
+  TokenPadding padding;
 };
 
 class Router {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "absl/strings/str_format.h"
 #include "moe/dispatch.h"
 #include "runtime/sim/sim_world.h"
 
@@ -99,6 +100,10 @@ Status check(const ModelConfig& config, const ParallelConfig& parallel) {
   if (!config.routing.force_balance) {
     return invalid_argument(
         "simulation: force_balance must be true in the config; other routing depends on data");
+  }
+  if (config.pad_id) {
+    return invalid_argument(absl::StrFormat(
+        "simulation: pad_id is %d; it must be null, for padding depends on data", *config.pad_id));
   }
   TSR_ASSIGN_OR_RETURN(const PipelinePlan plan, plan_pipeline(config, parallel));
   for (const MicroBatch& micro : plan.micro_batches) {

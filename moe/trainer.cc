@@ -43,6 +43,7 @@ std::string to_json_line(const StepReport& report) {
                     {"tokens_per_expert", layers},
                     {"tokens_per_second", static_cast<double>(report.num_tokens) / report.seconds},
                     {"bytes", bytes}});
+  if (report.valid_tokens) line.set("valid_tokens", Json(*report.valid_tokens));
   const RoutingReport& routing = report.routing;
   if (routing.aux_loss) line.set("aux_loss", Json(*routing.aux_loss));
   if (routing.z_loss) line.set("z_loss", Json(*routing.z_loss));
@@ -89,13 +90,29 @@ Trainer::Trainer(Model& model, const TokenData& data)
       data_(data),
       optimizer_(model.parameters(), make_optimizer_config(model)),
       rate_(learning_rate_of(model.context().config)),
-      pipeline_(model.context().runtime, model.stage_group(), make_model_schedule(model)) {}
+      pipeline_(model.context().runtime, model.stage_group(), make_model_schedule(model)) {
+  if (data.pad_id() == model.context().config.pad_id) return;
+  throw Error(
+      invalid_argument("trainer: the data were read with another pad_id than the model's; read "
+                       "them with its config"));
+}
 
 namespace {
 
-/// The rows of a micro-batch, placed as every stage reads them.
+/// The rows of a micro-batch, placed as every stage reads them; undefined for none.
 DTensor rows_of(const ModelContext& context, const Array& batch_BL, const MicroBatch& micro) {
+  if (batch_BL.is_null()) return {};
   return context.place_tokens(batch_BL.slice(0, micro.first_row, micro.first_row + micro.rows));
+}
+
+/// Tokens of a step that are no padding.
+struct ValidTokens {
+  std::int64_t inputs = 0, targets = 0;
+};
+
+std::int64_t num_marked(const Array& mask_BL) {
+  const bool* mask = mask_BL.data<bool>();
+  return std::count(mask, mask + mask_BL.num_elements(), true);
 }
 
 /// Batches of one step: read once for all their pieces and stages.
@@ -107,6 +124,16 @@ class StepBatches {
     if (known != batches_.end()) return known->second;
     return batches_.emplace(accum, data_.batch(step_, accum)).first->second;
   }
+  /// Of all micro-batches. Every rank has them all, so that none has to be asked.
+  ValidTokens count_valid(const ModelConfig& config) {
+    const std::int64_t all = config.batch * config.seq * config.accum;
+    ValidTokens valid = {all, all};
+    for (std::int64_t accum = 0; config.pad_id && accum < config.accum; ++accum) {
+      valid.inputs -= num_marked(at(accum).padding_BL);
+      valid.targets -= num_marked(at(accum).ignored_BL);
+    }
+    return valid;
+  }
 
  private:
   const TokenData& data_;
@@ -116,11 +143,13 @@ class StepBatches {
 
 }  // namespace
 
-double Trainer::accumulate_gradients(std::int64_t step) {
+void Trainer::accumulate_gradients(StepReport& report) {
   const ModelContext& context = model_.context();
   const ModelConfig& c = context.config;
   const PipelinePlan& plan = model_.plan();
-  StepBatches batches(data_, step);
+  StepBatches batches(data_, report.step);
+  const ValidTokens valid = batches.count_valid(c);
+  if (c.pad_id) report.valid_tokens = valid.targets;
   DTensor total;  // 0-d, in F64; on the last stage
   const auto micro_of = [&](std::int64_t micro) -> const MicroBatch& {
     return plan.micro_batches[static_cast<std::size_t>(micro)];
@@ -134,13 +163,15 @@ double Trainer::accumulate_gradients(std::int64_t step) {
     const ModelPart& part = plan.parts[static_cast<std::size_t>(pass.stage)];
     const MicroBatch& micro = micro_of(pass.micro);
     context.runtime.pass = static_cast<std::uint64_t>(
-        step * static_cast<std::int64_t>(plan.micro_batches.size()) + pass.micro);
-    const DTensor x =
-        part.has_embedding ? rows_of(context, batches.at(micro.accum).ids_BL, micro) : input;
-    const DTensor out = model_.run_part(part, x);
+        report.step * static_cast<std::int64_t>(plan.micro_batches.size()) + pass.micro);
+    const TokenBatch& batch = batches.at(micro.accum);
+    const DTensor x = part.has_embedding ? rows_of(context, batch.ids_BL, micro) : input;
+    const DTensor out =
+        model_.run_part(part, x, {rows_of(context, batch.padding_BL, micro), valid.inputs});
     if (!part.has_head) return out;
-    const DTensor targets = rows_of(context, batches.at(micro.accum).targets_BL, micro);
-    const DTensor loss = model_.loss_of(out, targets, c.batch * c.seq * c.accum);
+    const DTensor loss =
+        model_.loss_of(out, {rows_of(context, batch.targets_BL, micro),
+                             rows_of(context, batch.ignored_BL, micro), valid.targets});
     const NoGrad no_grad(context.runtime);
     const DTensor value = cast(loss.detach(), DType::kF64);
     total = total.defined() ? add(total, value) : value;
@@ -148,9 +179,8 @@ double Trainer::accumulate_gradients(std::int64_t step) {
   };
   pipeline_.run(functions);
   const ModuleScope scope(context.runtime, "loss");
-  double loss = total.defined() ? item(total) : 0.0;
-  model_.stage_group().all_reduce({&loss, 1}, ReduceOp::kSum, "loss");
-  return loss;
+  report.loss = total.defined() ? item(total) : 0.0;
+  model_.stage_group().all_reduce({&report.loss, 1}, ReduceOp::kSum, "loss");
 }
 
 StepReport Trainer::step(std::int64_t step) {
@@ -162,7 +192,7 @@ StepReport Trainer::step(std::int64_t step) {
   const std::vector<EventLog::Total> moved_before = context.runtime.events().totals();
   StepReport report{.step = step, .lr = rate_.at(step), .num_tokens = c.batch * c.seq * c.accum};
   model_.parameters().clear_grads();
-  report.loss = accumulate_gradients(step);
+  accumulate_gradients(report);
   model_.parameters().finish_gradients();
   model_.check_row_bounds();
   {

@@ -1,6 +1,7 @@
 // Bad configs, meshes and data end in one clear line, before any rank starts.
 #include <fstream>
 
+#include "io/file.h"
 #include "moe/rope_table.h"
 #include "tests/moe/training_run.h"
 
@@ -108,6 +109,57 @@ TEST_CASE("data errors say what one batch needs", "[moe][data]") {
              Catch::Contains("one batch of 1000 x (64 + 1) tokens needs 65000"));
   config.vocab = 255;
   CHECK_THAT(error_of_data(short_text), Catch::Contains("at least 256"));
+}
+
+TEST_CASE("with a pad_id a text gives its tail as short sequences", "[moe][data][padding]") {
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  const std::vector<std::string> paths(1, test_file("parity/README.md"));
+  const std::string text = value_or_throw(read_file(paths[0], 1 << 20));
+  config.batch = 1000;  // more than the text holds without overlap
+  config.vocab = 257;
+  config.pad_id = 256;
+  const TokenData data = value_or_throw(TokenData::read(paths, config));
+  const TokenBatch batch = data.batch(0, 0);
+  const std::vector<double> ids = batch.ids_BL.to_vector();
+  const std::vector<double> targets = batch.targets_BL.to_vector();
+  const std::vector<double> padding = batch.padding_BL.to_vector();
+  const std::vector<double> ignored = batch.ignored_BL.to_vector();
+  const auto seq = static_cast<std::size_t>(config.seq);
+  std::size_t num_short = 0;
+  for (std::size_t row = 0; row < ids.size(); row += seq) {
+    std::string held(1, static_cast<char>(ids[row]));
+    for (std::size_t i = 0; i < seq && targets[row + i] != 256; ++i) {
+      held += static_cast<char>(targets[row + i]);
+    }
+    REQUIRE(held.size() >= 2);
+    const bool is_tail = text.ends_with(held);
+    CHECK(text.find(held) != std::string::npos);
+    CHECK((held.size() == seq + 1 || is_tail));
+    num_short += held.size() <= seq;
+    for (std::size_t i = 0; i < seq; ++i) {
+      CHECK(padding[row + i] == (i >= held.size() ? 1 : 0));
+      CHECK(ignored[row + i] == (i + 1 >= held.size() ? 1 : 0));
+      if (i + 1 < seq) CHECK(targets[row + i] == ids[row + i + 1]);
+    }
+  }
+  CHECK(num_short > 0);
+  CHECK(num_short < 500);
+}
+
+TEST_CASE("a pad_id that text or vocabulary cannot have is an error", "[moe][data][padding]") {
+  CHECK_THAT(error_of("\"dim\":64", "\"dim\":64,\"pad_id\":256"), Catch::Contains("/pad_id"));
+  CHECK_THAT(error_of("\"dim\":64", "\"dim\":64,\"pad_id\":-1"), Catch::Contains("/pad_id"));
+  CHECK(error_of("\"dim\":64", "\"dim\":64,\"pad_id\":null") == "accepted");
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  config.pad_id = 'e';
+  const std::vector<std::string> paths(1, test_file("../../LICENSE"));
+  const auto data = TokenData::read(paths, config);
+  REQUIRE(!data.ok());
+  CHECK_THAT(std::string(message_of(data.status())),
+             Catch::Contains("of the corpus is 101, which is the pad_id"));
+  const auto few = TokenData::of({1, 2, 3}, config);
+  REQUIRE(!few.ok());
+  CHECK_THAT(std::string(message_of(few.status())), Catch::Contains("data: 3 tokens"));
 }
 
 TEST_CASE("text batches repeat and shift targets by one", "[moe][data]") {

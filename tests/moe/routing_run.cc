@@ -25,6 +25,14 @@ Array padding_mask(const RoutingRun& run) {
   return mask;
 }
 
+std::int64_t num_valid(const RoutingRun& run) {
+  std::int64_t valid = 0;
+  for (std::int64_t b = 0; b < run.batch; ++b) {
+    for (std::int64_t l = 0; l < run.seq; ++l) valid += !is_padding(run, b, l);
+  }
+  return valid;
+}
+
 void append(std::vector<double>& to, const DTensor& x) {
   const std::vector<double> values = full_tensor(x.detach()).to_vector();
   to.insert(to.end(), values.begin(), values.end());
@@ -55,7 +63,7 @@ RoutingOutcome route_rank(World& world, const RoutingRun& run) {
     DTensor x = tokens(random_array({run.batch, run.seq, c.dim}, numbered("x", micro)));
     x.set_requires_grad(true);
     RouterState state;
-    if (run.padded) state.padding_BL = tokens(padding_mask(run));
+    if (run.padded) state.padding = {tokens(padding_mask(run)), c.accum * num_valid(run)};
     Routing routing = router(context, x, state);
     balancer.count(routing);
     routing.weights_BLK = losses.attach(context, routing, balancer);

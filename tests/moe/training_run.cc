@@ -36,6 +36,10 @@ Job job_of(const RunOptions& options) {
   ModelConfig config =
       value_or_throw(parse_model_config(expected.find("config")->to_string(), options.model));
   if (options.change_config) options.change_config(config);
+  if (options.tokens) {
+    TokenData data = value_or_throw(TokenData::of(options.tokens(config), config));
+    return {std::move(config), std::move(data)};
+  }
   const std::vector<std::string> files = {options.change_config
                                               ? test_file("../../LICENSE")
                                               : parity_path(options.model, "tokens.safetensors")};
@@ -120,6 +124,13 @@ void check_same(const RunResult& run, const RunResult& reference) {
     CHECK(std::abs(run.steps[step].loss - reference.steps[step].loss) < 1e-9);
     CHECK(std::abs(run.steps[step].grad_norm - reference.steps[step].grad_norm) < 1e-9);
     CHECK(run.steps[step].tokens_per_expert == reference.steps[step].tokens_per_expert);
+    CHECK(run.steps[step].valid_tokens == reference.steps[step].valid_tokens);
+    const RoutingReport& a = run.steps[step].routing;
+    const RoutingReport& b = reference.steps[step].routing;
+    CHECK(a.aux_loss.has_value() == b.aux_loss.has_value());
+    CHECK(std::abs(a.aux_loss.value_or(0) - b.aux_loss.value_or(0)) < 1e-12);
+    CHECK(std::abs(a.z_loss.value_or(0) - b.z_loss.value_or(0)) < 1e-12);
+    CHECK(a.dropped == b.dropped);
   }
   for (const auto& [name, norm] : reference.final_l2) {
     CAPTURE(name);

@@ -1,6 +1,7 @@
 // tests/moe/training_run.h: whole training runs, for claims about their losses and parameters.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -19,6 +20,8 @@ struct RunOptions {
   std::int64_t num_steps = 10;
   /// Changes the model's config; batches then come from a text instead of the recorded tokens.
   std::function<void(ModelConfig&)> change_config = nullptr;
+  /// Tokens in place of the text, for a changed config; see TokenData::of.
+  std::function<std::vector<std::int32_t>(const ModelConfig&)> tokens = nullptr;
   /// Looks at each rank's model after the last step, and says what it saw.
   std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
 };
@@ -40,7 +43,7 @@ RunResult train(const RunOptions& options);
 RunResult train_on_threads(const RunOptions& options);
 
 /// Checks that a run is `reference` in F64: losses and gradient norms within 1e-9, counts equal,
-/// the parameters' norms within 1e-8 of theirs.
+/// losses of routing within 1e-12, the parameters' norms within 1e-8 of theirs.
 void check_same(const RunResult& run, const RunResult& reference);
 
 /// expected.json of a parity model.
