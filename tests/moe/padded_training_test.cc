@@ -154,6 +154,28 @@ TEST_CASE("ranks with different numbers of valid tokens train like one rank",
   CHECK_THAT(to_json_line(one.steps[0]), Catch::Contains("\"valid_tokens\":55"));
 }
 
+TEST_CASE("padding finds no room in experts that are padded to their capacity",
+          "[moe][padding][capacity][C16][C51]") {
+  const auto limited = [](bool filled) {
+    return [=](ModelConfig& config) {
+      make_padded(config);
+      config.routing.capacity_factor = 0.5;
+      config.routing.capacity_scope = CapacityScope::kSequence;  // whatever a piece holds
+      config.routing.pad_to_capacity = filled;
+    };
+  };
+  RunOptions options = {.num_steps = 2, .change_config = limited(false)};
+  options.tokens = sequences(kUneven);
+  static const RunResult one = train(options);
+  CHECK(*one.steps[0].routing.dropped > 0);
+  CHECK(routed(one.steps[0]) == 3 * (16 + 9 + 5 + 1 + 16 + 12));
+  options.change_config = limited(true);
+  options.parallel = GENERATE(ParallelConfig{}, ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2},
+                              ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2});
+  options.num_ranks = ranks_of(options.parallel);
+  check_same(train(options), one);
+}
+
 TEST_CASE("it makes no difference how padded sequences are cut into micro-batches",
           "[moe][padding][C44][C51]") {
   const auto run = [](std::int64_t batch, std::int64_t accum) {
