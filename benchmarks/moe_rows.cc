@@ -54,6 +54,23 @@ KernelContext context_of(const benchmark::State& state) {
   return ctx;
 }
 
+/// Values that are neither zeros, which some memories move several times faster than other data,
+/// nor equal.
+Array filled_rows(std::int64_t rows, std::int64_t columns, DType dtype) {
+  KernelContext ctx;
+  ctx.threads = 2;
+  const Array values = Array::empty({rows, columns}, DType::kF32);
+  std::uint64_t state = 7;
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    values.data<float>()[i] = static_cast<float>(state >> 40) * 0x1p-23F - 1.0F;
+  }
+  if (dtype == DType::kF32) return values;
+  const Array out = Array::empty({rows, columns}, dtype);
+  copy(ctx, values, out);
+  return out;
+}
+
 /// f(begin, end) over [0, count), in one piece for each thread.
 template <class F>
 void on_threads(std::int64_t threads, std::int64_t count, const F& f) {
@@ -73,23 +90,31 @@ void sort_ids(benchmark::State& state) {
   const RoutedRows rows(ctx);
   for (auto _ : state) sort_by_key(ctx, rows.ids, kExperts, rows.slots, rows.counts);
 }
+void select_experts(benchmark::State& state) {
+  KernelContext ctx = context_of(state);
+  const Array scores = filled_rows(kTokens, kExperts, DType::kF32);
+  const Array values = Array::zeros({kTokens, kTopK}, DType::kF32);
+  const Array ids = Array::zeros({kTokens, kTopK}, DType::kI64);
+  for (auto _ : state) topk(ctx, scores, 1, Order::kDescending, values, ids);
+}
+BENCHMARK(select_experts)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
 BENCHMARK(sort_ids)->Arg(1)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void permute(benchmark::State& state) {
   KernelContext ctx = context_of(state);
   const RoutedRows rows(ctx);
-  const Array x = Array::zeros({kTokens, kDim}, dtype_of_arg(state));
+  const Array x = filled_rows(kTokens, kDim, dtype_of_arg(state));
   const Array out = Array::zeros({kSlots, kDim}, dtype_of_arg(state));
   for (auto _ : state) index_select(ctx, x, 0, rows.tokens, Absent::kSkip, out);
 }
 void floor_of_permute(benchmark::State& state) {
   const Array out = Array::zeros({kSlots, kDim}, dtype_of_arg(state));
   const std::int64_t row_bytes = out.num_bytes() / kSlots;
-  const std::vector<std::byte> row(static_cast<std::size_t>(row_bytes));
+  const Array row = filled_rows(1, kDim, dtype_of_arg(state));
   for (auto _ : state) {
     on_threads(state.range(0), kSlots, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        stream_bytes(out.bytes() + r * row_bytes, row.data(), row.size());
+        stream_bytes(out.bytes() + r * row_bytes, row.bytes(), static_cast<std::size_t>(row_bytes));
       }
       finish_streams();
     });
@@ -98,12 +123,28 @@ void floor_of_permute(benchmark::State& state) {
 void unpermute(benchmark::State& state) {
   KernelContext ctx = context_of(state);
   const RoutedRows rows(ctx);
-  const Array in = Array::zeros({kSlots, kDim}, dtype_of_arg(state));
+  const Array in = filled_rows(kSlots, kDim, dtype_of_arg(state));
   const Array out = Array::zeros({kTokens, kDim}, dtype_of_arg(state));
   for (auto _ : state) weighted_row_sum(ctx, in, rows.weights, rows.places, out);
 }
+void unpermute_grad(benchmark::State& state) {
+  KernelContext ctx = context_of(state);
+  const RoutedRows rows(ctx);
+  const DType dtype = dtype_of_arg(state);
+  const Array in = filled_rows(kSlots, kDim, dtype), grad = filled_rows(kTokens, kDim, dtype);
+  const RowSumGrads out = {.rows_ND = Array::zeros({kSlots, kDim}, dtype),
+                           .weights_TK = Array::zeros({kTokens, kTopK}, DType::kF32)};
+  for (auto _ : state) weighted_row_sum_grad(ctx, in, rows.weights, rows.slots, grad, out);
+}
+void permute_grad(benchmark::State& state) {
+  KernelContext ctx = context_of(state);
+  const RoutedRows rows(ctx);
+  const Array grad = filled_rows(kSlots, kDim, dtype_of_arg(state));
+  const Array out = Array::zeros({kTokens, kDim}, dtype_of_arg(state));
+  for (auto _ : state) weighted_row_sum(ctx, grad, Array(), rows.places, out);
+}
 void floor_of_unpermute(benchmark::State& state) {
-  const Array in = Array::zeros({kSlots, kDim}, dtype_of_arg(state));
+  const Array in = filled_rows(kSlots, kDim, dtype_of_arg(state));
   for (auto _ : state) {
     on_threads(state.range(0), in.num_bytes() / 8, [&](std::int64_t begin, std::int64_t end) {
       const auto* words = reinterpret_cast<const std::uint64_t*>(in.bytes());
@@ -122,6 +163,8 @@ void floor_of_unpermute(benchmark::State& state) {
 TSR_ROWS(permute);
 TSR_ROWS(floor_of_permute);
 TSR_ROWS(unpermute);
+TSR_ROWS(unpermute_grad);
+TSR_ROWS(permute_grad);
 TSR_ROWS(floor_of_unpermute);
 #undef TSR_ROWS
 

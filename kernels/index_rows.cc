@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/index_check.h"
+#include "kernels/row_order.h"
 #include "kernels/stream_row.h"
 
 namespace tessera::kernels {
@@ -68,31 +69,84 @@ Array dense_positions(KernelContext& ctx, const Array& index) {
   return dense;
 }
 
+/// The rows of one array that become those of another.
+class RowCopies {
+ public:
+  RowCopies(const Array& x, const Array& positions, const Array& out, std::pair<Rows, Rows> rows)
+      : from_(x.bytes()),
+        to_(out.bytes()),
+        position_(positions.data<std::int64_t>()),
+        count_(positions.num_elements()),
+        rows_(rows),
+        bytes_(size_of(x.dtype())),
+        row_bytes_(rows.first.inner * bytes_),
+        ahead_(ahead_for(x.num_bytes())),
+        writer_(out.num_bytes(), row_bytes_) {}
+
+  /// Reading every source row once pays where the targets are long and, in any order, written past
+  /// the caches.
+  bool suits_order_by_row(std::int64_t num_rows) const {
+    constexpr std::int64_t kLongBytes = 1024;
+    return rows_.first.outer == 1 && writer_.streams() && row_bytes_ >= kLongBytes &&
+           ahead_ == Ahead::kNextRows && orders_by_row(count_, num_rows);
+  }
+  /// Targets [begin, end) in memory's order.
+  void copy_range(std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (ahead_ == Ahead::kNextRows && i + 1 < end && position_[(i + 1) % count_] >= 0) {
+        bring_near(source(i + 1), row_bytes_);
+      }
+      copy(i);
+    }
+    RowWriter::finish();
+  }
+  void copy_listed(const std::int32_t* begin, const std::int32_t* end) const {
+    for (; begin != end; ++begin) copy(*begin);
+    RowWriter::finish();
+  }
+
+ private:
+  const std::byte* source(std::int64_t i) const {
+    const Rows& rows = rows_.first;
+    return from_ +
+           (i / count_ * rows.outer_stride + position_[i % count_] * rows.row_stride) * bytes_;
+  }
+  void copy(std::int64_t i) const {
+    const Rows& rows = rows_.second;
+    std::byte* to = to_ + (i / count_ * rows.outer_stride + i % count_ * rows.row_stride) * bytes_;
+    if (position_[i % count_] < 0) {
+      std::memset(to, 0, static_cast<std::size_t>(row_bytes_));
+    } else {
+      writer_.copy(source(i), to);
+    }
+  }
+
+  const std::byte* from_;
+  std::byte* to_;
+  const std::int64_t* position_;
+  std::int64_t count_;
+  std::pair<Rows, Rows> rows_;
+  std::int64_t bytes_, row_bytes_;
+  Ahead ahead_;
+  RowWriter writer_;
+};
+
 void select_rows(KernelContext& ctx, const Array& x, const Array& positions, const Array& out,
                  std::pair<Rows, Rows> rows) {
-  const auto& [from_rows, to_rows] = rows;
-  const std::int64_t bytes = size_of(x.dtype());
-  const std::int64_t row_bytes = from_rows.inner * bytes;
-  const std::int64_t count = positions.num_elements();
-  const std::int64_t* position = positions.data<std::int64_t>();
-  const RowWriter writer(out.num_bytes(), row_bytes);
-  parallel_ranges(
-      ctx.threads, from_rows.outer * count, 1, from_rows.inner,
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t outer = i / count;
-          const std::int64_t at = position[i % count];
-          std::byte* to =
-              out.bytes() + (outer * to_rows.outer_stride + i % count * to_rows.row_stride) * bytes;
-          if (at < 0) {
-            std::memset(to, 0, static_cast<std::size_t>(row_bytes));
-            continue;
-          }
-          writer.copy(
-              x.bytes() + (outer * from_rows.outer_stride + at * from_rows.row_stride) * bytes, to);
-        }
-        RowWriter::finish();
-      });
+  const RowCopies copies(x, positions, out, rows);
+  const std::int64_t total = rows.first.outer * positions.num_elements();
+  const std::int64_t inner = rows.first.inner;
+  const std::int64_t num_rows = inner == 0 ? 0 : x.num_elements() / inner;
+  if (total == 0 || !copies.suits_order_by_row(num_rows)) {
+    return parallel_ranges(ctx.threads, total, 1, inner, [&](std::int64_t begin, std::int64_t end) {
+      copies.copy_range(begin, end);
+    });
+  }
+  const Array order = by_row(ctx, positions, num_rows);
+  const auto* entry = order.data<std::int32_t>();
+  parallel_ranges(ctx.threads, total, 1, inner, [&](std::int64_t begin, std::int64_t end) {
+    copies.copy_listed(entry + begin, entry + end);
+  });
 }
 
 /// Threads share the inner elements, never the rows: each target element gets its terms in operand

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
 #include "kernels/parallel_loop.h"
+#include "kernels/row_order.h"
+#include "kernels/simd.h"
+#include "kernels/stream_row.h"
 #include "placement/status.h"
 
 namespace tessera::kernels {
@@ -62,41 +67,131 @@ void check_places(const char* kernel, const Array& places, std::int64_t limit) {
   }
 }
 
-/// One token: acc = Σ weight · row over `width` columns.
+/// A row of a token: its elements, its weight, and a row to bring near while it is read.
 template <class T, class Sum>
-void sum_strip(const T* rows, std::int64_t dim, const std::int64_t* place, const Sum* weight,
-               std::int64_t top_k, std::int64_t width, Sum* acc) {
-  std::fill_n(acc, width, Sum{0});
-  for (std::int64_t k = 0; k < top_k; ++k) {
-    if (place[k] < 0) continue;
-    const T* row = rows + place[k] * dim;
-    const Sum w = weight == nullptr ? Sum{1} : weight[k];
+struct Term {
+  const T* row;
+  Sum weight;
+  const T* later;  ///< null: none
+};
+
+/// Elements of a row in the type of the sums.
+template <class Sum, class T>
+[[gnu::always_inline]] inline Vec<Sum> load_wide(const T* from) {
+  if constexpr (std::is_same_v<T, Sum>) {
+    return load_vec(from);
+  } else {
+    Sum wide[kLanes<Sum>];
 #pragma omp simd
-    for (std::int64_t c = 0; c < width; ++c) acc[c] += w * static_cast<Sum>(row[c]);
+    for (std::int64_t i = 0; i < kLanes<Sum>; ++i) wide[i] = static_cast<Sum>(from[i]);
+    return load_vec(wide);
   }
 }
+
+/// acc = Σ weight · row over columns [first, first + width), in the terms' order. All rows advance
+/// together, which keeps several reads of memory going.
+template <class T, class Sum>
+void sum_strip(std::span<const Term<T, Sum>> terms, std::int64_t first, std::int64_t width,
+               Sum* acc) {
+  constexpr std::int64_t kVecs = 4;
+  constexpr std::int64_t kBlock = kVecs * kLanes<Sum>;
+  // Converting F16 takes longer than reading it, and is best done a whole strip at a time.
+  const std::int64_t in_blocks = std::is_same_v<T, Float16> ? 0 : width / kBlock * kBlock;
+  std::int64_t done = 0;
+  for (; done < in_blocks; done += kBlock) {
+    Vec<Sum> a = {}, b = {}, c = {}, d = {};
+    for (const Term<T, Sum>& term : terms) {
+      if (term.later != nullptr) {
+        bring_near(term.later + first + done, kBlock * static_cast<std::int64_t>(sizeof(T)));
+      }
+      const T* from = term.row + first + done;
+      a += term.weight * load_wide<Sum>(from);
+      b += term.weight * load_wide<Sum>(from + kLanes<Sum>);
+      c += term.weight * load_wide<Sum>(from + 2 * kLanes<Sum>);
+      d += term.weight * load_wide<Sum>(from + 3 * kLanes<Sum>);
+    }
+    store_vec(acc + done, a);
+    store_vec(acc + done + kLanes<Sum>, b);
+    store_vec(acc + done + 2 * kLanes<Sum>, c);
+    store_vec(acc + done + 3 * kLanes<Sum>, d);
+  }
+  if (done == width) return;
+  std::fill(acc + done, acc + width, Sum{0});
+  for (const Term<T, Sum>& term : terms) {
+    const T* from = term.row + first;
+#pragma omp simd
+    for (std::int64_t c = done; c < width; ++c) acc[c] += term.weight * static_cast<Sum>(from[c]);
+  }
+}
+
+/// Sums of tokens, one thread's share at a time.
+template <class T, class Out>
+class RowSums {
+ public:
+  using Sum = ComputeType<T>;
+  RowSums(const Array& rows, const Array& weights, const Array& places, const Array& out)
+      : rows_(rows.data<T>()),
+        weight_(weights.is_null() ? nullptr : weights.data<Sum>()),
+        place_(places.data<std::int64_t>()),
+        out_(out.data<Out>()),
+        dim_(rows.size(1)),
+        top_k_(places.size(1)),
+        ahead_(ahead_for(rows.num_bytes())),
+        stores_(stores_for(out.num_bytes())) {}
+
+  void sum_range(std::int64_t begin, std::int64_t end) const {
+    constexpr std::int64_t kTokensAhead = 2;
+    std::vector<Term<T, Sum>> terms;
+    terms.reserve(static_cast<std::size_t>(top_k_));
+    for (std::int64_t t = begin; t < end; ++t) {
+      terms.clear();
+      const std::int64_t later = std::min(t + kTokensAhead, end - 1);
+      for (std::int64_t k = 0; k < top_k_; ++k) {
+        const std::int64_t place = place_[t * top_k_ + k];
+        if (place < 0) continue;
+        const std::int64_t next = place_[later * top_k_ + k];
+        const bool brings = ahead_ == Ahead::kNextRows && next >= 0;
+        terms.push_back({rows_ + place * dim_,
+                         weight_ == nullptr ? Sum{1} : weight_[t * top_k_ + k],
+                         brings ? rows_ + next * dim_ : nullptr});
+      }
+      for (std::int64_t first = 0; first < dim_; first += kStrip) {
+        put_strip(terms, first, std::min(kStrip, dim_ - first), out_ + t * dim_ + first);
+      }
+    }
+    finish_streams();
+  }
+
+ private:
+  void put_strip(std::span<const Term<T, Sum>> terms, std::int64_t first, std::int64_t width,
+                 Out* to) const {
+    alignas(64) std::array<Sum, kStrip> acc;
+    alignas(64) std::array<Out, kStrip> line;
+    sum_strip(terms, first, width, acc.data());
+    const bool streams = stores_ == Stores::kStreamed;
+    Out* strip = streams ? line.data() : to;
+#pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) strip[c] = convert<Out>(acc[c]);
+    if (!streams) return;
+    stream_bytes(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(strip),
+                 static_cast<std::size_t>(width) * sizeof(Out));
+  }
+
+  const T* rows_;
+  const Sum* weight_;
+  const std::int64_t* place_;
+  Out* out_;
+  std::int64_t dim_, top_k_;
+  Ahead ahead_;
+  Stores stores_;
+};
 
 template <class T, class Out>
 void sum_rows(KernelContext& ctx, const Array& rows, const Array& weights, const Array& places,
               const Array& out) {
-  using Sum = ComputeType<T>;
-  const std::int64_t dim = rows.size(1), top_k = places.size(1);
-  const Sum* weight = weights.is_null() ? nullptr : weights.data<Sum>();
-  parallel_ranges(ctx.threads, out.size(0), 1, top_k * dim,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    std::array<Sum, kStrip> acc;
-                    for (std::int64_t t = begin; t < end; ++t) {
-                      const std::int64_t* place = places.data<std::int64_t>() + t * top_k;
-                      const Sum* w = weight == nullptr ? nullptr : weight + t * top_k;
-                      for (std::int64_t first = 0; first < dim; first += kStrip) {
-                        const std::int64_t width = std::min(kStrip, dim - first);
-                        sum_strip(rows.data<T>() + first, dim, place, w, top_k, width, acc.data());
-                        Out* to = out.data<Out>() + t * dim + first;
-#pragma omp simd
-                        for (std::int64_t c = 0; c < width; ++c) to[c] = convert<Out>(acc[c]);
-                      }
-                    }
-                  });
+  const RowSums<T, Out> sums(rows, weights, places, out);
+  parallel_ranges(ctx.threads, out.size(0), 1, places.size(1) * rows.size(1),
+                  [&](std::int64_t begin, std::int64_t end) { sums.sum_range(begin, end); });
 }
 
 template <class T, class Grad>

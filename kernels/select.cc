@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/select_keys.h"
+#include "kernels/select_lanes.h"
 
 namespace tessera::kernels {
 namespace {
@@ -129,6 +130,48 @@ void select_sorted(const Line<T>& line, Emit emit) {
     emit(rank, keys[static_cast<std::size_t>(rank)].index);
 }
 
+/// Keys of up to kLineGroup elements of a line from `first` on, the largest first in its order.
+template <class T>
+[[gnu::always_inline]] inline Vec<std::uint32_t> load_keys(const Line<T>& line, std::int64_t first,
+                                                           std::int64_t count) {
+  const T* from = line.values + first * line.stride;
+  alignas(64) std::uint32_t keys[kLineGroup] = {};
+  if (line.stride == 1 && count == kLineGroup) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < kLineGroup; ++i) {
+      keys[i] = ordered_key(convert<ComputeType<T>>(from[i]));
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      keys[i] = ordered_key(convert<ComputeType<T>>(from[i * line.stride]));
+    }
+  }
+  return load_vec(keys) ^ (line.order == Order::kDescending ? 0U : 0xffffffffU);
+}
+
+/// A group of lines at once; the last one stands in where there are fewer. Requires k <=
+/// kMostInLanes.
+template <class T>
+void select_group(const Line<T>* group, std::int64_t lines, LineRanks& best) {
+  const auto load = [&](std::int64_t line, std::int64_t first, std::int64_t count) {
+    return load_keys(group[std::min(line, lines - 1)], first, count);
+  };
+  switch (group->k) {
+    case 1:
+      return select_in_lanes<1>(group->n, load, best);
+    case 2:
+      return select_in_lanes<2>(group->n, load, best);
+    case 3:
+    case 4:
+      return select_in_lanes<4>(group->n, load, best);
+    case 5:
+    case 6:
+      return select_in_lanes<6>(group->n, load, best);
+    default:
+      return select_in_lanes<8>(group->n, load, best);
+  }
+}
+
 void check_outputs(std::string_view kernel, const Array& x, const Array& values,
                    const Array& indices) {
   require_shape(kernel, "indices", indices, values.shape());
@@ -136,26 +179,82 @@ void check_outputs(std::string_view kernel, const Array& x, const Array& values,
   if (indices.dtype() != DType::kI64) throw_dtype(kernel, indices.dtype(), "I64 for indices");
 }
 
+/// Where the lines of an input and of both outputs are.
+template <class T>
+struct Selection {
+  Selection(const Array& x, int dim, Order order, std::pair<const Array&, const Array&> outputs)
+      : lines(dim, {&outputs.second, &x, &outputs.first}),
+        n(x.size(dim)),
+        k(outputs.first.size(dim)),
+        order(order),
+        from(x.data<T>()),
+        values(outputs.first.data<T>()),
+        indices(outputs.second.data<std::int64_t>()) {}
+
+  Line<T> line(const Offsets& at) const { return {from + at[1], lines.stride(1), n, k, order}; }
+  void put(const Offsets& at, std::int64_t rank, std::int64_t index) const {
+    values[at[2] + rank * lines.stride(2)] = from[at[1] + index * lines.stride(1)];
+    indices[at[0] + rank * lines.stride(0)] = index;
+  }
+
+  DimLines lines;
+  std::int64_t n, k;
+  Order order;
+  const T* from;
+  T* values;
+  std::int64_t* indices;
+};
+
+template <class T>
+void select_each(KernelContext& ctx, const Selection<T>& to) {
+  to.lines.for_each(ctx.threads, [&](const Offsets& at) {
+    const Line<T> line = to.line(at);
+    const auto emit = [&](std::int64_t rank, std::int64_t index) { to.put(at, rank, index); };
+    if constexpr (kNarrowKey<T>) {
+      if (line.n <= kFewElements && line.k <= kFewSelected) return select_few(line, emit);
+    }
+    select_sorted(line, emit);
+  });
+}
+
+template <class T>
+void select_groups(KernelContext& ctx, const Selection<T>& to) {
+  const auto over = [&](std::int64_t begin, std::int64_t end) {
+    Offsets at[kLineGroup];
+    Line<T> group[kLineGroup];
+    std::int64_t filled = 0;
+    const auto flush = [&] {
+      alignas(64) LineRanks best;
+      select_group(group, filled, best);
+      for (std::int64_t line = 0; line < filled; ++line) {
+        for (std::int64_t rank = 0; rank < to.k; ++rank) {
+          to.put(at[line], rank, index_of(best[rank][place_of_line(line)]));
+        }
+      }
+      filled = 0;
+    };
+    to.lines.for_range(begin, end, [&](const Offsets& offsets) {
+      at[filled] = offsets;
+      group[filled++] = to.line(offsets);
+      if (filled == kLineGroup) flush();
+    });
+    if (filled > 0) flush();
+  };
+  parallel_ranges(ctx.threads, to.lines.count(), kLineGroup, to.n, over);
+}
+
 void select_lines(KernelContext& ctx, const Array& x, int dim, Order order,
                   std::pair<const Array&, const Array&> outputs) {
-  const auto& [values, indices] = outputs;
-  const std::int64_t k = values.size(dim);
-  if (values.num_elements() == 0) return;
-  const DimLines lines(dim, {&indices, &x, &values});
+  if (outputs.first.num_elements() == 0) return;
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    lines.for_each(ctx.threads, [&](const Offsets& at) {
-      const Line<T> line{x.data<T>() + at[1], lines.stride(1), x.size(dim), k, order};
-      T* value_to = values.data<T>() + at[2];
-      std::int64_t* index_to = indices.data<std::int64_t>() + at[0];
-      const auto emit = [&](std::int64_t rank, std::int64_t index) {
-        value_to[rank * lines.stride(2)] = line.values[index * line.stride];
-        index_to[rank * lines.stride(0)] = index;
-      };
-      if constexpr (kNarrowKey<T>) {
-        if (line.n <= kFewElements && k <= kFewSelected) return select_few(line, emit);
+    const Selection<T> to(x, dim, order, outputs);
+    if constexpr (kNarrowKey<T>) {
+      const bool many = to.lines.count() >= kLineGroup;
+      if (many && to.n <= kFewElements && to.k <= kMostInLanes) {
+        return select_groups(ctx, to);
       }
-      select_sorted(line, emit);
-    });
+    }
+    select_each(ctx, to);
   });
 }
 

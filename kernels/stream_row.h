@@ -101,6 +101,7 @@ class RowWriter {
     }
   }
   static void finish() { finish_streams(); }
+  bool streams() const { return streams_; }
 
  private:
   static constexpr std::int64_t kLine = 64;

@@ -254,6 +254,48 @@ TEST_CASE("permute_rows copies rows, small and streamed", "[kernels][index]") {
   }
 }
 
+TEST_CASE("rows of a table larger than the caches are selected as they stand, often or never",
+          "[kernels][index]") {
+  struct Size {
+    std::int64_t rows, columns, picked;
+  };
+  // Long rows read once each, rows too short for that, more rows than are picked, odd sizes.
+  for (const Size& size : {Size{3000, 411, 11000}, Size{70000, 17, 300000}, Size{20000, 401, 11000},
+                           Size{1200, 2048, 2500}}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
+      const DType index_dtype = dtype == DType::kBF16 ? DType::kI32 : DType::kI64;
+      CAPTURE(size.rows, size.columns, std::string(name_of(dtype)));
+      const Array x = Array::empty({size.rows, size.columns}, dtype);
+      const std::int64_t row_bytes = size.columns * size_of(dtype);
+      std::mt19937 engine(3);
+      for (std::int64_t i = 0; i < x.num_bytes(); ++i) {
+        x.bytes()[i] = static_cast<std::byte>(engine());
+      }
+      std::vector<double> at(static_cast<std::size_t>(size.picked));
+      for (double& position : at) {
+        const auto drawn = static_cast<std::int64_t>(engine() % 100000);
+        position = static_cast<double>(drawn % (size.rows / 3 * 2) - 1);  // a third never
+      }
+      const Array index = Array::from_values({size.picked}, index_dtype, at);
+      for (const int threads : {1, 2}) {
+        KernelContext ctx = context_of(threads);
+        const Array wide = Array::empty({size.picked, size.columns + 5}, dtype);
+        const Array out = wide.slice(1, 3, 3 + size.columns);  // on no line's border
+        index_select(ctx, x, 0, index, Absent::kSkip, out);
+        const std::vector<std::byte> zeros(static_cast<std::size_t>(row_bytes));
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < size.picked; ++i) {
+          const auto source = static_cast<std::int64_t>(at[static_cast<std::size_t>(i)]);
+          const std::byte* want = source < 0 ? zeros.data() : x.bytes() + source * row_bytes;
+          const std::byte* got = out.bytes() + i * (size.columns + 5) * size_of(dtype);
+          wrong += std::memcmp(got, want, zeros.size()) == 0 ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("an index outside is named with its position, and nothing is written",
           "[kernels][index]") {
   KernelContext ctx;

@@ -123,6 +123,30 @@ TEST_CASE("topk of every row length up to 300, and of long rows", "[kernels][sel
   }
 }
 
+TEST_CASE("topk of many short lines, for every k and any number of lines", "[kernels][select]") {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI32, DType::kBool}) {
+    for (const std::int64_t lines : {15, 16, 17, 31, 50}) {
+      for (const std::int64_t n : {1, 6, 16, 23, 64, 129, 512, 513}) {
+        for (const Order order : {Order::kAscending, Order::kDescending}) {
+          CAPTURE(std::string(name_of(dtype)), lines, n, static_cast<int>(order));
+          std::vector<double> values = values_with_ties(lines * n, 11);
+          if (!is_floating(dtype))
+            for (double& v : values) v = std::isfinite(v) ? std::floor(v * 5) : 7;
+          const Array x =
+              array_in_form({lines, n}, dtype, n % 2 == 0 ? Form::kPlain : Form::kSpaced, values);
+          KernelContext ctx = context_of(lines == 50 ? 2 : 1);
+          for (std::int64_t k = 1; k <= std::min<std::int64_t>(n, 9); ++k) {
+            const Array best = Array::empty({lines, k}, dtype);
+            const Array at = Array::empty({lines, k}, DType::kI64);
+            topk(ctx, x, 1, order, best, at);
+            check_selected(x, 1, order, best, at);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("topk and sort refuse outputs that do not fit", "[kernels][select]") {
   KernelContext ctx;
   const Array x = Array::zeros({2, 3}, DType::kF32);
