@@ -22,42 +22,65 @@ std::uint64_t scatter_hash(std::uint64_t number) {
   return number ^ (number >> 31);
 }
 
-Status check_token_file(const std::string& path, const TensorInfo& info,
-                        const ModelConfig& config) {
+/// One tensor of recorded tokens.
+struct Recording {
+  std::string_view name;
+  std::int64_t places = 0;             ///< of a sequence
+  std::string_view places_name;        ///< the same in letters
+  std::string_view also_allowed = {};  ///< beside ids of the vocabulary
+};
+Recording tokens_of(const ModelConfig& config) { return {"tokens", config.seq + 1, "seq + 1"}; }
+Recording labels_of(const ModelConfig& config) {
+  return {"labels", config.seq, "seq", ", and -100 for a target that does not count"};
+}
+
+Status check_shape(const std::string& path, const TensorInfo& info, const Recording& recording,
+                   const ModelConfig& config) {
   if (info.dtype != DType::kI32) {
-    return invalid_argument(
-        absl::StrFormat("%s: tensor tokens has dtype %s; I32 is allowed", path, info.dtype_name));
+    return invalid_argument(absl::StrFormat("%s: tensor %s has dtype %s; I32 is allowed", path,
+                                            info.name, info.dtype_name));
   }
   const Shape& shape = info.shape;
   const bool fits = shape.size() == 4 && shape[0] >= config.steps && shape[1] == config.accum &&
-                    shape[2] == config.batch && shape[3] == config.seq + 1;
+                    shape[2] == config.batch && shape[3] == recording.places;
   if (fits) return absl::OkStatus();
   return invalid_argument(absl::StrFormat(
-      "%s: tensor tokens has shape %s; the config needs [>= %d, %d, %d, %d] (steps, accum, batch, "
-      "seq + 1)",
-      path, to_string(shape), config.steps, config.accum, config.batch, config.seq + 1));
+      "%s: tensor %s has shape %s; the config needs [>= %d, %d, %d, %d] (steps, accum, batch, %s)",
+      path, info.name, to_string(shape), config.steps, config.accum, config.batch, recording.places,
+      to_absl(recording.places_name)));
 }
 
-Status check_vocabulary(const std::string& source, std::span<const std::int32_t> tokens,
-                        const ModelConfig& config) {
-  const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](std::int32_t token) {
-    return token < 0 || token >= config.vocab;
+Status check_ids(const std::string& source, std::span<const std::int32_t> ids,
+                 const Recording& recording, const ModelConfig& config) {
+  const bool may_ignore = !recording.also_allowed.empty();
+  const auto outside = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) {
+    return (id < 0 || id >= config.vocab) && !(may_ignore && id == kIgnoredLabel);
   });
-  if (outside == tokens.end()) return absl::OkStatus();
-  return invalid_argument(absl::StrFormat("%s: tokens[%d] is %d; the vocabulary allows 0 to %d",
-                                          source, outside - tokens.begin(), *outside,
-                                          config.vocab - 1));
+  if (outside == ids.end()) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "%s: %s[%d] is %d; the vocabulary allows 0 to %d%s", source, to_absl(recording.name),
+      outside - ids.begin(), *outside, config.vocab - 1, to_absl(recording.also_allowed)));
 }
 
-StatusOr<std::vector<std::int32_t>> read_token_file(const std::string& path,
-                                                    const ModelConfig& config) {
+StatusOr<std::vector<std::int32_t>> read_ids(const SafetensorsFile& file,
+                                             const Recording& recording,
+                                             const ModelConfig& config) {
+  TSR_ASSIGN_OR_RETURN(const TensorInfo* info, file.at(recording.name));
+  TSR_RETURN_IF_ERROR(check_shape(file.path(), *info, recording, config));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(num_elements(info->shape)));
+  TSR_RETURN_IF_ERROR(file.read(recording.name, std::as_writable_bytes(std::span(ids))));
+  TSR_RETURN_IF_ERROR(check_ids(file.path(), ids, recording, config));
+  return ids;
+}
+
+StatusOr<RecordedTokens> read_token_file(const std::string& path, const ModelConfig& config) {
   TSR_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::open(path));
-  TSR_ASSIGN_OR_RETURN(const TensorInfo* info, file.at("tokens"));
-  TSR_RETURN_IF_ERROR(check_token_file(path, *info, config));
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(num_elements(info->shape)));
-  TSR_RETURN_IF_ERROR(file.read("tokens", std::as_writable_bytes(std::span(tokens))));
-  TSR_RETURN_IF_ERROR(check_vocabulary(path, tokens, config));
-  return tokens;
+  RecordedTokens recorded;
+  TSR_ASSIGN_OR_RETURN(recorded.tokens, read_ids(file, tokens_of(config), config));
+  if (file.find("labels") != nullptr) {
+    TSR_ASSIGN_OR_RETURN(recorded.labels, read_ids(file, labels_of(config), config));
+  }
+  return recorded;
 }
 
 /// With a pad_id sequences may be short, but none of the text's own bytes is padding.
@@ -101,7 +124,7 @@ StatusOr<TokenData> TokenData::read(std::span<const std::string> paths, const Mo
   TokenData data;
   data.config_ = config;
   if (is_token_file(paths)) {
-    TSR_ASSIGN_OR_RETURN(data.tokens_, read_token_file(paths[0], config));
+    TSR_ASSIGN_OR_RETURN(data.recorded_, read_token_file(paths[0], config));
     return data;
   }
   if (config.vocab < kByteVocabulary) {
@@ -113,24 +136,31 @@ StatusOr<TokenData> TokenData::read(std::span<const std::string> paths, const Mo
   return data;
 }
 
-StatusOr<TokenData> TokenData::of(std::vector<std::int32_t> tokens, const ModelConfig& config) {
-  const std::int64_t step = config.accum * config.batch * (config.seq + 1);
-  const auto size = static_cast<std::int64_t>(tokens.size());
-  if (size < config.steps * step || size % step != 0) {
+StatusOr<TokenData> TokenData::of(RecordedTokens recorded, const ModelConfig& config) {
+  const std::int64_t sequences = config.accum * config.batch;
+  const auto fits = [&](std::span<const std::int32_t> ids, const Recording& recording) -> Status {
+    const std::int64_t step = sequences * recording.places;
+    const auto size = static_cast<std::int64_t>(ids.size());
+    if (size >= config.steps * step && size % step == 0) {
+      return check_ids("data", ids, recording, config);
+    }
     return invalid_argument(absl::StrFormat(
-        "data: %d tokens; the config needs %d steps of %d x %d x (%d + 1), or more steps", size,
-        config.steps, config.accum, config.batch, config.seq));
-  }
-  TSR_RETURN_IF_ERROR(check_vocabulary("data", tokens, config));
+        "data: %d %s; the config needs %d steps of %d x %d x (%s = %d), or more steps", size,
+        to_absl(recording.name), config.steps, config.accum, config.batch,
+        to_absl(recording.places_name), recording.places));
+  };
+  TSR_RETURN_IF_ERROR(fits(recorded.tokens, tokens_of(config)));
+  if (!recorded.labels.empty()) TSR_RETURN_IF_ERROR(fits(recorded.labels, labels_of(config)));
   TokenData data;
   data.config_ = config;
-  data.tokens_ = std::move(tokens);
+  data.recorded_ = std::move(recorded);
   return data;
 }
 
 void TokenData::read_sequence(std::int64_t sequence, std::span<std::int32_t> tokens) const {
-  if (!tokens_.empty()) {
-    std::copy_n(tokens_.data() + sequence * (config_.seq + 1), tokens.size(), tokens.data());
+  if (!recorded_.tokens.empty()) {
+    std::copy_n(recorded_.tokens.data() + sequence * (config_.seq + 1), tokens.size(),
+                tokens.data());
     return;
   }
   const std::size_t least = config_.pad_id ? 1 : static_cast<std::size_t>(config_.seq);
@@ -147,17 +177,26 @@ void TokenData::read_sequence(std::int64_t sequence, std::span<std::int32_t> tok
 TokenBatch TokenData::batch(std::int64_t step, std::int64_t micro) const {
   const Shape shape = {config_.batch, config_.seq};
   TokenBatch out = {Array::empty(shape, DType::kI32), Array::empty(shape, DType::kI32)};
+  auto* targets = out.targets_BL.data<std::int32_t>();
   const std::int64_t first = (step * config_.accum + micro) * config_.batch;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(config_.seq + 1));
   for (std::int64_t row = 0; row < config_.batch; ++row) {
     read_sequence(first + row, tokens);
     const std::int64_t at = row * config_.seq;
     std::copy_n(tokens.begin(), config_.seq, out.ids_BL.data<std::int32_t>() + at);
-    std::copy_n(tokens.begin() + 1, config_.seq, out.targets_BL.data<std::int32_t>() + at);
+    std::copy_n(tokens.begin() + 1, config_.seq, targets + at);
   }
-  if (!config_.pad_id) return out;
-  out.padding_BL = equal_to(out.ids_BL, *config_.pad_id);
-  out.ignored_BL = equal_to(out.targets_BL, *config_.pad_id);
+  if (config_.pad_id) out.padding_BL = equal_to(out.ids_BL, *config_.pad_id);
+  const std::int64_t num_targets = num_elements(shape);
+  if (!recorded_.labels.empty()) {
+    std::copy_n(recorded_.labels.data() + first * config_.seq, num_targets, targets);
+    const std::int64_t pad = config_.pad_id.value_or(kIgnoredLabel);
+    std::replace(targets, targets + num_targets, static_cast<std::int32_t>(pad), kIgnoredLabel);
+    out.ignored_BL = equal_to(out.targets_BL, kIgnoredLabel);
+    std::replace(targets, targets + num_targets, kIgnoredLabel, 0);  // some class
+  } else if (config_.pad_id) {
+    out.ignored_BL = equal_to(out.targets_BL, *config_.pad_id);
+  }
   return out;
 }
 

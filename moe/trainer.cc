@@ -111,6 +111,7 @@ struct ValidTokens {
 };
 
 std::int64_t num_marked(const Array& mask_BL) {
+  if (mask_BL.is_null()) return 0;
   const bool* mask = mask_BL.data<bool>();
   return std::count(mask, mask + mask_BL.num_elements(), true);
 }
@@ -128,7 +129,7 @@ class StepBatches {
   ValidTokens count_valid(const ModelConfig& config) {
     const std::int64_t all = config.batch * config.seq * config.accum;
     ValidTokens valid = {all, all};
-    for (std::int64_t accum = 0; config.pad_id && accum < config.accum; ++accum) {
+    for (std::int64_t accum = 0; accum < config.accum; ++accum) {
       valid.inputs -= num_marked(at(accum).padding_BL);
       valid.targets -= num_marked(at(accum).ignored_BL);
     }
@@ -149,7 +150,7 @@ void Trainer::accumulate_gradients(StepReport& report) {
   const PipelinePlan& plan = model_.plan();
   StepBatches batches(data_, report.step);
   const ValidTokens valid = batches.count_valid(c);
-  if (c.pad_id) report.valid_tokens = valid.targets;
+  if (!batches.at(0).ignored_BL.is_null()) report.valid_tokens = valid.targets;
   DTensor total;  // 0-d, in F64; on the last stage
   const auto micro_of = [&](std::int64_t micro) -> const MicroBatch& {
     return plan.micro_batches[static_cast<std::size_t>(micro)];

@@ -24,7 +24,7 @@ struct StepReport {
   double lr = 0.0;
   double seconds = 0.0;
   std::int64_t num_tokens = 0;  ///< global
-  /// Those of them whose targets count; absent where the config has no pad_id.
+  /// Those of them whose targets count; absent without a pad_id and labels.
   std::optional<std::int64_t> valid_tokens;
   std::vector<std::vector<std::int64_t>> tokens_per_expert;  ///< one list per MoE layer
   RoutingReport routing;

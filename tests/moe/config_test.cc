@@ -1,7 +1,11 @@
 // Bad configs, meshes and data end in one clear line, before any rank starts.
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 
 #include "io/file.h"
+#include "io/safetensors.h"
 #include "moe/rope_table.h"
 #include "tests/moe/training_run.h"
 
@@ -157,9 +161,47 @@ TEST_CASE("a pad_id that text or vocabulary cannot have is an error", "[moe][dat
   REQUIRE(!data.ok());
   CHECK_THAT(std::string(message_of(data.status())),
              Catch::Contains("of the corpus is 101, which is the pad_id"));
-  const auto few = TokenData::of({1, 2, 3}, config);
-  REQUIRE(!few.ok());
-  CHECK_THAT(std::string(message_of(few.status())), Catch::Contains("data: 3 tokens"));
+}
+
+TEST_CASE("recorded labels are read with the tokens, and checked like them", "[moe][data]") {
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c"));
+  config.seq = 2;
+  config.batch = config.steps = 1;
+  config.accum = 2;
+  config.pad_id = 9;
+  const auto error_of_data = [&](const RecordedTokens& recorded) {
+    const auto data = TokenData::of(recorded, config);
+    return data.ok() ? std::string("accepted") : std::string(message_of(data.status()));
+  };
+  CHECK_THAT(error_of_data({{1, 2, 3}}),
+             Catch::Contains("data: 3 tokens; the config needs 1 steps of 2 x 1 x (seq + 1 = 3)"));
+  CHECK_THAT(error_of_data({{1, 2, 3, 4, 5, -100}}), Catch::Contains("tokens[5] is -100"));
+  CHECK_THAT(error_of_data({{1, 2, 3, 4, 5, 6}, {1, 2, 3}}), Catch::Contains("data: 3 labels"));
+  CHECK_THAT(error_of_data({{1, 2, 3, 4, 5, 6}, {1, -1, 3, 4}}),
+             Catch::Contains("labels[1] is -1; the vocabulary allows 0 to 255, and -100 for"));
+
+  const RecordedTokens recorded = {{1, 2, 3, 4, 9, 9}, {7, kIgnoredLabel, 9, 8}};
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("labels" + std::to_string(getpid()))).string() +
+      ".safetensors";
+  const auto bytes = [](const std::vector<std::int32_t>& ids) {
+    return std::as_bytes(std::span(ids));
+  };
+  const TensorBytes tensors[] = {{"tokens", DType::kI32, {1, 2, 1, 3}, bytes(recorded.tokens)},
+                                 {"labels", DType::kI32, {1, 2, 1, 2}, bytes(recorded.labels)}};
+  throw_if_error(write_safetensors(path, tensors));
+  const TokenData data = value_or_throw(TokenData::read(std::vector{path}, config));
+  std::filesystem::remove(path);
+  const TokenBatch first = data.batch(0, 0), second = data.batch(0, 1);
+  using Values = std::vector<double>;
+  CHECK(first.ids_BL.to_vector() == Values{1, 2});
+  CHECK(first.targets_BL.to_vector()[0] == 7);
+  CHECK(first.ignored_BL.to_vector() == Values{0, 1});
+  CHECK(first.padding_BL.to_vector() == Values{0, 0});
+  CHECK(second.ids_BL.to_vector() == Values{4, 9});
+  CHECK(second.ignored_BL.to_vector() == Values{1, 0});  // the pad_id, and a label that counts
+  CHECK(second.targets_BL.to_vector()[1] == 8);
+  CHECK(second.padding_BL.to_vector() == Values{0, 1});
 }
 
 TEST_CASE("text batches repeat and shift targets by one", "[moe][data]") {

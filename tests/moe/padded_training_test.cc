@@ -25,7 +25,7 @@ struct Sequence {
 
 /// Of the sequences of a run in turn; steps beyond the list begin it again.
 using Lengths = std::vector<std::int64_t>;
-std::function<std::vector<std::int32_t>(const ModelConfig&)> sequences(const Lengths& lengths) {
+std::function<RecordedTokens(const ModelConfig&)> sequences(const Lengths& lengths) {
   return [=](const ModelConfig& c) {
     std::vector<std::int32_t> tokens;
     for (std::int64_t s = 0; s < c.steps * c.accum * c.batch; ++s) {
@@ -33,7 +33,7 @@ std::function<std::vector<std::int32_t>(const ModelConfig&)> sequences(const Len
       Sequence{s, lengths[at], c.seq + 1, static_cast<std::int32_t>(c.pad_id.value_or(0))}
           .append_to(tokens);
     }
-    return tokens;
+    return RecordedTokens{tokens};
   };
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("a padded batch has the token mean of its sequences, each trained by i
     one.tokens = [&](const ModelConfig& c) {
       std::vector<std::int32_t> tokens;
       Sequence{static_cast<std::int64_t>(s), lengths[s], c.seq + 1}.append_to(tokens);
-      return tokens;
+      return RecordedTokens{tokens};
     };
     const RunResult alone = train(one);
     const auto targets = static_cast<double>(lengths[s] - 1);
@@ -174,6 +174,39 @@ TEST_CASE("padding finds no room in experts that are padded to their capacity",
                               ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2});
   options.num_ranks = ranks_of(options.parallel);
   check_same(train(options), one);
+}
+
+TEST_CASE("labels take the place of the next token, and some do not count", "[moe][padding][C51]") {
+  // The labels that padding implies, written out: pads are then routed, but not in the loss.
+  const auto change = [](ModelConfig& config) {
+    shrink(config);
+    config.accum = 2;
+    config.steps = 2;
+    config.bias_coeff.reset();
+  };
+  RunOptions options = {.num_steps = 1, .change_config = [=](ModelConfig& config) {
+                          change(config);
+                          config.pad_id = 0;
+                        }};
+  options.tokens = sequences(kUneven);
+  const RunResult padded = train(options);
+  options.change_config = change;
+  options.tokens = [](const ModelConfig& c) {
+    RecordedTokens recorded = sequences(kUneven)(c);
+    for (std::size_t i = 0; i < recorded.tokens.size(); ++i) {
+      if (i % static_cast<std::size_t>(c.seq + 1) == 0) continue;
+      recorded.labels.push_back(recorded.tokens[i] == 0 ? kIgnoredLabel : recorded.tokens[i]);
+    }
+    return recorded;
+  };
+  const RunResult labelled = train(options);
+  CHECK(labelled.steps[0].valid_tokens == 55);
+  CHECK(labelled.steps[0].loss == Approx(padded.steps[0].loss).epsilon(1e-12));
+  CHECK(labelled.steps[0].grad_norm == Approx(padded.steps[0].grad_norm).epsilon(1e-10));
+  CHECK(routed(labelled.steps[0]) == 3 * 2 * 4 * 16);
+  options.parallel = {.dp_shard = 2, .ep = 2};
+  options.num_ranks = 2;
+  check_same(train(options), labelled);
 }
 
 TEST_CASE("it makes no difference how padded sequences are cut into micro-batches",

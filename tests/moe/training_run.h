@@ -21,7 +21,7 @@ struct RunOptions {
   /// Changes the model's config; batches then come from a text instead of the recorded tokens.
   std::function<void(ModelConfig&)> change_config = nullptr;
   /// Tokens in place of the text, for a changed config; see TokenData::of.
-  std::function<std::vector<std::int32_t>(const ModelConfig&)> tokens = nullptr;
+  std::function<RecordedTokens(const ModelConfig&)> tokens = nullptr;
   /// Looks at each rank's model after the last step, and says what it saw.
   std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
 };
