@@ -144,6 +144,16 @@ class DiskFolder : public FileSystem {
   Descriptor root_;
 };
 
+/// Makes the name of a new folder durable, as far as its parent may be read. Returns an errno.
+int sync_parent(const std::string& path) {
+  const std::size_t end = path.find_last_not_of('/');
+  const std::size_t slash = end == std::string::npos ? end : path.rfind('/', end);
+  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.value() < 0 || ::fsync(folder.value()) == 0) return 0;
+  return errno == EINVAL ? 0 : errno;  // some file systems have no fsync of folders
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<FileSystem>> open_folder(const std::string& path, MissingFolder missing) {
@@ -151,8 +161,12 @@ StatusOr<std::unique_ptr<FileSystem>> open_folder(const std::string& path, Missi
     return io_error("\"" + path + "\": not the name of a folder");
   }
   int error = 0;
-  if (missing == MissingFolder::kMake && ::mkdir(path.c_str(), 0777) < 0 && errno != EEXIST) {
-    error = errno;
+  if (missing == MissingFolder::kMake) {
+    if (::mkdir(path.c_str(), 0777) == 0) {
+      error = sync_parent(path);
+    } else if (errno != EEXIST) {
+      error = errno;
+    }
   }
   Descriptor root(error == 0 ? ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1);
   if (root.value() < 0 && error == 0) error = errno;

@@ -68,10 +68,11 @@ std::unique_ptr<FaultFs> FaultFs::after_crash(std::size_t prefix, const Judge& j
   for (std::size_t i = 0; i < prefix; ++i) {
     const Op& op = log_[i];
     if (op.kind == Op::Kind::kSync) continue;
-    const bool durable = std::any_of(
-        log_.begin() + static_cast<std::ptrdiff_t>(i),
-        log_.begin() + static_cast<std::ptrdiff_t>(prefix),
-        [&](const Op& later) { return later.kind == Op::Kind::kSync && later.node == op.node; });
+    bool durable = false;
+    for (std::size_t later = i; later < prefix; ++later) {
+      const bool sync = log_[later].kind == Op::Kind::kSync && log_[later].node == op.node;
+      durable = durable || (sync && left_out_ != later);
+    }
     const Fate fate = durable ? Fate::kKept : judge(i);
     if (fate == Fate::kDropped) continue;
     Op applied = op;
@@ -80,6 +81,25 @@ std::unique_ptr<FaultFs> FaultFs::after_crash(std::size_t prefix, const Judge& j
   }
   out->base_ = state;
   return out;
+}
+
+std::vector<FaultFs::Sync> FaultFs::syncs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Sync> all;
+  for (std::size_t i = 0; i < log_.size(); ++i) {
+    if (log_[i].kind == Op::Kind::kSync) all.push_back({i, log_[i].name});
+  }
+  return all;
+}
+
+std::string FaultFs::name_of(int node) const {
+  for (const auto& [name, id] : now_.nodes[0].names) {
+    if (id == node) return name;
+    for (const auto& [inner, inner_id] : now_.nodes[static_cast<std::size_t>(id)].names) {
+      if (inner_id == node) return name + "/" + inner;
+    }
+  }
+  return "";
 }
 
 std::map<std::string, std::string> FaultFs::files() const {
@@ -135,6 +155,7 @@ int FaultFs::make_folder(const std::string& name) {
 }
 
 int FaultFs::create(const std::string& name) {
+  if (before_create_) before_create_(name);
   const std::lock_guard lock(mutex_);
   if (const int error = begin(Call::kCreate)) return error;
   const auto [folder, last] = parent_of(name);
@@ -187,7 +208,8 @@ std::int64_t FaultFs::size(int handle) {
 int FaultFs::sync(int handle) {
   const std::lock_guard lock(mutex_);
   if (const int error = begin(Call::kSync)) return error;
-  record({.kind = Op::Kind::kSync, .node = handles_.at(handle)});
+  const int node = handles_.at(handle);
+  record({.kind = Op::Kind::kSync, .node = node, .name = name_of(node)});
   return 0;
 }
 
@@ -207,7 +229,7 @@ int FaultFs::sync_folder(const std::string& name) {
   if (const int error = begin(Call::kSyncFolder)) return error;
   const int node = find(name);
   if (node < 0) return -ENOENT;
-  record({.kind = Op::Kind::kSync, .node = node});
+  record({.kind = Op::Kind::kSync, .node = node, .name = name});
   return 0;
 }
 

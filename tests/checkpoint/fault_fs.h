@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,20 @@ class FaultFs : public FileSystem {
   /// The folder after a crash that followed the first `prefix` changes. The lock is free.
   std::unique_ptr<FaultFs> after_crash(std::size_t prefix, const Judge& judge) const;
 
+  /// What the log says was made durable: "gen-1/shard-0.safetensors", a folder's name, or "" for
+  /// the root.
+  struct Sync {
+    std::size_t op = 0;
+    std::string name;
+  };
+  std::vector<Sync> syncs() const;
+  /// Crashes are seen as if this sync had never been asked for.
+  void leave_out(std::optional<std::size_t> sync) { left_out_ = sync; }
+  /// Called before a file is created, outside of every lock.
+  void set_before_create(std::function<void(const std::string& name)> before) {
+    before_create_ = std::move(before);
+  }
+
   /// Whole files by "name" or "folder/name", to look at and to damage.
   std::map<std::string, std::string> files() const;
   std::vector<std::string> folders() const;
@@ -89,7 +104,8 @@ class FaultFs : public FileSystem {
     enum class Kind : std::uint8_t { kNames, kWrite, kSync } kind = Kind::kSync;
     int node = 0;  ///< the folder, or the file
     std::string goes, comes;
-    int entry = -1;  ///< what comes
+    std::string name;  ///< of what a sync is of
+    int entry = -1;    ///< what comes
     std::size_t offset = 0;
     std::string bytes;
   };
@@ -100,6 +116,7 @@ class FaultFs : public FileSystem {
   /// Folder and last part of a name; −1 where there is no such folder.
   std::pair<int, std::string> parent_of(const std::string& name) const;
   int new_handle(int node);
+  std::string name_of(int node) const;
   void apply(State& state, const Op& op) const;
   void record(Op op);
 
@@ -113,6 +130,8 @@ class FaultFs : public FileSystem {
   std::int64_t num_calls_ = 0;
   std::size_t write_limit_ = SIZE_MAX;
   Fault fault_;
+  std::optional<std::size_t> left_out_;
+  std::function<void(const std::string&)> before_create_;
 };
 
 }  // namespace tessera::testing

@@ -6,12 +6,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "checkpoint/load.h"
 #include "io/json.h"
+#include "tests/support/small_disk.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -151,6 +153,47 @@ TEST_CASE("a save that the system refuses ends the run and leaves the checkpoint
   CHECK_THAT(ran.err, Catch::Contains("gen-2/shard-0.safetensors: cannot write: File too large"));
   CHECK(saved_step(ckpt) == 1);
   CHECK_FALSE(std::filesystem::exists(ckpt + "/gen-2"));
+}
+
+TEST_CASE("a full disk ends a run of two ranks and leaves the checkpoint before",
+          "[tools][checkpoint][R26]") {
+  const SmallDisk disk;
+  if (!disk.why_not().empty()) {
+    WARN("skipped, the limit of a file's size shows the same: " << disk.why_not());
+    return;
+  }
+  // A model whose checkpoint fits into 1 MB once, but not twice.
+  const ScratchFolder folder;
+  Json config = Json::object({});
+  const Json recorded = value_or_throw(parse_json(read_whole_file(config_file(folder)), "c"));
+  const std::map<std::string, std::int64_t> smaller = {
+      {"dim", 32}, {"n_layers", 2}, {"moe_hidden_dim", 16}};
+  for (const JsonMember& member : *recorded.if_object()) {
+    const auto at = smaller.find(member.key);
+    config.set(member.key, at == smaller.end() ? member.value : Json(at->second));
+  }
+  const std::string ckpt = disk / "ckpt";
+  const auto run = [&](const Arguments& more) {
+    Arguments all = {"--config",   folder.file("small.json", config.to_string()),
+                     "--data",     std::string(TSR_TEST_DATA) + "/../../LICENSE",
+                     "--ranks",    "2",
+                     "--parallel", R"({"dp_shard":2})"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("tessera-train", all, "", {{"TESSERA_RECORDER_DIR", folder / "r"}});
+  };
+  REQUIRE(run({"--steps", "1", "--save", ckpt}).exit_code == 0);
+  const Ran full = run({"--load", ckpt, "--steps", "2", "--save", ckpt});
+  CAPTURE(full.err);
+  CHECK(full.exit_code == 4);
+  CHECK_THAT(full.err, Catch::Contains("gen-2/shard-") &&
+                           Catch::Contains("cannot write: No space left on device"));
+  CHECK(saved_step(ckpt) == 1);
+  CHECK_FALSE(std::filesystem::exists(ckpt + "/gen-2"));
+  CHECK_FALSE(std::filesystem::exists(ckpt + "/.manifest.json.tmp"));
+  CHECK(run_program("placement-audit", {"ckpt", "verify", ckpt}).exit_code == 0);
+  const Ran again = run({"--load", ckpt, "--steps", "2"});
+  CHECK(again.exit_code == 0);
+  CHECK_THAT(again.out, Catch::Contains("1 steps are done"));
 }
 
 }  // namespace tessera::testing

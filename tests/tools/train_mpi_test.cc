@@ -61,6 +61,38 @@ TEST_CASE("processes train with the losses of threads, bit for bit", "[tools][tr
   CHECK(!losses_of(threads).empty());
 }
 
+TEST_CASE("what four processes save goes on on two, as on threads, bit for bit",
+          "[tools][train][checkpoint][mpi]") {
+  const ScratchFolder folder;
+  const auto same = [&](const std::string& one, const std::string& other) {
+    const Ran ran = run_program("placement-audit", {"ckpt", "diff", folder / one, folder / other});
+    CAPTURE(one, other, ran.out, ran.err);
+    CHECK(ran.exit_code == 0);
+  };
+  const std::vector<std::string> four = {"--parallel", R"({"dp_shard":2,"tp":2,"ep":2})"};
+  const std::vector<std::string> two = {"--parallel", R"({"tp":2,"ep":2})"};
+  const auto run = [&](int ranks, const std::vector<std::string>& mesh,
+                       const std::vector<std::string>& begin, const std::string& into) {
+    std::vector<std::string> arguments = {"--config",
+                                          TSR_TEST_DATA "/../../configs/parity_softmax.json",
+                                          "--data", parity("tokens.safetensors")};
+    arguments.insert(arguments.end(), mesh.begin(), mesh.end());
+    arguments.insert(arguments.end(), begin.begin(), begin.end());
+    std::vector<std::string> on_threads = arguments, on_mpi = arguments;
+    on_threads.insert(on_threads.end(),
+                      {"--ranks", std::to_string(ranks), "--save", folder / (into + ".threads")});
+    on_mpi.insert(on_mpi.end(), {"--backend", "mpi", "--save", folder / (into + ".mpi")});
+    for (const Ran& ran :
+         {run_program("tessera-train", on_threads), run_on_mpi(ranks, "tessera-train", on_mpi)}) {
+      CAPTURE(into, ran.err);
+      REQUIRE(ran.exit_code == 0);
+    }
+    same(into + ".threads", into + ".mpi");
+  };
+  run(4, four, {"--init", parity("init.safetensors"), "--steps", "1"}, "saved");
+  run(2, two, {"--load", folder / "saved.mpi", "--steps", "2"}, "gone_on");
+}
+
 TEST_CASE("a launch that does not fit the mesh or the flags is refused by one voice",
           "[tools][train][mpi]") {
   const std::string mesh = R"({"dp_shard":2,"tp":2})";
