@@ -59,6 +59,42 @@ StatusOr<PipelineSchedule> make_1f1b(const PipelineShape& shape) {
   return schedule;
 }
 
+namespace {
+
+/// Micro-batches in rounds, none shorter than pp where there are so many: a stage then hands over
+/// before the next one would wait. Sizes differ by at most one, early rounds longer.
+struct Rounds {
+  std::int64_t count = 1;
+  std::int64_t micro_batches = 0;
+
+  explicit Rounds(const PipelineShape& shape)
+      : count(std::max<std::int64_t>(1, shape.micro_batches / shape.ranks)),
+        micro_batches(shape.micro_batches) {}
+  std::int64_t longest() const { return (micro_batches + count - 1) / count; }
+  std::int64_t begin_of(std::int64_t round) const {
+    return micro_batches / count * round + std::min(round, micro_batches % count);
+  }
+};
+
+/// The passes of a rank in one direction: a round through its first stage, then its second, …;
+/// backward from its last.
+std::vector<PipelinePass> in_rounds(Kind kind, std::int64_t rank, const PipelineShape& shape) {
+  const Rounds rounds(shape);
+  std::vector<PipelinePass> passes;
+  for (std::int64_t round = 0; round < rounds.count; ++round) {
+    for (std::int64_t nth = 0; nth < shape.stages_per_rank; ++nth) {
+      const std::int64_t chunk = kind == Kind::kForward ? nth : shape.stages_per_rank - 1 - nth;
+      const std::int64_t end = rounds.begin_of(round + 1);
+      for (std::int64_t micro = rounds.begin_of(round); micro < end; ++micro) {
+        passes.push_back({kind, chunk * shape.ranks + rank, micro});
+      }
+    }
+  }
+  return passes;
+}
+
+}  // namespace
+
 StatusOr<PipelineSchedule> make_interleaved_1f1b(const PipelineShape& shape) {
   TSR_RETURN_IF_ERROR(check_shape("interleaved_1f1b", shape));
   if (shape.ranks < 2 || shape.stages_per_rank < 2) {
@@ -67,29 +103,18 @@ StatusOr<PipelineSchedule> make_interleaved_1f1b(const PipelineShape& shape) {
                         "both",
                         shape.ranks, shape.stages_per_rank));
   }
-  if (shape.micro_batches % shape.ranks != 0) {
-    return invalid_argument(
-        absl::StrFormat("interleaved_1f1b: %d micro-batches are no multiple of pp %d; they run in "
-                        "rounds of pp",
-                        shape.micro_batches, shape.ranks));
-  }
   PipelineSchedule schedule{shape, {}};
-  const std::int64_t chunks = shape.stages_per_rank;
-  const std::int64_t round = shape.ranks * chunks;
-  const std::int64_t total = shape.micro_batches * chunks;
   for (std::int64_t rank = 0; rank < shape.ranks; ++rank) {
-    // A round takes pp micro-batches through the rank's first stage, then its second, …
-    const auto pass_at = [&](Kind kind, std::int64_t i) {
-      const std::int64_t nth = i % round / shape.ranks;
-      const std::int64_t chunk = kind == Kind::kForward ? nth : chunks - 1 - nth;
-      return PipelinePass{kind, chunk * shape.ranks + rank,
-                          i / round * shape.ranks + i % shape.ranks};
-    };
+    const std::vector<PipelinePass> forward = in_rounds(Kind::kForward, rank, shape);
+    const std::vector<PipelinePass> backward = in_rounds(Kind::kBackward, rank, shape);
+    const auto total = static_cast<std::int64_t>(forward.size());
     const std::int64_t warmup =
-        std::min(total, 2 * (shape.ranks - 1 - rank) + (chunks - 1) * shape.ranks);
-    schedule.by_rank.push_back(alternate(
-        warmup, total, [&](std::int64_t i) { return pass_at(Kind::kForward, i); },
-        [&](std::int64_t i) { return pass_at(Kind::kBackward, i); }));
+        std::min(total, 2 * (shape.ranks - 1 - rank) +
+                            (shape.stages_per_rank - 1) * Rounds(shape).longest());
+    const auto pass_of = [](const std::vector<PipelinePass>& passes) {
+      return [&passes](std::int64_t i) { return passes[static_cast<std::size_t>(i)]; };
+    };
+    schedule.by_rank.push_back(alternate(warmup, total, pass_of(forward), pass_of(backward)));
   }
   return schedule;
 }

@@ -43,8 +43,10 @@ struct PipelineSchedule {
 /// Source: PipeDream-Flush, Narayanan et al., 2021.
 StatusOr<PipelineSchedule> make_1f1b(const PipelineShape& shape);
 /// Several stages a rank, micro-batches in rounds of pp: idle time shrinks by the number of stages
-/// a rank. Errors: InvalidArgument for sizes < 1, one rank, one stage a rank, or micro-batches that
-/// are no multiple of pp. Source: Megatron-LM's interleaved schedule, Narayanan et al., 2021.
+/// a rank. Of micro-batches that are no multiple of pp the rounds are longer, which costs memory,
+/// not time; fewer than pp leave ranks idle between their stages, too. Errors: InvalidArgument for
+/// sizes < 1, one rank, or one stage a rank. Source: Megatron-LM's interleaved schedule, Narayanan
+/// et al., 2021 (which refuses what pp does not divide).
 StatusOr<PipelineSchedule> make_interleaved_1f1b(const PipelineShape& shape);
 StatusOr<PipelineSchedule> make_schedule(PipelineOrder order, const PipelineShape& shape);
 

@@ -93,6 +93,21 @@ TEST_CASE("toy stages under both schedules have the gradients of the closed form
             shape, toy);
 }
 
+TEST_CASE("toy stages run any number of micro-batches through interleaved stages",
+          "[moe][pipeline][C59]") {
+  const std::int64_t ranks = GENERATE(2, 3, 4);
+  const std::int64_t micro_batches = GENERATE(1, 3, 5, 7);
+  CAPTURE(ranks, micro_batches);
+  const PipelineShape shape = {
+      .ranks = ranks, .stages_per_rank = 2, .micro_batches = micro_batches};
+  const PipelineSchedule schedule = value_or_throw(make_interleaved_1f1b(shape));
+  const Toy toy;
+  check_toy(results_of(static_cast<int>(ranks), {},
+                       [&](World& world) { return run_toy(world, schedule, toy, nullptr); })
+                .value(),
+            shape, toy);
+}
+
 TEST_CASE("a receiver may want micro-batches in another order than they are sent",
           "[moe][pipeline]") {
   const PipelineShape shape = {.ranks = 2, .micro_batches = 3};
