@@ -80,8 +80,19 @@ struct ModelConfig {
 StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source);
 StatusOr<ModelConfig> read_model_config(const std::string& path);
 
+/// What a key of a config is to a checkpoint of its run.
+enum class ConfigRole : std::uint8_t {
+  kModel,  ///< decides what the model computes: shapes, and what the same parameters mean
+  kState,  ///< decides what the optimizer's state means
+  kRecipe  ///< how the model is trained: may change from one run to the next
+};
+/// The keys of that role with their values, as parse_model_config() reads them. Every key has one
+/// role; optional keys without a value are left out.
+Json config_json(const ModelConfig& config, ConfigRole role);
+
 /// Degrees by name, all optional: dp_replicate, dp_shard, cp, tp, ep, etp, pp, sequence_parallel,
-/// strict_even; pp_schedule ("1f1b", "interleaved_1f1b"), pp_microbatches, pp_stages_per_rank;
+/// strict_even; pp_schedule ("1f1b", "interleaved_1f1b"), pp_microbatches, pp_stages_per_rank,
+/// pp_layers (a list);
 /// recompute ("none", "full", "selective"); reshard_after_forward ("default", "always", "never"),
 /// gradient_reduction ("each_micro_batch", "last_micro_batch"), fsdp_prefetch (true, false).
 /// dispatcher ("all_to_all", "all_gather",

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,7 @@ namespace tessera TSR_API {
 
 /// Errors: InvalidArgument listing the names.
 template <class Value>
-Status read_choice(const JsonView& at,
-                   std::initializer_list<std::pair<std::string_view, Value>> choices,
+Status read_choice(const JsonView& at, std::span<const std::pair<std::string_view, Value>> choices,
                    Value& field) {
   TSR_ASSIGN_OR_RETURN(const std::string name, at.text());
   std::string allowed;
@@ -27,6 +27,13 @@ Status read_choice(const JsonView& at,
     allowed += (allowed.empty() ? "" : ", ") + in_quotes(choice);
   }
   return at.error(in_quotes(name) + " is none of " + allowed);
+}
+template <class Value>
+Status read_choice(const JsonView& at,
+                   std::initializer_list<std::pair<std::string_view, Value>> choices,
+                   Value& field) {
+  using Choices = std::span<const std::pair<std::string_view, Value>>;
+  return read_choice(at, Choices(choices.begin(), choices.size()), field);
 }
 /// The same for the key `key` of `object`; where it is absent `field` stays.
 template <class Value>

@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "io/json.h"
 #include "placement/api.h"
-#include "placement/status.h"
 
 namespace tessera TSR_API {
 
@@ -41,9 +39,5 @@ struct RoutingConfig {
     return seq_aux_coeff > 0.0 || batch_aux_coeff > 0.0 || global_aux_coeff > 0.0;
   }
 };
-
-/// Reads the keys of that name from a model's config; all may be left out. Errors: InvalidArgument
-/// naming the key, what was seen and what is allowed.
-Status read_routing_config(const JsonView& object, RoutingConfig& config);
 
 }  // namespace tessera

@@ -46,14 +46,58 @@ StatusOr<std::int64_t> pieces_of(const ModelConfig& config, const ParallelConfig
                             : parallel.pp == 1
                                 ? 1
                                 : std::max<std::int64_t>(1, config.batch / data_ranks);
-  if (parallel.pp_schedule == PipelineOrder::k1F1B) return most;
-  for (std::int64_t pieces = most; pieces >= (asked > 0 ? asked : 1); --pieces) {
+  if (asked > 0 || parallel.pp_schedule == PipelineOrder::k1F1B) return most;
+  // Rounds of just pp micro-batches hold the least, where such a number is to be had.
+  for (std::int64_t pieces = most; pieces >= 1; --pieces) {
     if (config.accum * pieces % parallel.pp == 0) return pieces;
   }
-  return invalid_argument(absl::StrFormat(
-      "parallel: interleaved_1f1b runs micro-batches in rounds of pp %d, but accum %d x "
-      "pp_microbatches %s %d is no multiple of it",
-      parallel.pp, config.accum, asked > 0 ? "of" : "of at most", most));
+  return most;
+}
+
+std::string listed(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (const std::int64_t value : values) {
+    text += (text.empty() ? "" : ", ") + std::to_string(value);
+  }
+  return "[" + text + "]";
+}
+
+/// The number of layers of each stage.
+StatusOr<std::vector<std::int64_t>> layers_of_stages(const ModelConfig& config,
+                                                     const ParallelConfig& parallel,
+                                                     const PipelineShape& shape) {
+  const std::int64_t stages = shape.num_stages();
+  if (stages > config.n_layers) {
+    return invalid_argument(
+        absl::StrFormat("parallel: pp %d x %d stages a rank are %d stages, but the model has %d "
+                        "layers; a stage has at least one",
+                        shape.ranks, shape.stages_per_rank, stages, config.n_layers));
+  }
+  if (parallel.pp_layers.empty()) {
+    std::vector<std::int64_t> layers;
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      const Piece piece = piece_of(config.n_layers, stages, stage);
+      layers.push_back(piece.end - piece.begin);
+    }
+    return layers;
+  }
+  const std::string seen = "parallel: pp_layers is " + listed(parallel.pp_layers);
+  if (static_cast<std::int64_t>(parallel.pp_layers.size()) != stages) {
+    return invalid_argument(absl::StrFormat(
+        "%s, %d numbers; pp %d x %d stages a rank are %d stages, each of which needs one", seen,
+        parallel.pp_layers.size(), shape.ranks, shape.stages_per_rank, stages));
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t layers : parallel.pp_layers) {
+    if (layers < 1) return invalid_argument(seen + "; a stage has at least one layer");
+    // No sum can overflow: what is more than the model has is refused at once.
+    sum = layers > config.n_layers - sum ? config.n_layers + 1 : sum + layers;
+    if (sum > config.n_layers) break;
+  }
+  if (sum == config.n_layers) return parallel.pp_layers;
+  return invalid_argument(absl::StrFormat("%s, which adds up to %s the model's %d layers", seen,
+                                          sum > config.n_layers ? "more than" : "less than",
+                                          config.n_layers));
 }
 
 }  // namespace
@@ -64,20 +108,17 @@ StatusOr<PipelinePlan> plan_pipeline(const ModelConfig& config, const ParallelCo
   PipelinePlan plan;
   plan.shape = {
       .ranks = parallel.pp, .stages_per_rank = per_rank, .micro_batches = config.accum * pieces};
-  const std::int64_t stages = plan.shape.num_stages();
-  if (stages > config.n_layers) {
-    return invalid_argument(
-        absl::StrFormat("parallel: pp %d x %d stages a rank are %d stages, but the model has %d "
-                        "layers; a stage has at least one",
-                        parallel.pp, per_rank, stages, config.n_layers));
-  }
-  for (std::int64_t stage = 0; stage < stages; ++stage) {
-    const Piece layers = piece_of(config.n_layers, stages, stage);
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> layers,
+                       layers_of_stages(config, parallel, plan.shape));
+  std::int64_t first = 0;
+  for (std::int64_t stage = 0; stage < plan.shape.num_stages(); ++stage) {
+    const std::int64_t end = first + layers[static_cast<std::size_t>(stage)];
     plan.parts.push_back({.stage = stage,
-                          .first_layer = layers.begin,
-                          .end_layer = layers.end,
+                          .first_layer = first,
+                          .end_layer = end,
                           .has_embedding = stage == 0,
-                          .has_head = stage + 1 == stages});
+                          .has_head = stage + 1 == plan.shape.num_stages()});
+    first = end;
   }
   for (std::int64_t accum = 0; accum < config.accum; ++accum) {
     for (std::int64_t i = 0; i < pieces; ++i) {

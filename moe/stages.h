@@ -31,12 +31,14 @@ struct MicroBatch {
 /// How a model and its steps are spread over pp.
 struct PipelinePlan {
   PipelineShape shape;
-  std::vector<ModelPart> parts;           ///< by stage; layers as even as can be, early ones more
+  std::vector<ModelPart> parts;           ///< by stage; layers as pp_layers says, else as even as
+                                          ///< can be, early ones more
   std::vector<MicroBatch> micro_batches;  ///< of a step, rows as even as can be
 };
 /// Errors: InvalidArgument naming key and sizes: more stages than layers, several stages a rank
-/// without an order that interleaves them (and the other way round), more pieces than a
-/// micro-batch has sequences, micro-batches that do not make up rounds of pp.
+/// without an order that interleaves them (and the other way round), pp_layers that are not one
+/// number of at least 1 a stage or do not add up to the layers, more pieces than a micro-batch has
+/// sequences.
 StatusOr<PipelinePlan> plan_pipeline(const ModelConfig& config, const ParallelConfig& parallel);
 
 }  // namespace tessera

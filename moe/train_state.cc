@@ -1,6 +1,5 @@
 #include "moe/train_state.h"
 
-#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_format.h"
@@ -8,60 +7,75 @@
 namespace tessera {
 namespace {
 
-Json optional_json(const std::optional<std::int64_t>& value) {
-  return value ? Json(*value) : Json();
+Json training_json(const ModelConfig& config) {
+  Json json = config_json(config, ConfigRole::kState);
+  const Json recipe = config_json(config, ConfigRole::kRecipe);
+  for (const JsonMember& member : *recipe.if_object()) json.set(member.key, member.value);
+  return json;
 }
 
-/// What decides what a model computes, beyond the shapes of its parameters too.
-Json model_json(const ModelConfig& c) {
-  return Json::object({{"dim", c.dim},
-                       {"n_layers", c.n_layers},
-                       {"n_dense_layers", c.n_dense_layers},
-                       {"n_heads", c.n_heads},
-                       {"q_lora_rank", c.q_lora_rank},
-                       {"kv_lora_rank", c.kv_lora_rank},
-                       {"qk_nope_head_dim", c.qk_nope_head_dim},
-                       {"rope_dim", c.rope_dim},
-                       {"v_head_dim", c.v_head_dim},
-                       {"mscale", c.mscale},
-                       {"dense_hidden_dim", c.dense_hidden_dim},
-                       {"moe_hidden_dim", c.moe_hidden_dim},
-                       {"num_experts", c.num_experts},
-                       {"num_shared_experts", c.num_shared_experts},
-                       {"router_top_k", c.router_top_k},
-                       {"groups", optional_json(c.groups)},
-                       {"limited", optional_json(c.limited)},
-                       {"route_scale", c.route_scale},
-                       {"route_norm", c.route_norm},
-                       {"vocab", c.vocab},
-                       {"rope_theta", c.rope_theta},
-                       {"yarn_factor", c.yarn_factor},
-                       {"yarn_beta_fast", c.yarn_beta_fast},
-                       {"yarn_beta_slow", c.yarn_beta_slow},
-                       {"yarn_original_seq", c.yarn_original_seq},
-                       {"norm_eps", c.norm_eps}});
+/// The keys under values/`where` of the checkpoint.
+StatusOr<const Json*> stored_keys(const Json& values, std::string_view where,
+                                  const std::string& path) {
+  const Json* stored = values.find(where);
+  if (stored != nullptr && stored->if_object() != nullptr) return stored;
+  return invalid_argument(absl::StrFormat(
+      "%s: /values: \"%s\" is missing: no checkpoint of a model", path, std::string(where)));
 }
 
-Json schedule_json(const ModelConfig& c) {
-  return Json::object(
-      {{"lr", c.lr}, {"steps", c.steps}, {"warmup", c.warmup}, {"decay_ratio", c.decay_ratio}});
-}
-
-/// Every key of this model that the checkpoint has too is equal.
+/// Every key of this model is known to it, and equal. One that the checkpoint lacks came later.
 Status check_model(const ModelConfig& config, const Json& values, const std::string& path) {
-  const Json* stored = values.find("model");
-  if (stored == nullptr || stored->if_object() == nullptr) {
-    return invalid_argument(path + ": /values: \"model\" is missing: no checkpoint of a model");
+  TSR_ASSIGN_OR_RETURN(const Json* const stored, stored_keys(values, "model", path));
+  const Json ours = config_json(config, ConfigRole::kModel);
+  for (const JsonMember& member : *stored->if_object()) {
+    const Json* own = ours.find(member.key);
+    if (own == nullptr) {
+      return invalid_argument(
+          absl::StrFormat("%s: the checkpoint's model has %s %s, which this version does not know",
+                          path, in_quotes(member.key), member.value.to_string()));
+    }
+    if (own->to_string() == member.value.to_string()) continue;
+    return invalid_argument(absl::StrFormat("%s: the checkpoint's model has %s %s; this one has %s",
+                                            path, member.key, member.value.to_string(),
+                                            own->to_string()));
   }
-  const Json ours = model_json(config);
+  return absl::OkStatus();
+}
+
+/// The optimizer's state means the same to this run.
+Status check_state(const ModelConfig& config, const Json& values, const std::string& path) {
+  const Json* stored = values.find("training");
+  if (stored == nullptr) return absl::OkStatus();  // a checkpoint of an earlier version
+  const Json ours = config_json(config, ConfigRole::kState);
   for (const JsonMember& member : *ours.if_object()) {
     const Json* other = stored->find(member.key);
     if (other == nullptr || other->to_string() == member.value.to_string()) continue;
-    return invalid_argument(absl::StrFormat("%s: the checkpoint's model has %s %s; this one has %s",
-                                            path, member.key, other->to_string(),
-                                            member.value.to_string()));
+    return invalid_argument(
+        absl::StrFormat("%s: the checkpoint's state is of %s %s; this run has %s. Take the weights "
+                        "alone as a new run's first ones (--init)",
+                        path, member.key, other->to_string(), member.value.to_string()));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> changes_of(const ModelConfig& config, const Json& values) {
+  std::vector<std::string> changes;
+  const Json* stored = values.find("training");
+  if (stored == nullptr || stored->if_object() == nullptr) return changes;
+  const Json ours = config_json(config, ConfigRole::kRecipe);
+  for (const JsonMember& member : *ours.if_object()) {
+    const Json* was = stored->find(member.key);
+    const std::string before = was == nullptr ? "not set" : was->to_string();
+    const std::string now = member.value.to_string();
+    if (before != now) changes.push_back(member.key + " is " + now + ", was " + before);
+  }
+  for (const JsonMember& member : *stored->if_object()) {
+    const bool is_ours = ours.find(member.key) != nullptr ||
+                         config_json(config, ConfigRole::kState).find(member.key) != nullptr;
+    if (is_ours) continue;
+    changes.push_back(in_quotes(member.key) + " is not set, was " + member.value.to_string());
+  }
+  return changes;
 }
 
 StatusOr<TrainProgress> progress_of(const Json& values, const std::string& path) {
@@ -115,14 +129,16 @@ Json train_values(Model& model, Trainer& trainer, const TrainProgress& progress)
                        {"optimizer_steps", trainer.optimizer().num_steps()},
                        {"data_position", progress.step},
                        {"seed", std::to_string(progress.seed)},
-                       {"schedule", schedule_json(config)},
-                       {"model", model_json(config)}});
+                       {"model", config_json(config, ConfigRole::kModel)},
+                       {"training", training_json(config)}});
 }
 
 TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer) {
   const std::string path = manifest_path(files);
+  const ModelConfig& config = model.context().config;
   const auto check = [&](const Json& values) -> Status {
-    TSR_RETURN_IF_ERROR(check_model(model.context().config, values, path));
+    TSR_RETURN_IF_ERROR(check_model(config, values, path));
+    TSR_RETURN_IF_ERROR(check_state(config, values, path));
     TSR_RETURN_IF_ERROR(optimizer_steps_of(values, path).status());
     return progress_of(values, path).status();
   };
@@ -130,7 +146,9 @@ TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer
   const Loaded loaded =
       load_checkpoint(model.context().runtime.world(), files, tensors, {.check = check});
   trainer.optimizer().set_num_steps(value_or_throw(optimizer_steps_of(loaded.values, path)));
-  return value_or_throw(progress_of(loaded.values, path));
+  TrainProgress progress = value_or_throw(progress_of(loaded.values, path));
+  progress.changes = changes_of(config, loaded.values);
+  return progress;
 }
 
 void load_initial_weights(FileSystem& files, Model& model) {

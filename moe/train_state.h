@@ -17,22 +17,24 @@ namespace tessera TSR_API {
 struct TrainProgress {
   std::int64_t step = 0;   ///< steps done: the next one's index, and the position in the data
   std::uint64_t seed = 0;  ///< of the first weights
+  /// Keys of the recipe that are not as when it was saved: "lr is 0.001, was 0.002".
+  std::vector<std::string> changes = {};
 };
 
 /// Parameters and expert biases, by name.
 std::vector<StateTensor> weight_tensors(Model& model);
 /// The same and the optimizer's state (made, as zeros, where the first step has not).
 std::vector<StateTensor> train_tensors(Model& model, Trainer& trainer);
-/// step, optimizer_steps, data_position, seed, schedule, and `model`: what the model computes, by
-/// the keys of its config.
+/// step, optimizer_steps, data_position, seed, and the config by its keys: `model`, what the model
+/// computes, and `training`, the rest.
 Json train_values(Model& model, Trainer& trainer, const TrainProgress& progress);
 
 /// Where a run begins, from a checkpoint of a run on any mesh. Errors: as load_checkpoint();
-/// InvalidArgument naming the first key of the model's config that differs. Collective: yes, over
-/// the world.
+/// InvalidArgument naming the first key that differs of those that say what the model computes or
+/// what the optimizer's state means. Collective: yes, over the world.
 TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer);
-/// Parameters and expert biases only, as a new run's first weights. Errors and collective: the
-/// same.
+/// Parameters and expert biases only, as a new run's first weights, whatever its optimizer. Errors
+/// and collective: the same.
 void load_initial_weights(FileSystem& files, Model& model);
 
 }  // namespace tessera

@@ -37,6 +37,7 @@ struct ParallelConfig {
   PipelineOrder pp_schedule = PipelineOrder::k1F1B;
   std::int64_t pp_microbatches = 0;            ///< pieces of each micro-batch; 0: as many as fit
   std::int64_t pp_stages_per_rank = 0;         ///< 0: one, or two where they interleave
+  std::vector<std::int64_t> pp_layers = {};    ///< of each stage; empty: as even as can be
   std::optional<bool> sequence_parallel = {};  ///< default: where tp > 1
   bool strict_even = false;                    ///< refuse experts that ep does not divide
   ContextMethod cp_method = ContextMethod::kAllGather;

@@ -21,10 +21,21 @@ const std::vector<Composition>& compositions() {
       {"hsdp 2x2", {.dp_replicate = 2, .dp_shard = 2}, 4},
       {"cp 2", {.cp = 2}, 2},
       {"pp 2, fsdp 2", {.dp_shard = 2, .pp = 2}, 4},
+      {"pp 2 of 1 and 3 layers", {.tp = 2, .pp = 2, .pp_layers = {1, 3}}, 4},
+      {"interleaved stages",
+       {.pp = 2, .pp_schedule = PipelineOrder::kInterleaved1F1B, .pp_microbatches = 3},
+       2},
       {"fsdp 2, tp 2, ep 4: 6 experts", {.dp_shard = 2, .tp = 2, .ep = 4}, 4},
       {"fsdp 4, tp 2, ep 2: expert shards of dim 1", {.dp_shard = 4, .tp = 2, .ep = 2}, 8},
   };
   return all;
+}
+
+/// Enough layers for two stages a rank.
+ModelConfig four_layers() {
+  ModelConfig config = tiny_config();
+  config.n_layers = 4;
+  return config;
 }
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -53,7 +64,7 @@ TEST_CASE("a checkpoint of each composition loads under each other one, bit for 
   for (const Composition& from : compositions()) {
     FaultFs files;
     const Saved saved = on_threads(from, [&](World& world) {
-      TinyRun run(world, from.parallel, DType::kF64);
+      TinyRun run(world, from.parallel, DType::kF64, /*seed=*/3, four_layers());
       run.steps(0, 1);
       run.save(files, 1);
       Saved out{.tensors = run.whole_tensors()};
@@ -63,7 +74,7 @@ TEST_CASE("a checkpoint of each composition loads under each other one, bit for 
     for (const Composition& to : compositions()) {
       CAPTURE(from.name, to.name);
       const Saved loaded = on_threads(to, [&](World& world) {
-        TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99);
+        TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99, four_layers());
         const TrainProgress progress = load_train_state(files, run.model, run.trainer);
         Saved out{.tensors = run.whole_tensors()};
         // The step that follows is the same, too; one mesh of each kind is enough for that.
@@ -81,14 +92,14 @@ TEST_CASE("a seed checkpoint of one rank gives every composition its first weigh
   FaultFs files;
   const Composition& one = compositions().front();
   const Saved seed = on_threads(one, [&](World& world) {
-    TinyRun run(world, one.parallel, DType::kF64, /*seed=*/5);
+    TinyRun run(world, one.parallel, DType::kF64, /*seed=*/5, four_layers());
     run.save(files, 0);
     return Saved{.tensors = run.whole_tensors()};
   });
   for (const Composition& to : compositions()) {
     CAPTURE(to.name);
     const Saved state = on_threads(to, [&](World& world) {
-      TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99);
+      TinyRun run(world, to.parallel, DType::kF64, /*seed=*/99, four_layers());
       load_initial_weights(files, run.model);
       return Saved{.tensors = run.whole_tensors()};
     });

@@ -1,4 +1,7 @@
 // A run that is saved and loaded goes on as if it had never stopped, bit for bit.
+#include <set>
+
+#include "checkpoint/agree.h"
 #include "tests/moe/checkpoint_run.h"
 #include "tests/support/launch.h"
 
@@ -38,6 +41,52 @@ TEST_CASE("a resumed run is the run that never stopped, bit for bit", "[moe][che
     CHECK(rank.whole_losses == rank.parted_losses);
     CHECK(rank.whole_state == rank.parted_state);
   }
+}
+
+TEST_CASE("what four ranks save loads on any number of threads, bit for bit",
+          "[moe][checkpoint][C62]") {
+  struct Mesh {
+    ParallelConfig parallel;
+    int num_ranks;
+  };
+  const std::vector<Mesh> meshes = {
+      {{}, 1}, {{.tp = 2, .ep = 2}, 2}, {{.pp = 2}, 2}, {{.dp_shard = 4, .ep = 2}, 4}};
+  using Tensors = std::map<std::string, std::vector<double>>;
+  /// What was saved, and whether each mesh loads just that.
+  struct Met {
+    Tensors saved;
+    std::vector<Tensors> loaded;
+  };
+  const auto ranks = results_of(4, {}, [&](World& world) {
+                       const SharedFolder folder(world);
+                       const auto files = folder.open();
+                       TinyRun run(world, kFour, DType::kF32);
+                       run.steps(0, 1);
+                       run.save(*files, 1);
+                       Met met{.saved = run.whole_tensors()};
+                       for (const Mesh& mesh : meshes) {
+                         if (world.rank() != 0) break;  // on MPI: the first process alone
+                         std::vector<Tensors> parts(static_cast<std::size_t>(mesh.num_ranks));
+                         throw_if_error(run_ranks(mesh.num_ranks, {}, [&](World& threads) {
+                           TinyRun other(threads, mesh.parallel, DType::kF32, /*seed=*/99);
+                           load_train_state(*files, other.model, other.trainer);
+                           parts[static_cast<std::size_t>(threads.rank())] = other.whole_tensors();
+                         }));
+                         for (std::size_t i = 1; i < parts.size(); ++i) parts[0].merge(parts[i]);
+                         met.loaded.push_back(std::move(parts[0]));
+                       }
+                       agree(world, absl::OkStatus());  // the folder goes when all are through
+                       return met;
+                     }).value();
+  REQUIRE(ranks[0].loaded.size() == meshes.size());
+  for (const Tensors& loaded : ranks[0].loaded) CHECK(loaded == ranks[0].saved);
+  std::set<std::string> kinds;
+  for (const auto& [name, values] : ranks[0].saved) {
+    for (const std::string kind : {".first", ".second", "expert_bias_E", "w1_EFD"}) {
+      if (name.ends_with(kind)) kinds.insert(kind);
+    }
+  }
+  CHECK(kinds.size() == 4);
 }
 
 TEST_CASE("a save beside training holds the state of its moment", "[moe][checkpoint]") {

@@ -75,6 +75,15 @@ TEST_CASE("a parallel plan names unknown degrees", "[moe][config]") {
   CHECK_THAT(std::string(message_of(unknown.status())), Catch::Contains("dp_shard"));
   CHECK(!parse_parallel_config(R"({"tp":1.5})", "p").ok());
   CHECK(!parse_parallel_config("[]", "p").ok());
+  const auto layers = value_or_throw(parse_parallel_config(R"({"pp":2,"pp_layers":[3,5]})", "p"));
+  CHECK(layers.pp_layers == std::vector<std::int64_t>{3, 5});
+  const auto refused = [](const std::string& list) {
+    const auto config = parse_parallel_config("{\"pp_layers\":" + list + "}", "--parallel");
+    return config.ok() ? "accepted" : std::string(message_of(config.status()));
+  };
+  CHECK_THAT(refused("[3,0]"), Catch::Contains("/pp_layers/1") && Catch::Contains("0"));
+  CHECK_THAT(refused("[]"), Catch::Contains("is empty"));
+  CHECK_THAT(refused("3"), Catch::Contains("/pp_layers"));
 }
 
 TEST_CASE("YaRN frequencies and the attention scale have their closed forms", "[moe][rope]") {

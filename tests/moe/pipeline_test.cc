@@ -91,6 +91,51 @@ TEST_CASE("interleaved stages train like one rank", "[moe][pipeline][C59]") {
   check_like_one_rank({.num_steps = 2, .change_config = deeper}, each.parallel, each.num_ranks);
 }
 
+TEST_CASE("stages of the numbers of layers that a user says train like one rank",
+          "[moe][pipeline][C59]") {
+  struct Case {
+    ParallelConfig parallel;
+    int num_ranks;
+    std::int64_t num_layers;
+  };
+  // The first layer has no MoE: alone on its stage, or with another.
+  const Case each = GENERATE(Case{{.pp = 2, .pp_layers = {1, 2}}, 2, 3},
+                             Case{{.pp = 2, .pp_layers = {2, 1}}, 2, 3},
+                             Case{{.dp_shard = 2, .pp = 2, .pp_layers = {1, 3}}, 4, 4},
+                             Case{{.tp = 2,
+                                   .ep = 2,
+                                   .pp = 2,
+                                   .pp_schedule = kInterleaved,
+                                   .pp_microbatches = 3,
+                                   .pp_layers = {1, 2, 1, 1}},
+                                  4,
+                                  5});
+  CAPTURE(each.parallel.pp_layers);
+  const auto deeper = [&](ModelConfig& config) {
+    shorten(config);
+    config.n_layers = each.num_layers;
+  };
+  check_like_one_rank({.num_steps = 2, .change_config = deeper}, each.parallel, each.num_ranks);
+}
+
+TEST_CASE("interleaved stages train like one rank with any number of micro-batches",
+          "[moe][pipeline][C51][C59]") {
+  struct Case {
+    std::int64_t batch, accum, pieces;
+  };
+  // Fewer than pp, a longer round, rounds of 3 and 2 micro-batches; the last as many as fit.
+  const Case each = GENERATE(Case{4, 1, 1}, Case{4, 1, 3}, Case{5, 1, 5}, Case{1, 3, 0});
+  CAPTURE(each.batch, each.accum, each.pieces);
+  const auto change = [&](ModelConfig& config) {
+    shorten(config);
+    config.n_layers = 4;
+    config.batch = each.batch;
+    config.accum = each.accum;
+  };
+  check_like_one_rank({.num_steps = 2, .change_config = change},
+                      {.pp = 2, .pp_schedule = kInterleaved, .pp_microbatches = each.pieces}, 2);
+}
+
 TEST_CASE("a rank without MoE layers joins what all stages count", "[moe][pipeline][C42][C59]") {
   const auto mostly_dense = [](ModelConfig& config) {
     shorten(config);
@@ -199,14 +244,21 @@ TEST_CASE("a pipeline that does not fit the model is refused by every rank", "[m
     ParallelConfig parallel;
     std::string error;
   };
-  const Case each =
-      GENERATE(Case{{.pp = 4}, "pp 4 x 1 stages a rank are 4 stages, but the model has 3 layers"},
-               Case{{.pp = 2, .pp_schedule = kInterleaved},
-                    "pp 2 x 2 stages a rank are 4 stages, but the model has 3 layers"},
-               Case{{.pp = 2, .pp_stages_per_rank = 2},
-                    "pp_stages_per_rank is 2; pp_schedule 1f1b has one stage a rank"},
-               Case{{.pp = 2, .pp_microbatches = 1000},
-                    "pp_microbatches is 1000; a micro-batch has 8 sequences"});
+  const Case each = GENERATE(
+      Case{{.pp = 4}, "pp 4 x 1 stages a rank are 4 stages, but the model has 3 layers"},
+      Case{{.pp = 2, .pp_schedule = kInterleaved},
+           "pp 2 x 2 stages a rank are 4 stages, but the model has 3 layers"},
+      Case{{.pp = 2, .pp_stages_per_rank = 2},
+           "pp_stages_per_rank is 2; pp_schedule 1f1b has one stage a rank"},
+      Case{{.pp = 2, .pp_microbatches = 1000},
+           "pp_microbatches is 1000; a micro-batch has 8 sequences"},
+      Case{{.pp = 2, .pp_layers = {1, 1, 1}},
+           "pp_layers is [1, 1, 1], 3 numbers; pp 2 x 1 stages a rank are 2 stages"},
+      Case{{.pp = 2, .pp_layers = {3, 0}}, "pp_layers is [3, 0]; a stage has at least one layer"},
+      Case{{.pp = 2, .pp_layers = {1, 1}},
+           "pp_layers is [1, 1], which adds up to less than the model's 3 layers"},
+      Case{{.pp = 2, .pp_layers = {INT64_MAX, INT64_MAX}},
+           "which adds up to more than the model's 3 layers"});
   CAPTURE(each.error);
   const std::string error = error_of(
       {.parallel = each.parallel, .num_ranks = static_cast<int>(each.parallel.pp), .num_steps = 1});
@@ -232,13 +284,23 @@ TEST_CASE("a plan of stages names what does not fit", "[moe][pipeline]") {
   };
   CHECK(error({.pp_schedule = kInterleaved}) ==
         "parallel: pp_schedule interleaved_1f1b needs pp of at least 2, not 1");
-  CHECK(error({.pp = 3, .pp_schedule = kInterleaved, .pp_microbatches = 4}) ==
-        "parallel: interleaved_1f1b runs micro-batches in rounds of pp 3, but accum 1 x "
-        "pp_microbatches of 4 is no multiple of it");
+  // Micro-batches: a multiple of pp where one is to be had, else as many as there can be.
+  const auto micro_batches = [&](const ParallelConfig& parallel) {
+    return value_or_throw(plan_pipeline(config, parallel)).shape.micro_batches;
+  };
+  CHECK(micro_batches({.pp = 3, .pp_schedule = kInterleaved}) == 6);
+  CHECK(micro_batches({.pp = 3, .pp_schedule = kInterleaved, .pp_microbatches = 4}) == 4);
   config.batch = 2;
-  CHECK(error({.pp = 3, .pp_schedule = kInterleaved}) ==
-        "parallel: interleaved_1f1b runs micro-batches in rounds of pp 3, but accum 1 x "
-        "pp_microbatches of at most 2 is no multiple of it");
+  CHECK(micro_batches({.pp = 3, .pp_schedule = kInterleaved}) == 2);
+
+  const PipelinePlan uneven = value_or_throw(plan_pipeline(
+      config,
+      {.pp = 2, .pp_schedule = kInterleaved, .pp_stages_per_rank = 2, .pp_layers = {1, 3, 1, 2}}));
+  const std::vector<ModelPart> told = {{0, 0, 1, true, false},
+                                       {1, 1, 4, false, false},
+                                       {2, 4, 5, false, false},
+                                       {3, 5, 7, false, true}};
+  CHECK(uneven.parts == told);
 }
 
 }  // namespace tessera::testing

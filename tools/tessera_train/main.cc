@@ -97,6 +97,9 @@ void print_step(const StepReport& report, std::int64_t num_steps) {
 void print_resumed(const TrainFlags& flags, const TrainProgress& progress) {
   std::printf("resumed from %s: %lld steps are done\n", in_quotes(flags.load).c_str(),
               static_cast<long long>(progress.step));
+  for (const std::string& change : progress.changes) {
+    std::printf("changed since it was saved: %s\n", change.c_str());
+  }
   std::fflush(stdout);
 }
 
