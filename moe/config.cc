@@ -75,6 +75,7 @@ void visit_recipe(Config& c, Visit& visit) {
   visit(recipe("eps"), c.eps, NumberForm{0.0});
   visit(recipe("weight_decay"), c.weight_decay, NumberForm{0.0});
   visit(recipe("decay_ratio"), c.decay_ratio, NumberForm{0.0});
+  visit(optional(recipe("pad_id")), c, PadIdForm{});
 }
 
 template <class Config, class Visit>

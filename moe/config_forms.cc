@@ -127,6 +127,12 @@ Json StateDtypeForm::write(const std::optional<DType>& field) const {
   return field ? Json(name_of(*field)) : Json();
 }
 
+Status PadIdForm::read(const JsonView& at, ModelConfig& config) const {
+  if (at.kind() == Json::Kind::kNull) return absl::OkStatus();
+  TSR_ASSIGN_OR_RETURN(config.pad_id, at.integer_in(0, config.vocab - 1));
+  return absl::OkStatus();
+}
+
 Status BetasForm::read(const JsonView& at, ModelConfig& config) const {
   TSR_ASSIGN_OR_RETURN(const auto betas, read_betas(at));
   config.beta1 = betas[0];

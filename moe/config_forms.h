@@ -85,6 +85,11 @@ struct StateDtypeForm {
   Status read(const JsonView& at, std::optional<DType>& field) const;
   Json write(const std::optional<DType>& field) const;
 };
+/// An id of the vocabulary, which must have been read; null: absent.
+struct PadIdForm {
+  Status read(const JsonView& at, ModelConfig& config) const;
+  Json write(const ModelConfig& config) const { return OptionalIntegerForm{}.write(config.pad_id); }
+};
 /// [beta1, beta2]
 struct BetasForm {
   Status read(const JsonView& at, ModelConfig& config) const;

@@ -117,6 +117,7 @@ const std::vector<Change>& changes() {
       {"force_balance", R"({"force_balance":true})", ""},
       {"input_jitter", R"({"input_jitter":0.1})", ""},
       {"capacity_factor", R"({"capacity_factor":1.5})", ""},
+      {"pad_id", R"({"pad_id":0})", ""},
       {"pad_to_capacity", R"({"pad_to_capacity":true,"capacity_factor":1.5})", ""},
       {"capacity_scope", R"({"capacity_scope":"sequence"})", ""},
       {"drop_policy", R"({"drop_policy":"position"})", ""},
@@ -152,6 +153,7 @@ TEST_CASE("a config is written as it is read", "[moe][config][checkpoint]") {
       {"pattern":"","lr_scale":1.5}],"norm_type":"inf","decay":"sqrt","min_lr_factor":0.25,
       "bias_centred":false,"seq_aux_coeff":0.5,"batch_aux_coeff":0.25,"global_aux_coeff":0.75,
       "z_loss_coeff":1.25,"force_balance":true,"input_jitter":0.125,"capacity_factor":1.25,
+      "pad_id":299,
       "pad_to_capacity":true,      "capacity_scope":"sequence","drop_policy":"position"})",
       "every key"));
   const Json written = json_of(config_of(every_key));
