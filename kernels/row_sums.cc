@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -75,16 +76,73 @@ struct Term {
   const T* later;  ///< null: none
 };
 
-/// Elements of a row in the type of the sums.
-template <class Sum, class T>
-[[gnu::always_inline]] inline Vec<Sum> load_wide(const T* from) {
-  if constexpr (std::is_same_v<T, Sum>) {
-    return load_vec(from);
-  } else {
-    Sum wide[kLanes<Sum>];
+/// Sums of a few vectors of neighbouring columns. Members, not an array: they stay in registers.
+template <class T, class Sum>
+class BlockSums {
+ public:
+  static constexpr std::int64_t kColumns = 4 * kLanes<Sum>;
+  [[gnu::always_inline]] void add(Sum weight, const T* row) {
+    a_ += weight * load_vec(row);
+    b_ += weight * load_vec(row + kLanes<Sum>);
+    c_ += weight * load_vec(row + 2 * kLanes<Sum>);
+    d_ += weight * load_vec(row + 3 * kLanes<Sum>);
+  }
+  [[gnu::always_inline]] void store(Sum* to) const {
+    store_vec(to, a_);
+    store_vec(to + kLanes<Sum>, b_);
+    store_vec(to + 2 * kLanes<Sum>, c_);
+    store_vec(to + 3 * kLanes<Sum>, d_);
+  }
+
+ private:
+  Vec<Sum> a_ = {}, b_ = {}, c_ = {}, d_ = {};
+};
+
+/// Pairs of BF16 are words: of columns 2i and 2i + 1, each is in F32 where the other half is
+/// cleared. So even columns and odd ones are summed apart.
+template <>
+class BlockSums<BFloat16, float> {
+ public:
+  static constexpr std::int64_t kColumns = 4 * kLanes<float>;
+  [[gnu::always_inline]] void add(float weight, const BFloat16* row) {
+    add_pairs(weight, row, even_a_, odd_a_);
+    add_pairs(weight, row + kColumns / 2, even_b_, odd_b_);
+  }
+  [[gnu::always_inline]] void store(float* to) const {
+    store_pairs(even_a_, odd_a_, to);
+    store_pairs(even_b_, odd_b_, to + kColumns / 2);
+  }
+
+ private:
+  [[gnu::always_inline]] static void add_pairs(float weight, const BFloat16* row, Vec<float>& even,
+                                               Vec<float>& odd) {
+    Vec<std::uint32_t> pairs;
+    std::memcpy(&pairs, row, sizeof pairs);
+    even += weight * reinterpret_cast<Vec<float>>(pairs << 16);
+    odd += weight * reinterpret_cast<Vec<float>>(pairs & 0xffff0000U);
+  }
+  [[gnu::always_inline]] static void store_pairs(const Vec<float>& even, const Vec<float>& odd,
+                                                 float* to) {
+    const Vec<float> first =
+        __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const Vec<float> second = __builtin_shufflevector(even, odd, 8, 24, 9, 25, 10, 26, 11, 27, 12,
+                                                      28, 13, 29, 14, 30, 15, 31);
+    store_vec(to, first);
+    store_vec(to + kLanes<float>, second);
+  }
+
+  Vec<float> even_a_ = {}, odd_a_ = {}, even_b_ = {}, odd_b_ = {};
+};
+
+/// What is left of a strip, and all of one in F16: converting that takes longer than reading it.
+template <class T, class Sum>
+void sum_columns(std::span<const Term<T, Sum>> terms, std::int64_t first, std::int64_t width,
+                 Sum* acc) {
+  std::fill_n(acc, width, Sum{0});
+  for (const Term<T, Sum>& term : terms) {
+    const T* from = term.row + first;
 #pragma omp simd
-    for (std::int64_t i = 0; i < kLanes<Sum>; ++i) wide[i] = static_cast<Sum>(from[i]);
-    return load_vec(wide);
+    for (std::int64_t c = 0; c < width; ++c) acc[c] += term.weight * static_cast<Sum>(from[c]);
   }
 }
 
@@ -93,35 +151,21 @@ template <class Sum, class T>
 template <class T, class Sum>
 void sum_strip(std::span<const Term<T, Sum>> terms, std::int64_t first, std::int64_t width,
                Sum* acc) {
-  constexpr std::int64_t kVecs = 4;
-  constexpr std::int64_t kBlock = kVecs * kLanes<Sum>;
-  // Converting F16 takes longer than reading it, and is best done a whole strip at a time.
-  const std::int64_t in_blocks = std::is_same_v<T, Float16> ? 0 : width / kBlock * kBlock;
   std::int64_t done = 0;
-  for (; done < in_blocks; done += kBlock) {
-    Vec<Sum> a = {}, b = {}, c = {}, d = {};
-    for (const Term<T, Sum>& term : terms) {
-      if (term.later != nullptr) {
-        bring_near(term.later + first + done, kBlock * static_cast<std::int64_t>(sizeof(T)));
+  if constexpr (!std::is_same_v<T, Float16>) {
+    constexpr std::int64_t kBlock = BlockSums<T, Sum>::kColumns;
+    for (; done + kBlock <= width; done += kBlock) {
+      BlockSums<T, Sum> sums;
+      for (const Term<T, Sum>& term : terms) {
+        if (term.later != nullptr) {
+          bring_near(term.later + first + done, kBlock * static_cast<std::int64_t>(sizeof(T)));
+        }
+        sums.add(term.weight, term.row + first + done);
       }
-      const T* from = term.row + first + done;
-      a += term.weight * load_wide<Sum>(from);
-      b += term.weight * load_wide<Sum>(from + kLanes<Sum>);
-      c += term.weight * load_wide<Sum>(from + 2 * kLanes<Sum>);
-      d += term.weight * load_wide<Sum>(from + 3 * kLanes<Sum>);
+      sums.store(acc + done);
     }
-    store_vec(acc + done, a);
-    store_vec(acc + done + kLanes<Sum>, b);
-    store_vec(acc + done + 2 * kLanes<Sum>, c);
-    store_vec(acc + done + 3 * kLanes<Sum>, d);
   }
-  if (done == width) return;
-  std::fill(acc + done, acc + width, Sum{0});
-  for (const Term<T, Sum>& term : terms) {
-    const T* from = term.row + first;
-#pragma omp simd
-    for (std::int64_t c = done; c < width; ++c) acc[c] += term.weight * static_cast<Sum>(from[c]);
-  }
+  if (done < width) sum_columns(terms, first + done, width - done, acc + done);
 }
 
 /// Sums of tokens, one thread's share at a time.

@@ -135,6 +135,10 @@ template <class T>
 [[gnu::always_inline]] inline Vec<std::uint32_t> load_keys(const Line<T>& line, std::int64_t first,
                                                            std::int64_t count) {
   const T* from = line.values + first * line.stride;
+  const std::uint32_t flip = line.order == Order::kDescending ? 0U : 0xffffffffU;
+  if constexpr (std::is_same_v<T, float>) {
+    if (line.stride == 1 && count == kLineGroup) return lanes::ordered_keys(load_vec(from)) ^ flip;
+  }
   alignas(64) std::uint32_t keys[kLineGroup] = {};
   if (line.stride == 1 && count == kLineGroup) {
 #pragma omp simd
@@ -146,7 +150,7 @@ template <class T>
       keys[i] = ordered_key(convert<ComputeType<T>>(from[i * line.stride]));
     }
   }
-  return load_vec(keys) ^ (line.order == Order::kDescending ? 0U : 0xffffffffU);
+  return load_vec(keys) ^ flip;
 }
 
 /// A group of lines at once; the last one stands in where there are fewer. Requires k <=

@@ -19,6 +19,16 @@ inline constexpr std::int64_t kMostInLanes = 8;
 
 namespace lanes {
 
+/// ordered_key() of every lane.
+[[gnu::always_inline]] inline Vec<std::uint32_t> ordered_keys(const Vec<float>& values) {
+  const Vec<float> number = values + 0.0F;  // −0.0 + 0.0 is +0.0
+  const auto words = reinterpret_cast<Vec<std::uint32_t>>(number);
+  const auto signs =
+      reinterpret_cast<Vec<std::uint32_t>>(reinterpret_cast<Vec<std::int32_t>>(number) >> 31);
+  const auto nans = reinterpret_cast<Vec<std::uint32_t>>(values != values);
+  return (words ^ (signs | 0x80000000U)) | nans;
+}
+
 template <int kStep, std::size_t... kLane>
 [[gnu::always_inline]] inline void exchange(Vec<std::uint32_t>& a, Vec<std::uint32_t>& b,
                                             std::index_sequence<kLane...>) {
