@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -60,8 +61,6 @@ struct ChoiceForm {
     return {};
   }
 };
-template <class Value>
-ChoiceForm(std::initializer_list<std::pair<std::string_view, Value>>) -> ChoiceForm<Value>;
 
 /// A loss's coefficient, 0 where it is off.
 struct CoefficientForm : NumberForm {

@@ -14,18 +14,13 @@ Json training_json(const ModelConfig& config) {
   return json;
 }
 
-/// The keys under values/`where` of the checkpoint.
-StatusOr<const Json*> stored_keys(const Json& values, std::string_view where,
-                                  const std::string& path) {
-  const Json* stored = values.find(where);
-  if (stored != nullptr && stored->if_object() != nullptr) return stored;
-  return invalid_argument(absl::StrFormat(
-      "%s: /values: \"%s\" is missing: no checkpoint of a model", path, std::string(where)));
-}
-
-/// Every key of this model is known to it, and equal. One that the checkpoint lacks came later.
+/// Every key of the checkpoint's model is one of this model, and equal. What the checkpoint lacks
+/// came later than it.
 Status check_model(const ModelConfig& config, const Json& values, const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(const Json* const stored, stored_keys(values, "model", path));
+  const Json* stored = values.find("model");
+  if (stored == nullptr || stored->if_object() == nullptr) {
+    return invalid_argument(path + ": /values: \"model\" is missing: no checkpoint of a model");
+  }
   const Json ours = config_json(config, ConfigRole::kModel);
   for (const JsonMember& member : *stored->if_object()) {
     const Json* own = ours.find(member.key);
