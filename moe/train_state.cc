@@ -1,11 +1,22 @@
 #include "moe/train_state.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_format.h"
 
 namespace tessera {
 namespace {
+
+/// A value of a file, as it may stand on a terminal.
+std::string shown(const Json& value) {
+  constexpr std::size_t kLongest = 200;
+  std::string text = value.to_string();
+  const bool plain = text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) {
+                       return c >= ' ' && c <= '~';
+                     });
+  return plain ? text : in_quotes(text);
+}
 
 Json training_json(const ModelConfig& config) {
   Json json = config_json(config, ConfigRole::kState);
@@ -27,12 +38,11 @@ Status check_model(const ModelConfig& config, const Json& values, const std::str
     if (own == nullptr) {
       return invalid_argument(
           absl::StrFormat("%s: the checkpoint's model has %s %s, which this version does not know",
-                          path, in_quotes(member.key), member.value.to_string()));
+                          path, in_quotes(member.key), shown(member.value)));
     }
     if (own->to_string() == member.value.to_string()) continue;
     return invalid_argument(absl::StrFormat("%s: the checkpoint's model has %s %s; this one has %s",
-                                            path, member.key, member.value.to_string(),
-                                            own->to_string()));
+                                            path, member.key, shown(member.value), shown(*own)));
   }
   return absl::OkStatus();
 }
@@ -48,7 +58,7 @@ Status check_state(const ModelConfig& config, const Json& values, const std::str
     return invalid_argument(
         absl::StrFormat("%s: the checkpoint's state is of %s %s; this run has %s. Take the weights "
                         "alone as a new run's first ones (--init)",
-                        path, member.key, other->to_string(), member.value.to_string()));
+                        path, member.key, shown(*other), shown(member.value)));
   }
   return absl::OkStatus();
 }
@@ -60,15 +70,15 @@ std::vector<std::string> changes_of(const ModelConfig& config, const Json& value
   const Json ours = config_json(config, ConfigRole::kRecipe);
   for (const JsonMember& member : *ours.if_object()) {
     const Json* was = stored->find(member.key);
-    const std::string before = was == nullptr ? "not set" : was->to_string();
-    const std::string now = member.value.to_string();
+    const std::string before = was == nullptr ? "not set" : shown(*was);
+    const std::string now = shown(member.value);
     if (before != now) changes.push_back(member.key + " is " + now + ", was " + before);
   }
   for (const JsonMember& member : *stored->if_object()) {
     const bool is_ours = ours.find(member.key) != nullptr ||
                          config_json(config, ConfigRole::kState).find(member.key) != nullptr;
     if (is_ours) continue;
-    changes.push_back(in_quotes(member.key) + " is not set, was " + member.value.to_string());
+    changes.push_back(in_quotes(member.key) + " is not set, was " + shown(member.value));
   }
   return changes;
 }
