@@ -21,14 +21,16 @@ class ForcedPeers {
  public:
   void set_model(const Model& model) { model_ = &model; }
 
-  /// Integer calls get what every rank would send. A sum gets this rank's own summand, so that
-  /// what is divided by it, or its logarithm, stays finite.
+  /// A dispatcher's counts and ids are what every rank would send. A sum gets this rank's own
+  /// summand, so that what is divided by it, or its logarithm, stays finite.
   void arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
     if (call.out.is_null() || model_ == nullptr) return;
     if (call.kind == Kind::kAllReduce && call.out.bytes() != call.in.bytes()) {
       std::memcpy(call.out.bytes(), call.in.bytes(), static_cast<std::size_t>(call.in.num_bytes()));
     }
-    if (call.out.dtype() != DType::kI64) return;
+    Runtime& runtime = model_->context().runtime;
+    const bool routes = runtime.events().module().ends_with(".routed_experts");
+    if (call.out.dtype() != DType::kI64 || !routes) return;
     if (call.kind == Kind::kAllToAll) fill_counts(call, ranks);
     if (call.kind == Kind::kAllGather) fill_gathered(call, ranks);
   }
@@ -38,7 +40,7 @@ class ForcedPeers {
   Numbers ids_of(std::int64_t rank) const {
     const ModelContext& context = model_->context();
     const ModelConfig& c = context.config;
-    const Shape shape = {model_->plan().micro_batches[0].rows, c.seq};
+    const Shape shape = {sequences(), c.seq};
     const Mesh& mesh = context.views.dense();
     const Spec spec = value_or_throw(Spec::make(mesh, shape, DType::kI64, context.routed_tokens()));
     const Coord coord = *mesh.coord_of(rank);
@@ -61,9 +63,28 @@ class ForcedPeers {
     }
     return ids;
   }
+  /// Of the micro-batch whose pass runs: the trainer numbers them, and a recomputed one has its
+  /// number.
+  std::int64_t sequences() const {
+    const std::vector<MicroBatch>& pieces = model_->plan().micro_batches;
+    return pieces[model_->context().runtime.pass % pieces.size()].rows;
+  }
+  std::int64_t num_chunks() const { return model_->context().views.config().dispatch.chunks; }
+  /// Rows for each expert, chunk by chunk.
   Numbers counts_of(std::int64_t rank) const {
-    Numbers counts(static_cast<std::size_t>(model_->context().config.num_experts), 0);
-    for (const std::int64_t id : ids_of(rank)) ++counts[static_cast<std::size_t>(id)];
+    const ModelConfig& c = model_->context().config;
+    const Numbers ids = ids_of(rank);
+    const std::int64_t tokens = static_cast<std::int64_t>(ids.size()) / c.router_top_k;
+    Numbers counts;
+    for (std::int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
+      const TokenRange range = chunk_of(tokens, num_chunks(), chunk);
+      const std::size_t before = counts.size();
+      counts.resize(before + static_cast<std::size_t>(c.num_experts), 0);
+      for (std::int64_t slot = range.begin * c.router_top_k; slot < range.end * c.router_top_k;
+           ++slot) {
+        ++counts[before + static_cast<std::size_t>(ids[static_cast<std::size_t>(slot)])];
+      }
+    }
     return counts;
   }
   /// Where the experts of this rank begin.
@@ -76,12 +97,16 @@ class ForcedPeers {
     return std::min(context.config.num_experts, chunk * coord[static_cast<std::size_t>(ep[0])]);
   }
 
-  /// From each rank its counts of this rank's experts.
+  /// From each rank its counts of this rank's experts, chunk by chunk.
   void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
     std::int64_t* out = call.out.data<std::int64_t>();
     for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
       const Numbers counts = counts_of(ranks[peer]);
-      out = std::copy_n(counts.begin() + first_expert(), call.recv_splits[peer], out);
+      const std::int64_t own = call.recv_splits[peer] / num_chunks();
+      for (std::int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
+        const std::int64_t first = chunk * model_->context().config.num_experts + first_expert();
+        out = std::copy_n(counts.begin() + first, own, out);
+      }
     }
   }
   /// From each rank its counts of all experts, or the ids themselves.
@@ -105,13 +130,7 @@ Status check(const ModelConfig& config, const ParallelConfig& parallel) {
     return invalid_argument(absl::StrFormat(
         "simulation: pad_id is %d; it must be null, for padding depends on data", *config.pad_id));
   }
-  TSR_ASSIGN_OR_RETURN(const PipelinePlan plan, plan_pipeline(config, parallel));
-  for (const MicroBatch& micro : plan.micro_batches) {
-    if (micro.rows != plan.micro_batches[0].rows) {
-      return invalid_argument("simulation: pieces of a micro-batch must have equal sizes");
-    }
-  }
-  return absl::OkStatus();
+  return plan_pipeline(config, parallel).status();
 }
 
 }  // namespace
@@ -135,6 +154,7 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
     peers.set_model(model);
     Trainer trainer(model, data);
     runtime.events().clear();
+    runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world->allocator());
     trainer.step(0);
     return SimulatedStep{runtime.events().events(), runtime.events().totals(),
                          memory_use_of(*world->allocator()).peak_bytes};

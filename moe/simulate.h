@@ -12,7 +12,7 @@
 namespace tessera TSR_API {
 
 struct SimulatedStep {
-  std::vector<Event> events;  ///< of the step, in order
+  std::vector<Event> events;  ///< of the step, in order, with who sends what to whom
   std::vector<EventLog::Total> totals;
   std::int64_t peak_bytes = 0;  ///< of arrays, parameters included
 };
@@ -27,8 +27,8 @@ struct SimulatedPlace {
 /// Rank `place.rank`'s first step under forced balance: with it, how many rows each rank gives an
 /// expert follows from the numbers of its tokens, so that routing needs no rank but this one. No
 /// floating values come from other ranks: losses and gradients mean nothing. Cost: time and memory
-/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, without force_balance,
-/// or where pieces of a micro-batch differ in size.
+/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, or without
+/// force_balance.
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
 
