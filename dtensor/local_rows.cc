@@ -31,17 +31,32 @@ Array tokens_of(Runtime& runtime, const Array& slot_N, std::int64_t top_k) {
   return tokens;
 }
 
+/// Each token's sum of its rows.
+Array add(Runtime& runtime, const Array& rows_ND, const Array& place_TK) {
+  const Array rows = kernels::contiguous(runtime.kernels(), rows_ND);
+  Array out = empty_rows(runtime, place_TK.size(0), rows);
+  kernels::weighted_row_sum(runtime.kernels(), rows, Array(), place_TK, out);
+  return out;
+}
+
 struct TakeNode final : GradNode {
   using GradNode::GradNode;
   std::string_view name() const override { return "take_rows"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
-    const Array rows = kernels::contiguous(runtime.kernels(), cotangents[0].local());
-    Array out = empty_rows(runtime, place_TK.size(0), rows);
-    kernels::weighted_row_sum(runtime.kernels(), rows, Array(), place_TK, out);
-    grads[0] = plain(runtime, std::move(out));
+    grads[0] = plain(runtime, add(runtime, cotangents[0].local(), place_TK));
   }
   void release() override { place_TK = {}; }
   Array place_TK;
+};
+
+struct AddNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return "add_rows"; }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    grads[0] = plain(runtime, pick(runtime, cotangents[0].local(), token_N));
+  }
+  void release() override { token_N = {}; }
+  Array token_N;
 };
 
 struct SumNode final : GradNode {
@@ -88,6 +103,18 @@ DTensor take_rows(const DTensor& x_TD, const RowPlaces& places, const Site& site
   auto node = std::make_shared<TakeNode>(runtime, site);
   node->place_TK = places.place_TK.local();
   node->edges.push_back(edge_of(x_TD));
+  attach(result, std::move(node));
+  return result;
+}
+
+DTensor add_rows(const DTensor& rows_ND, const RowPlaces& places, const Site& site) {
+  Runtime& runtime = rows_ND.runtime();
+  const Array place_TK = places.place_TK.local();
+  DTensor result = plain(runtime, add(runtime, rows_ND.local(), place_TK));
+  if (!records(runtime, rows_ND)) return result;
+  auto node = std::make_shared<AddNode>(runtime, site);
+  node->token_N = tokens_of(runtime, places.slot_N.local(), place_TK.size(1));
+  node->edges.push_back(edge_of(rows_ND));
   attach(result, std::move(node));
   return result;
 }

@@ -21,6 +21,9 @@ DTensor take_rows(const DTensor& x_TD, const RowPlaces& places, const Site& site
 /// dtype `out`: the rows' or the weights'. Rows without a slot count for nothing.
 DTensor sum_rows(const DTensor& rows_ND, const DTensor& weights_TK, const RowPlaces& places,
                  DType out, const Site& site = Site::current());
+/// out[t] = Σ_k rows of its slots, k ascending, in their dtype: take_rows() turned round.
+DTensor add_rows(const DTensor& rows_ND, const RowPlaces& places,
+                 const Site& site = Site::current());
 /// out[r] = x[source_R[r]], zeros where that is −1. `restore_N` is the inverse: x's row n lies at
 /// restore_N[n], −1 where it was left out.
 DTensor reorder_rows(const DTensor& x_ND, const DTensor& source_R, const DTensor& restore_N,

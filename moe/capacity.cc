@@ -65,11 +65,6 @@ ExpertRoom expert_room(const ModelConfig& config, const DTensor& x_BLD, const Ex
 
 Status check_padding_to_capacity(const RoutingConfig& routing, const DispatchConfig& dispatch) {
   if (!routing.pad_to_capacity) return absl::OkStatus();
-  if (dispatch.kind == DispatcherKind::kHierarchical) {
-    return invalid_argument(
-        "pad_to_capacity goes with the dispatchers all_to_all and all_gather, not with dispatcher "
-        "hierarchical");
-  }
   if (dispatch.rows_bound == 0) return absl::OkStatus();
   return invalid_argument(absl::StrFormat(
       "pad_to_capacity fixes the size of every buffer, so rows_bound %d has nothing to bound; "

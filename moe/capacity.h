@@ -17,8 +17,7 @@ std::int64_t expert_capacity(const ModelConfig& config, std::int64_t num_tokens)
 /// The rows that capacity leaves each expert at most of tokens placed like x_BLD, of one rank of
 /// the expert group and of all. Requires a capacity factor.
 ExpertRoom expert_room(const ModelConfig& config, const DTensor& x_BLD, const ExpertGroup& group);
-/// Errors: InvalidArgument naming both keys where pad_to_capacity meets a dispatcher or a bound
-/// whose sizes it cannot fix.
+/// Errors: InvalidArgument naming both keys where pad_to_capacity meets a rows_bound.
 Status check_padding_to_capacity(const RoutingConfig& routing, const DispatchConfig& dispatch);
 
 /// routing.map_BLE without what the experts have no room for: BOOL (B, L, E), placed like it.

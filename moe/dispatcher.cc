@@ -1,5 +1,6 @@
 #include "moe/dispatcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -33,22 +34,14 @@ Status check_sizes(const std::string& layer, std::int64_t num_experts,
   return absl::OkStatus();
 }
 
-Status check_bound(const std::string& layer, const ExpertGroup& group,
-                   const DispatchConfig& config) {
-  if (config.rows_bound == 0) return absl::OkStatus();
-  if (config.kind == DispatcherKind::kHierarchical) {
-    return invalid_argument(absl::StrFormat(
-        "%s: rows_bound %d goes with the dispatchers all_to_all and all_gather, not with "
-        "hierarchical",
-        layer, config.rows_bound));
-  }
-  const std::int64_t senders =
-      config.kind == DispatcherKind::kAllToAll ? group.ep_size() : std::int64_t{1};
-  if (config.rows_bound >= senders * config.chunks) return absl::OkStatus();
+/// `senders`: ranks among which a receiver's rows are split.
+Status check_bound(const std::string& layer, std::int64_t senders, const DispatchConfig& config) {
+  const std::int64_t least = senders * config.chunks;
+  if (config.rows_bound == 0 || config.rows_bound >= least) return absl::OkStatus();
   return invalid_argument(absl::StrFormat(
       "%s: rows_bound %d leaves no row for each of %d senders in each of %d chunks; at least %d is "
       "allowed",
-      layer, config.rows_bound, senders, config.chunks, senders * config.chunks));
+      layer, config.rows_bound, senders, config.chunks, least));
 }
 
 /// Positions of ep in each node. All of ep where a node holds the group.
@@ -81,18 +74,21 @@ StatusOr<std::unique_ptr<Dispatcher>> Dispatcher::make(const std::string& layer,
                                                        const DispatchConfig& config) {
   TSR_RETURN_IF_ERROR(check_sizes(layer, num_experts, config));
   if (group.size() == 1) return make_local_dispatcher(group, num_experts, config);
-  TSR_RETURN_IF_ERROR(check_bound(layer, group, config));
+  const std::int64_t ep = group.ep_size();
   switch (config.kind) {
     case DispatcherKind::kAllGather:
+      TSR_RETURN_IF_ERROR(check_bound(layer, 1, config));
       return make_gather_dispatcher(group, num_experts, config);
     case DispatcherKind::kHierarchical: {
       TSR_ASSIGN_OR_RETURN(const std::int64_t per_node, ep_per_node(layer, group, config));
-      if (per_node == group.ep_size()) break;
+      if (per_node == ep) break;
+      TSR_RETURN_IF_ERROR(check_bound(layer, std::max(per_node, ep / per_node), config));
       return make_node_dispatcher(group, num_experts, config, per_node);
     }
     case DispatcherKind::kAllToAll:
       break;
   }
+  TSR_RETURN_IF_ERROR(check_bound(layer, ep, config));
   return make_exchange_dispatcher(group, num_experts, config);
 }
 

@@ -71,7 +71,7 @@ struct ExpertRoom {
 /// The tokens of one pass.
 struct RoutedTokens {
   DTensor ids_TK;  ///< I64; num_experts marks a slot that goes nowhere
-  /// Of every rank of the expert group, in order; all_gather and `room` need it.
+  /// Of every rank of the expert group, in order; all_gather, hierarchical and `room` need it.
   std::vector<std::int64_t> tokens_by_rank = {};
   /// Every expert gets exactly room.of_group rows in each chunk (at most the chunk's tokens),
   /// filled up with zeros. Requires that no expert has more.
@@ -84,16 +84,15 @@ class Dispatcher {
   virtual ~Dispatcher() = default;
   /// The one that `config` asks for; a group of one rank needs none of it but alignment and chunks.
   /// Errors: InvalidArgument naming the layer: experts < 1, alignment or chunks < 1, nodes that do
-  /// not divide the group, a rows_bound that leaves a sender without a row or that goes with
-  /// hierarchical.
+  /// not divide the group, a rows_bound that leaves a sender without a row.
   static StatusOr<std::unique_ptr<Dispatcher>> make(const std::string& layer,
                                                     const ExpertGroup& group,
                                                     std::int64_t num_experts,
                                                     const DispatchConfig& config);
 
-  /// Collective: one exchange of counts (all_gather: of ids) among the expert group. Host reads:
-  /// one where sizes are exact, none with rows_bound, with tokens.room or in a group of one.
-  /// Errors: InvalidArgument for a room that the hierarchical one is given.
+  /// Collective: one exchange of counts among the expert group (all_gather: of ids; hierarchical:
+  /// of ids across nodes, then of counts within). Host reads: one where sizes are exact, none with
+  /// rows_bound, with tokens.room or in a group of one.
   virtual RoutePlan plan(const RoutedTokens& tokens) const = 0;
 
   std::int64_t num_experts() const noexcept { return num_experts_; }

@@ -29,40 +29,6 @@ struct Chunk {
   std::optional<ExpertRoom> room = {};
 };
 
-/// Experts [begin, begin + size) of each ep rank.
-struct ExpertRange {
-  std::int64_t begin = 0, size = 0;
-  std::int64_t end() const { return begin + size; }
-};
-
-/// Lays out what a rank receives: senders in turn, each with its rows by expert.
-class BlockWriter {
- public:
-  /// `capacity`: rows that each sender's part has room for; empty: as many as it has.
-  explicit BlockWriter(std::optional<std::int64_t> capacity) : capacity_(capacity) {}
-  void begin_sender() {
-    if (capacity_) next_ = capacity_of(num_senders_);
-    ++num_senders_;
-  }
-  void add(std::int64_t rows) {
-    const std::int64_t fitting =
-        capacity_ ? std::min(rows, capacity_of(num_senders_) - next_) : rows;
-    blocks_.push_back({next_, fitting});
-    next_ += fitting;
-  }
-  std::int64_t num_rows() const { return capacity_ ? capacity_of(num_senders_) : next_; }
-  std::int64_t num_senders() const { return num_senders_; }
-  std::span<const RowBlock> blocks() const { return blocks_; }
-
- private:
-  std::int64_t capacity_of(std::int64_t senders) const { return *capacity_ * senders; }
-
-  std::optional<std::int64_t> capacity_;
-  std::int64_t next_ = 0;
-  std::int64_t num_senders_ = 0;
-  std::vector<RowBlock> blocks_;
-};
-
 /// What the dispatchers of this file share: sorting, counts, the order at the experts.
 class ExchangeDispatcher : public Dispatcher {
  public:
@@ -118,8 +84,7 @@ class ExchangeDispatcher : public Dispatcher {
     return config().rows_bound / (group().ep_size() * config().chunks);
   }
   ExpertRange experts_of(std::int64_t ep_rank) const {
-    const auto at = experts_.begin() + ep_rank;
-    return {sum_of({experts_.begin(), at}), *at};
+    return tessera::experts_of(experts_, ep_rank);
   }
   std::int64_t rows_for(const Chunk& chunk, std::int64_t ep_rank) const {
     const ExpertRange experts = experts_of(ep_rank);
@@ -148,8 +113,7 @@ class ExchangeDispatcher : public Dispatcher {
   void add_gather(ExchangeSteps& steps, Indices rows) const {
     if (group().etp_axes.empty()) return;
     steps.hops.push_back(
-        {.move = {
-             .kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = std::move(rows)}});
+        {.kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = std::move(rows)});
   }
   void set_expert_order(Runtime& runtime, ExchangeSteps& steps, const Chunk& chunk,
                         const BlockWriter& blocks) const {
@@ -160,11 +124,7 @@ class ExchangeDispatcher : public Dispatcher {
     } else if (bounds_rows()) {
       size.num_rows = padded_bound(blocks.num_rows(), num_local, size.alignment);
     }
-    const RowOrder order =
-        order_by_expert(blocks.blocks(), blocks.num_senders(), blocks.num_rows(), size);
-    steps.source_R = index_tensor(runtime, order.source_R);
-    steps.restore_N = index_tensor(runtime, order.restore_N);
-    steps.counts_e = index_tensor(runtime, order.counts_e);
+    steps.order = expert_order_of(runtime, blocks, size);
   }
 
  private:
@@ -209,7 +169,7 @@ class LocalDispatcher final : public ExchangeDispatcher {
     }
     return {.places = places_of(runtime, order.source_R, slots, top_k),
             .hops = {},
-            .counts_e = index_tensor(runtime, order.counts_e)};
+            .order = {.counts_e = index_tensor(runtime, order.counts_e)}};
   }
 };
 
@@ -266,7 +226,7 @@ class DirectDispatcher final : public ExchangeDispatcher {
     }
     const std::int64_t slots = chunk.tokens.size() * top_k;
     ExchangeSteps steps{.places = places_of(runtime, sent_slots(chunk), slots, top_k),
-                        .hops = {{.move = std::move(move)}}};
+                        .hops = {std::move(move)}};
     add_gather(steps, std::move(gathered));
     set_expert_order(runtime, steps, chunk, blocks);
     return steps;
@@ -290,139 +250,6 @@ class DirectDispatcher final : public ExchangeDispatcher {
   }
 };
 
-/// Across nodes to the rank of the same position, then within the node: every row crosses once.
-class NodeDispatcher final : public ExchangeDispatcher {
- public:
-  NodeDispatcher(const ExpertGroup& group, std::int64_t num_experts, const DispatchConfig& config,
-                 std::int64_t ep_per_node)
-      : ExchangeDispatcher(group, num_experts, config),
-        per_node_(ep_per_node),
-        nodes_(group.ep_size() / ep_per_node) {
-    // ep as two axes; the axes behind it move by one.
-    Shape shape;
-    std::vector<std::string> names;
-    for (int axis = 0; axis < group.mesh.ndim(); ++axis) {
-      if (axis != group.ep_axes[0]) {
-        shape.push_back(group.mesh.size(axis));
-        names.push_back(group.mesh.axis_label(axis));
-        continue;
-      }
-      across_.axes = {axis};
-      within_.axes = {axis + 1};
-      shape.push_back(nodes_);
-      shape.push_back(per_node_);
-      names.push_back(group.mesh.axis_label(axis) + "_node");
-      names.push_back(group.mesh.axis_label(axis) + "_local");
-    }
-    across_.mesh = within_.mesh =
-        value_or_throw(group.mesh.refactor(view_of(shape), std::move(names)));
-  }
-
- protected:
-  /// Rows pass through ranks that do not keep them, so every rank needs all counts.
-  CountTable exchange_counts(Runtime& runtime, const std::vector<Chunk>& chunks) const override {
-    if (chunks.front().room) {
-      throw Error(
-          invalid_argument("the hierarchical dispatcher has exact sizes; it takes no room"));
-    }
-    Indices own;
-    for (const Chunk& chunk : chunks) {
-      own.insert(own.end(), chunk.sorted.counts_E.begin(), chunk.sorted.counts_E.end());
-    }
-    const Indices rows(static_cast<std::size_t>(group().size()),
-                       static_cast<std::int64_t>(own.size()));
-    return {.values = received_values(
-                runtime, own,
-                {.kind = RowMove::Kind::kAllGather, .group = group().all(), .send = rows}, chunks),
-            .chunks = config().chunks,
-            .first_expert = 0,
-            .num_experts = num_experts()};
-  }
-
-  ExchangeSteps steps_of(Runtime& runtime, const Chunk& chunk, const CountTable& counts,
-                         std::int64_t top_k) const override {
-    const std::int64_t slots = chunk.tokens.size() * top_k;
-    ExchangeSteps steps{.places = places_of(runtime, chunk.sorted.slots, slots, top_k),
-                        .hops = {hop_across(runtime, chunk, counts)}};
-    steps.hops.push_back(hop_within(runtime, chunk, counts));
-
-    const ExpertRange own = experts_of(ep_rank(runtime));
-    BlockWriter blocks(std::nullopt);
-    Indices gathered;
-    for (std::int64_t peer = 0; peer < group().etp_size(); ++peer) {
-      const std::int64_t before = blocks.num_rows();
-      for (std::int64_t local = 0; local < per_node_; ++local) {
-        for (std::int64_t node = 0; node < nodes_; ++node) {
-          blocks.begin_sender();
-          const std::int64_t sender = rank_at(node * per_node_ + local, peer);
-          for (std::int64_t e = own.begin; e < own.end(); ++e) {
-            blocks.add(counts.at(sender, chunk.index, e));
-          }
-        }
-      }
-      gathered.push_back(blocks.num_rows() - before);
-    }
-    add_gather(steps, std::move(gathered));
-    set_expert_order(runtime, steps, chunk, blocks);
-    return steps;
-  }
-
- private:
-  /// Rows that `sender` has for the experts of one node, or of one of its ranks.
-  std::int64_t rows_to(const CountTable& counts, std::int64_t sender, const Chunk& chunk,
-                       std::int64_t ep_position) const {
-    return rows_of(counts, sender, chunk.index, experts_of(ep_position));
-  }
-
-  Hop hop_across(Runtime& runtime, const Chunk& chunk, const CountTable& counts) const {
-    const std::int64_t own_node = ep_rank(runtime) / per_node_;
-    const std::int64_t own_local = ep_rank(runtime) % per_node_;
-    RowMove move{.kind = RowMove::Kind::kAllToAll, .group = across_};
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      const std::int64_t sender = rank_at(node * per_node_ + own_local, etp_rank(runtime));
-      std::int64_t sent = 0;
-      std::int64_t received = 0;
-      for (std::int64_t local = 0; local < per_node_; ++local) {
-        sent += rows_for(chunk, node * per_node_ + local);
-        received += rows_to(counts, sender, chunk, own_node * per_node_ + local);
-      }
-      move.send.push_back(sent);
-      move.recv.push_back(received);
-    }
-    return {.move = std::move(move)};
-  }
-
-  Hop hop_within(Runtime& runtime, const Chunk& chunk, const CountTable& counts) const {
-    const std::int64_t own_node = ep_rank(runtime) / per_node_;
-    const std::int64_t own_local = ep_rank(runtime) % per_node_;
-    BlockWriter by_node(std::nullopt);
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      by_node.begin_sender();
-      const std::int64_t sender = rank_at(node * per_node_ + own_local, etp_rank(runtime));
-      for (std::int64_t local = 0; local < per_node_; ++local) {
-        by_node.add(rows_to(counts, sender, chunk, own_node * per_node_ + local));
-      }
-    }
-    const RowOrder order = order_by_expert(by_node.blocks(), nodes_, by_node.num_rows());
-    RowMove move{.kind = RowMove::Kind::kAllToAll, .group = within_, .send = order.counts_e};
-    for (std::int64_t local = 0; local < per_node_; ++local) {
-      std::int64_t received = 0;
-      for (std::int64_t node = 0; node < nodes_; ++node) {
-        const std::int64_t sender = rank_at(node * per_node_ + local, etp_rank(runtime));
-        received += rows_to(counts, sender, chunk, ep_rank(runtime));
-      }
-      move.recv.push_back(received);
-    }
-    return {.move = std::move(move),
-            .source = index_tensor(runtime, order.source_R),
-            .restore = index_tensor(runtime, order.restore_N)};
-  }
-
-  std::int64_t per_node_;
-  std::int64_t nodes_;
-  AxisGroup across_, within_;
-};
-
 }  // namespace
 
 std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
@@ -434,11 +261,6 @@ std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
                                                      std::int64_t num_experts,
                                                      const DispatchConfig& config) {
   return std::make_unique<DirectDispatcher>(group, num_experts, config);
-}
-std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
-                                                 const DispatchConfig& config,
-                                                 std::int64_t ep_per_node) {
-  return std::make_unique<NodeDispatcher>(group, num_experts, config, ep_per_node);
 }
 
 }  // namespace tessera

@@ -19,8 +19,8 @@ std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
 std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
                                                      std::int64_t num_experts,
                                                      const DispatchConfig& config);
-/// Two of them: to the rank of the same position in the expert's node, then within the node. `ep`
-/// has `ranks_per_node` positions in each node.
+/// Each token once to every node with experts of its own, to the rank of the same position, which
+/// passes it on within the node. `ep` has `ep_per_node` positions in each.
 std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
                                                  const DispatchConfig& config,
                                                  std::int64_t ep_per_node);

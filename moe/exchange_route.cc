@@ -9,34 +9,32 @@ void ExchangeRoute::begin(const DTensor& x_TD) {
   if (steps_.hops.empty()) {
     rows_ = rows;
   } else {
-    pending_ = begin_move(rows, steps_.hops.front().move);
+    pending_ = begin_move(rows, steps_.hops.front());
   }
 }
 
 ExpertRows ExchangeRoute::arrive() {
   DTensor rows = steps_.hops.empty() ? std::exchange(rows_, {}) : pending_.finish();
   for (std::size_t i = 1; i < steps_.hops.size(); ++i) {
-    const Hop& hop = steps_.hops[i];
-    if (hop.source.defined()) rows = reorder_rows(rows, hop.source, hop.restore);
-    rows = move_rows(rows, hop.move);
+    rows = move_rows(rows, steps_.hops[i]);
   }
-  if (steps_.source_R.defined()) rows = reorder_rows(rows, steps_.source_R, steps_.restore_N);
-  return {rows, steps_.counts_e};
+  const ExpertOrder& order = steps_.order;
+  if (order.source_R.defined()) rows = reorder_rows(rows, order.source_R, order.restore_N);
+  return {rows, order.counts_e};
 }
 
 void ExchangeRoute::begin_return(const DTensor& y_RD, const DTensor& weights_TK) {
   weights_TK_ = weights_TK;
   DTensor rows = y_RD;
-  if (steps_.source_R.defined()) rows = reorder_rows(rows, steps_.restore_N, steps_.source_R);
+  const ExpertOrder& order = steps_.order;
+  if (order.source_R.defined()) rows = reorder_rows(rows, order.restore_N, order.source_R);
   for (std::size_t i = steps_.hops.size(); i-- > 1;) {
-    const Hop& hop = steps_.hops[i];
-    rows = move_rows(rows, hop.move.reversed());
-    if (hop.source.defined()) rows = reorder_rows(rows, hop.restore, hop.source);
+    rows = move_rows(rows, steps_.hops[i].reversed());
   }
   if (steps_.hops.empty()) {
     rows_ = rows;
   } else {
-    pending_ = begin_move(rows, steps_.hops.front().move.reversed());
+    pending_ = begin_move(rows, steps_.hops.front().reversed());
   }
 }
 

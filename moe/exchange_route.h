@@ -7,24 +7,16 @@
 
 #include "dtensor/pending_rows.h"
 #include "moe/dispatcher.h"
+#include "moe/expert_blocks.h"
 #include "moe/routed_slots.h"
 
 namespace tessera {
 
-/// One move, with the reordering before it.
-struct Hop {
-  RowMove move;
-  DTensor source = {};   ///< as in RowOrder; undefined where rows stand in order
-  DTensor restore = {};  ///< its inverse
-};
-
 /// What a route is made of.
 struct ExchangeSteps {
   RowPlaces places;  ///< of the rows that are sent
-  std::vector<Hop> hops;
-  DTensor source_R = {};   ///< received rows to expert order; undefined where they stand in it
-  DTensor restore_N = {};  ///< its inverse
-  DTensor counts_e;
+  std::vector<RowMove> hops;
+  ExpertOrder order;  ///< of what arrives; without source_R where it stands in it
 };
 
 class ExchangeRoute final : public Route {

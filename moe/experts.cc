@@ -160,7 +160,7 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
   if (context.config.routing.pad_to_capacity) {
     routed.room = expert_room(context.config, x_BLD, dispatcher_->group());
   }
-  if (routed.room || dispatcher_->config().kind == DispatcherKind::kAllGather) {
+  if (routed.room || dispatcher_->config().kind != DispatcherKind::kAllToAll) {
     routed.tokens_by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
   }
   const auto region = [&](std::span<const DTensor> local) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/strings/str_format.h"
@@ -97,24 +98,48 @@ class ForcedPeers {
     return std::min(context.config.num_experts, chunk * coord[static_cast<std::size_t>(ep[0])]);
   }
 
+  /// Ranks whose tokens reach their experts by way of `rank`: under the hierarchical dispatcher
+  /// those of the same place in each node, else itself.
+  Numbers sent_through(std::int64_t rank) const {
+    const MeshViews& views = model_->context().views;
+    const DispatchConfig& dispatch = views.config().dispatch;
+    const bool nodes = dispatch.kind == DispatcherKind::kHierarchical &&
+                       dispatch.ranks_per_node < views.ep() * views.etp();
+    if (!nodes) return {rank};
+    const std::vector<int> ep = views.sparse_axes({"ep"});
+    const auto axis = static_cast<std::size_t>(ep[0]);
+    const std::int64_t per_node = dispatch.ranks_per_node / views.etp();
+    Coord coord = *views.sparse().coord_of(rank);
+    Numbers ranks;
+    for (std::int64_t at = coord[axis] % per_node; at < views.ep(); at += per_node) {
+      coord[axis] = at;
+      ranks.push_back(views.sparse().rank_of(coord));
+    }
+    return ranks;
+  }
   /// From each rank its counts of this rank's experts, chunk by chunk.
   void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
+    const std::int64_t num_experts = model_->context().config.num_experts;
     std::int64_t* out = call.out.data<std::int64_t>();
+    std::fill_n(out, call.out.num_elements(), 0);
     for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-      const Numbers counts = counts_of(ranks[peer]);
       const std::int64_t own = call.recv_splits[peer] / num_chunks();
-      for (std::int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
-        const std::int64_t first = chunk * model_->context().config.num_experts + first_expert();
-        out = std::copy_n(counts.begin() + first, own, out);
+      for (const std::int64_t sender : sent_through(ranks[peer])) {
+        const Numbers counts = counts_of(sender);
+        for (std::int64_t i = 0; i < own * num_chunks(); ++i) {
+          const std::int64_t expert = first_expert() + i % own;
+          out[i] += counts[static_cast<std::size_t>(i / own * num_experts + expert)];
+        }
       }
+      out += call.recv_splits[peer];
     }
   }
-  /// From each rank its counts of all experts, or the ids themselves.
+  /// From each rank the experts of its tokens.
   void fill_gathered(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
     std::int64_t* out = call.out.data<std::int64_t>();
     for (const std::int64_t rank : ranks) {
-      const Numbers values = call.out.ndim() == 1 ? counts_of(rank) : ids_of(rank);
-      out = std::copy(values.begin(), values.end(), out);
+      const Numbers ids = ids_of(rank);
+      out = std::copy(ids.begin(), ids.end(), out);
     }
   }
 
@@ -129,6 +154,14 @@ Status check(const ModelConfig& config, const ParallelConfig& parallel) {
   if (config.pad_id) {
     return invalid_argument(absl::StrFormat(
         "simulation: pad_id is %d; it must be null, for padding depends on data", *config.pad_id));
+  }
+  const std::optional<double> factor = config.routing.capacity_factor;
+  if (factor && (*factor < 1.0 || !config.routing.pad_to_capacity)) {
+    return invalid_argument(absl::StrFormat(
+        "simulation: capacity_factor %g: what it drops depends on data; leave it out, or let "
+        "pad_to_capacity be true and the factor at least 1, with which balanced routing drops "
+        "nothing",
+        *factor));
   }
   return plan_pipeline(config, parallel).status();
 }

@@ -47,7 +47,15 @@ TEST_CASE("losses under every dispatcher are those of one rank",
                      .tp = 2,
                      .ep = 4,
                      .etp = 2,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 4, .chunks = 2}});
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 4, .chunks = 2}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .recompute = Recompute::kSelective,
+                     .dispatch = {.kind = kHierarchical,
+                                  .ranks_per_node = 2,
+                                  .rows_bound = 4096,
+                                  .expert_alignment = 16}});
   CAPTURE(parallel.dp_shard, parallel.tp, parallel.ep, parallel.etp,
           static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound,
           parallel.dispatch.expert_alignment, parallel.dispatch.chunks);
@@ -58,12 +66,14 @@ TEST_CASE("losses under every dispatcher are those of one rank",
              one);
 }
 
-TEST_CASE("a batch that leaves ranks without tokens trains under the all-gather dispatcher",
-          "[moe][dispatch][C14]") {
-  const auto tiny = [](ModelConfig& config) { config.seq = 3; };
+TEST_CASE("batches that leave ranks without tokens, or with uneven ones, train like on one rank",
+          "[moe][dispatch][C13][C14]") {
+  const std::int64_t seq = GENERATE(3, 13);
+  const auto tiny = [seq](ModelConfig& config) { config.seq = seq; };
   const RunOptions one = {.num_steps = 1, .change_config = tiny};
   RunOptions many = one;
-  many.parallel = {.tp = 4, .ep = 4, .dispatch = {.kind = kAllGather}};
+  many.parallel = {.tp = 4, .ep = 4};
+  many.parallel.dispatch = {.kind = GENERATE(kAllGather, kHierarchical), .ranks_per_node = 2};
   many.num_ranks = 4;
   check_same(train(many), train(one));
 }
@@ -84,12 +94,12 @@ TEST_CASE("padded BF16 runs equal unpadded ones", "[moe][dispatch][C31]") {
 
 TEST_CASE("an overflow stops the step on every rank, naming layer, bound and need",
           "[moe][dispatch][C36][R20]") {
-  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather);
+  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather, kHierarchical);
   RunOptions options = {.parallel = {.dp_shard = 2, .ep = 2},
                         .num_ranks = 2,
                         .num_steps = 1,
                         .inspect = [](Model&, Trainer&) { return std::vector<double>{}; }};
-  options.parallel.dispatch = {.kind = kind, .rows_bound = 4096};
+  options.parallel.dispatch = {.kind = kind, .ranks_per_node = 1, .rows_bound = 4096};
   const RunResult fits = train(options);
   CHECK(fits.steps.size() == 1);
   options.parallel.dispatch.rows_bound = 64;

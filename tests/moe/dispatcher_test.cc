@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "dtensor/ops.h"
 #include "tests/support/launch.h"
@@ -19,6 +20,7 @@ constexpr std::int64_t kK = 2, kD = 4;
 struct Trip {
   DispatchConfig config = {};
   std::int64_t ep = 2, etp = 1, experts = 5;
+  DType dtype = DType::kF64;  ///< of tokens; weights are F32 beside BF16
   /// Tokens of a rank; uneven, with an empty one.
   std::function<std::int64_t(std::int64_t)> tokens = [](std::int64_t rank) {
     return rank == 1 ? std::int64_t{0} : 9 + rank * 2;
@@ -70,7 +72,7 @@ DTensor compute(const Trip& trip, const ExpertRows& in, std::int64_t first_exper
     }
   }
   const Array factor =
-      Array::from_values({static_cast<std::int64_t>(rows), 1}, DType::kF64, factors);
+      Array::from_values({static_cast<std::int64_t>(rows), 1}, trip.dtype, factors);
   return mul(in.rows_RD, plain(in.rows_RD.runtime(), factor));
 }
 
@@ -90,8 +92,9 @@ Seen travel(World& world, const Trip& trip) {
     ids.push_back(static_cast<double>(trip.choose(rank, slot)));
     weights.push_back(weight_value(slot));
   }
-  DTensor x = plain(runtime, Array::from_values({T, kD}, DType::kF64, values));
-  DTensor w = plain(runtime, Array::from_values({T, kK}, DType::kF64, weights));
+  const DType scores = trip.dtype == DType::kBF16 ? DType::kF32 : trip.dtype;
+  DTensor x = plain(runtime, Array::from_values({T, kD}, trip.dtype, values));
+  DTensor w = plain(runtime, Array::from_values({T, kK}, scores, weights));
   x.set_requires_grad(true);
   w.set_requires_grad(true);
   RoutedTokens tokens{plain(runtime, Array::from_values({T, kK}, DType::kI64, ids))};
@@ -190,7 +193,13 @@ const std::vector<DispatchConfig>& every_config() {
       {.kind = kAllGather, .expert_alignment = 4, .chunks = 3},
       {.kind = kAllGather, .rows_bound = 96},
       {.kind = kHierarchical, .ranks_per_node = 2},
-      {.kind = kHierarchical, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2}};
+      {.kind = kHierarchical, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
+      {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96},
+      {.kind = kHierarchical,
+       .ranks_per_node = 2,
+       .rows_bound = 192,
+       .expert_alignment = 4,
+       .chunks = 2}};
   return configs;
 }
 
@@ -199,7 +208,7 @@ const std::vector<DispatchConfig>& every_config() {
 TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
           "[moe][dispatch][C28][C29][C30][C32][R20]") {
   Trip trip;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))];
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(range(0, 12)))];
   std::tie(trip.ep, trip.etp, trip.experts) =
       GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{4, 1, 5}, std::tuple{2, 2, 5},
                std::tuple{1, 2, 5}, std::tuple{4, 1, 3});
@@ -239,7 +248,7 @@ TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
 TEST_CASE("with room for them experts get as many rows under any routing, read by no host",
           "[moe][dispatch][capacity][C24][C30]") {
   Trip trip;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 5, 6))];
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 5, 6, 8, 9))];
   std::tie(trip.ep, trip.etp, trip.experts) =
       GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{2, 2, 5}, std::tuple{4, 1, 3});
   const bool crowded = GENERATE(false, true);
@@ -275,7 +284,7 @@ TEST_CASE("with room for them experts get as many rows under any routing, read b
 TEST_CASE("one rank may get every row, or none", "[moe][dispatch][C29]") {
   Trip trip;
   trip.ep = 4;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 5, 8))];
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 5, 8, 10))];
   const std::int64_t chosen = GENERATE(0, 4, 5);
   trip.choose = [chosen](std::int64_t, std::int64_t) { return chosen; };
   check_values(trip, travel_all(trip));
@@ -291,6 +300,9 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
       GENERATE(Case{{}, 2, 1, 1}, Case{{}, 2, 2, 1}, Case{{.chunks = 3}, 2, 1, 1},
                Case{{.kind = kAllGather}, 2, 2, 1},
                Case{{.kind = kHierarchical, .ranks_per_node = 2}, 4, 1, 1},
+               Case{{.kind = kHierarchical, .ranks_per_node = 2}, 2, 2, 1},
+               Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 4, 1, 0},
+               Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
                Case{{.rows_bound = 96}, 2, 1, 0}, Case{{.rows_bound = 96}, 2, 2, 0},
                Case{{.rows_bound = 96, .chunks = 2}, 2, 1, 0},
                Case{{.kind = kAllGather, .rows_bound = 96}, 2, 1, 0}, Case{{}, 1, 1, 0});
@@ -305,7 +317,10 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
 }
 
 TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch][R20][C36]") {
-  Trip trip{.config = {.rows_bound = 96}};
+  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical),
+                       .ranks_per_node = 2,
+                       .rows_bound = 96},
+            .ep = 4};
   const auto sizes_of = [&] {
     Ints sizes;
     for (const Seen& seen : travel_all(trip)) {
@@ -322,7 +337,12 @@ TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch]
 
 TEST_CASE("rows_needed is the least bound that loses nothing", "[moe][dispatch][C36][R20]") {
   Trip trip;
-  trip.config.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kAllGather);
+  using enum DispatcherKind;
+  trip.config.kind = GENERATE(kAllToAll, kAllGather, kHierarchical);
+  if (trip.config.kind == kHierarchical) {
+    trip.ep = 4;
+    trip.config.ranks_per_node = GENERATE(1, 2);
+  }
   trip.config.chunks = GENERATE(1, 2);
   trip.config.rows_bound = 8;  // too few
   CAPTURE(static_cast<int>(trip.config.kind), trip.config.chunks);
@@ -330,7 +350,8 @@ TEST_CASE("rows_needed is the least bound that loses nothing", "[moe][dispatch][
   std::int64_t needed = 0;
   for (const Seen& seen : cut) needed = std::max(needed, seen.needed);
   CHECK(needed > 8);
-  CHECK(cut[0].out != travel_all({})[0].out);  // rows were left out, and rows_needed says so
+  CHECK(cut[0].out !=
+        travel_all({.ep = trip.ep})[0].out);  // rows were left out, and rows_needed says so
   trip.config.rows_bound = needed;
   check_values(trip, travel_all(trip));
   trip.config.rows_bound = needed - 1;
@@ -380,28 +401,80 @@ TEST_CASE("tokens split over tp move 1/tp of the bytes of whole ones", "[moe][di
   CHECK(row_bytes(8) * 2 == whole);
 }
 
-TEST_CASE("each row crosses nodes once in the hierarchical dispatcher", "[moe][dispatch]") {
-  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2}, .ep = 4};
+TEST_CASE("the hierarchical dispatcher is right on nodes of any size", "[moe][dispatch][C29]") {
+  struct Nodes {
+    std::int64_t ep, etp, ranks, experts;
+  };
+  const Nodes each = GENERATE(Nodes{4, 1, 1, 8}, Nodes{6, 1, 2, 13}, Nodes{6, 1, 3, 5},
+                              Nodes{4, 2, 4, 9}, Nodes{4, 2, 2, 9}, Nodes{8, 1, 4, 5});
+  CAPTURE(each.ep, each.etp, each.ranks, each.experts);
+  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = each.ranks},
+            .ep = each.ep,
+            .etp = each.etp,
+            .experts = each.experts};
+  trip.choose = [&each](std::int64_t rank, std::int64_t slot) {
+    return (rank * 5 + slot * 7 + slot / 3) % (each.experts + 1);
+  };
+  trip.config.chunks = GENERATE(1, 2);
+  trip.config.rows_bound = GENERATE(0, 512);
+  check_values(trip, travel_all(trip));
+}
+
+TEST_CASE("a token crosses to another node once, however many of its experts are there",
+          "[moe][dispatch]") {
+  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2},
+            .ep = GENERATE(4, 6),
+            .experts = 12};
+  CAPTURE(trip.ep);
+  // A token's second expert is often its first one's neighbour.
+  trip.choose = [](std::int64_t rank, std::int64_t slot) {
+    const std::int64_t token = slot / kK;
+    return (rank * 5 + token * 7 + slot % kK * (1 + token % 3)) % 13;
+  };
+  const std::int64_t per_rank = experts_by_rank(trip.experts, trip.ep)[0];
+  std::int64_t rows = 0, crossing = 0, ids = 0;
+  for (std::int64_t rank = 0; rank < trip.ep; ++rank) {
+    ids += trip.tokens(rank) * (trip.ep / 2 - 1) * kK;
+    for (std::int64_t token = 0; token < trip.tokens(rank); ++token) {
+      std::set<std::int64_t> nodes;
+      for (std::int64_t slot = token * kK; slot < (token + 1) * kK; ++slot) {
+        const std::int64_t node = trip.choose(rank, slot) / per_rank / 2;
+        if (trip.choose(rank, slot) == trip.experts || node == rank / 2) continue;
+        nodes.insert(node);
+        ++rows;
+      }
+      crossing += static_cast<std::int64_t>(nodes.size());
+    }
+  }
+  REQUIRE(crossing > 0);
+  REQUIRE(crossing < rows);  // or nothing would be saved
   const std::vector<Seen> ranks = travel_all(trip);
-  const Ints experts = experts_by_rank(trip.experts, trip.ep);
-  std::int64_t crossing = 0;
-  for (std::int64_t rank = 0; rank < 4; ++rank) {
-    for (std::int64_t slot = 0; slot < trip.tokens(rank) * kK; ++slot) {
-      const std::int64_t expert = trip.choose(rank, slot);
-      if (expert == trip.experts) continue;
-      const std::int64_t holder = expert / experts[0];
-      crossing += holder / 2 != rank / 2;
-    }
-  }
-  std::int64_t bytes = 0;
+  check_values(trip, ranks);
+  // In order: ids, rows, weights, sums of rows; then the cotangents of the last three, from the
+  // last.
+  Ints bytes(7, 0);
   for (const Seen& seen : ranks) {
-    for (std::int64_t i = 0; i < seen.forward_events; ++i) {
-      const Event& event = seen.events[static_cast<std::size_t>(i)];
-      if (event.axes == "ep_node") bytes += event.bytes_received;
+    std::size_t call = 0;
+    for (const Event& event : seen.events) {
+      if (event.axes == "ep_node") bytes.at(call++) += event.bytes_received;
     }
+    CHECK(call == bytes.size());
   }
-  CHECK(crossing > 0);
-  CHECK(bytes == 2 * crossing * kD * 8);  // there and back
+  const std::int64_t row = kD * 8, weights = kK * 8;
+  CHECK(bytes == Ints{ids * 8, crossing * row, crossing * weights, crossing * row, crossing * row,
+                      crossing * weights, crossing * row});
+}
+
+TEST_CASE("BF16 rows that are summed on two nodes are rounded once", "[moe][dispatch][C33]") {
+  Trip trip{.ep = 4, .dtype = DType::kBF16};
+  const std::vector<Seen> direct = travel_all(trip);
+  trip.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2};
+  const std::vector<Seen> by_node = travel_all(trip);
+  for (std::size_t rank = 0; rank < direct.size(); ++rank) {
+    CAPTURE(rank);
+    CHECK(by_node[rank].out == direct[rank].out);
+    CHECK(by_node[rank].grad_weights == direct[rank].grad_weights);
+  }
 }
 
 TEST_CASE("a dispatcher refuses what it cannot do, naming the layer", "[moe][dispatch]") {
@@ -414,9 +487,9 @@ TEST_CASE("a dispatcher refuses what it cannot do, naming the layer", "[moe][dis
   CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 3}, 4) ==
         "layers.1.moe: ranks_per_node 3; the hierarchical dispatcher needs a multiple of etp 1 "
         "that divides ep x etp = 4");
-  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 8}, 4) ==
-        "layers.1.moe: rows_bound 8 goes with the dispatchers all_to_all and all_gather, not with "
-        "hierarchical");
+  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 7, .chunks = 2}, 8) ==
+        "layers.1.moe: rows_bound 7 leaves no row for each of 4 senders in each of 2 chunks; at "
+        "least 8 is allowed");
   CHECK(error_of({.rows_bound = 7, .chunks = 2}, 4) ==
         "layers.1.moe: rows_bound 7 leaves no row for each of 4 senders in each of 2 chunks; at "
         "least 8 is allowed");

@@ -64,6 +64,10 @@ TEST_CASE("experts padded to their capacity train like unpadded ones of one rank
                      .recompute = Recompute::kSelective,
                      .dispatch = {.expert_alignment = 16, .chunks = 2}},
       ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.kind = kAllGather}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .chunks = 2}},
       ParallelConfig{
           .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kAllGather, .chunks = 2}},
       ParallelConfig{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2});
@@ -147,10 +151,6 @@ TEST_CASE("padding to capacity names the key that it does not go with", "[moe][c
   if (!runs_here(2)) return;
   CHECK_THAT(error_of({.dp_shard = 2, .ep = 2, .dispatch = {.rows_bound = 64}}),
              Catch::Contains("pad_to_capacity fixes") && Catch::Contains("rows_bound 64"));
-  CHECK_THAT(
-      error_of({.dp_shard = 2, .ep = 2, .dispatch = {.kind = kHierarchical, .ranks_per_node = 1}}),
-      Catch::Contains("pad_to_capacity goes with the dispatchers all_to_all and "
-                      "all_gather, not with dispatcher hierarchical"));
 }
 
 }  // namespace tessera::testing

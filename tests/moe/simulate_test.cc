@@ -92,6 +92,7 @@ std::vector<DispatchConfig> dispatchers(const ParallelConfig& parallel, const Mo
   if (parallel.ep == 1) return all;
   const std::int64_t ranks = std::max(parallel.ep / 4, std::int64_t{1}) * parallel.etp;
   all.push_back({.kind = kHierarchical, .ranks_per_node = ranks});
+  all.push_back({.kind = kHierarchical, .ranks_per_node = ranks, .rows_bound = 2 * bound});
   all.push_back({.kind = kHierarchical,
                  .ranks_per_node = parallel.ep / 2 * parallel.etp,
                  .expert_alignment = 4,
@@ -122,9 +123,9 @@ std::vector<std::string> lines_of(std::vector<Event> events) {
   return lines;
 }
 
-std::vector<std::string> executed(World& world, const ModelConfig& config, const TokenData& data,
-                                  const ParallelConfig& parallel) {
-  Runtime runtime(world);
+std::vector<std::string> executed(Runtime& runtime, const ModelConfig& config,
+                                  const TokenData& data, const ParallelConfig& parallel) {
+  World& world = runtime.world();
   Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config,
               DType::kF32);
   model.parameters().initialize(0);
@@ -157,11 +158,12 @@ std::vector<Compared> compare_steps(World& world, const Composition& composition
   const ModelConfig config = small_config(composition.changes);
   const std::vector<std::string> files = {test_file("../../LICENSE")};
   const TokenData data = value_or_throw(TokenData::read(files, config));
+  Runtime runtime(world);
   std::vector<Compared> compared;
   for (const DispatchConfig& dispatch : dispatchers(composition.parallel, config)) {
     ParallelConfig parallel = composition.parallel;
     parallel.dispatch = dispatch;
-    const std::vector<std::string> events = executed(world, config, data, parallel);
+    const std::vector<std::string> events = executed(runtime, config, data, parallel);
     const SimulatedStep step = value_or_throw(
         simulate_step(config, parallel, {.rank = world.rank(), .num_ranks = world.size()}, data));
     compared.push_back(compare(events, lines_of(step.events)));
