@@ -27,8 +27,8 @@ struct SimulatedPlace {
 /// Rank `place.rank`'s first step under forced balance: with it, how many rows each rank gives an
 /// expert follows from the numbers of its tokens, so that routing needs no rank but this one. No
 /// floating values come from other ranks: losses and gradients mean nothing. Cost: time and memory
-/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, or without
-/// force_balance.
+/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, without force_balance,
+/// with padding, or with a capacity that drops rows.
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
 

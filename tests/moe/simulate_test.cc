@@ -53,6 +53,8 @@ const std::vector<Composition>& compositions() {
         {.dp_shard = 2, .tp = 2, .ep = 4, .recompute = Recompute::kSelective});
     add("pieces of 2, 1, 2 and 1 sequences", {.tp = 2, .ep = 2, .pp = 2, .pp_microbatches = 4},
         Json::object({{"batch", 6}}));
+    add("experts padded to their capacity", {.dp_shard = 2, .tp = 2, .ep = 4},
+        Json::object({{"capacity_factor", 1.25}, {"pad_to_capacity", true}}));
     return list;
   }();
   return all;
@@ -161,6 +163,7 @@ std::vector<Compared> compare_steps(World& world, const Composition& composition
   Runtime runtime(world);
   std::vector<Compared> compared;
   for (const DispatchConfig& dispatch : dispatchers(composition.parallel, config)) {
+    if (config.routing.pad_to_capacity && dispatch.rows_bound > 0) continue;
     ParallelConfig parallel = composition.parallel;
     parallel.dispatch = dispatch;
     const std::vector<std::string> events = executed(runtime, config, data, parallel);
@@ -189,6 +192,23 @@ TEST_CASE("under forced balance the simulated and the executed events of a step 
       CHECK(ranks[rank][dispatcher].difference == "");
     }
   }
+}
+
+TEST_CASE("a simulation refuses routing that depends on data", "[moe][simulate]") {
+  const auto error_of = [](const Json& changes) {
+    const ModelConfig config = small_config(changes);
+    const std::vector<std::string> files = {test_file("../../LICENSE")};
+    const TokenData data = value_or_throw(TokenData::read(files, config));
+    return std::string(simulate_step(config, {.ep = 1}, {}, data).status().message());
+  };
+  CHECK(error_of(Json::object({{"force_balance", false}})) ==
+        "simulation: force_balance must be true in the config; other routing depends on data");
+  const std::string dropping =
+      "simulation: capacity_factor 0.5: what it drops depends on data; leave it out, or let "
+      "pad_to_capacity be true and the factor at least 1, with which balanced routing drops "
+      "nothing";
+  CHECK(error_of(Json::object({{"capacity_factor", 0.5}})) == dropping);
+  CHECK(error_of(Json::object({{"capacity_factor", 0.5}, {"pad_to_capacity", true}})) == dropping);
 }
 
 }  // namespace tessera::testing
