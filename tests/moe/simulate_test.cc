@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
@@ -61,10 +62,12 @@ const std::vector<Composition>& compositions() {
 }
 
 /// A model of few numbers: what is compared does not depend on them.
-ModelConfig small_config(const Json& changes) {
+ModelConfig small_config(const Json& changes, const ParallelConfig& parallel = {}) {
   const Json expected = expected_results("softmax");
+  const std::int64_t layers =
+      std::accumulate(parallel.pp_layers.begin(), parallel.pp_layers.end(), std::int64_t{0});
   const Json small = Json::object({{"dim", 16},
-                                   {"n_layers", 2},
+                                   {"n_layers", std::max(layers, std::int64_t{2})},
                                    {"kv_lora_rank", 8},
                                    {"qk_nope_head_dim", 4},
                                    {"rope_dim", 2},
@@ -157,7 +160,7 @@ Compared compare(const std::vector<std::string>& executed,
 
 /// On this rank: a step with each dispatcher, carried out and simulated.
 std::vector<Compared> compare_steps(World& world, const Composition& composition) {
-  const ModelConfig config = small_config(composition.changes);
+  const ModelConfig config = small_config(composition.changes, composition.parallel);
   const std::vector<std::string> files = {test_file("../../LICENSE")};
   const TokenData data = value_or_throw(TokenData::read(files, config));
   Runtime runtime(world);
