@@ -157,22 +157,27 @@ template <class T>
 /// kMostInLanes.
 template <class T>
 void select_group(const Line<T>* group, std::int64_t lines, LineRanks& best) {
-  const auto load = [&](std::int64_t line, std::int64_t first, std::int64_t count) {
-    return load_keys(group[std::min(line, lines - 1)], first, count);
-  };
+  const std::int64_t n = group->n;
+  alignas(64) Vec<std::uint32_t> keys[kFewElements];
+  for (std::int64_t first = 0; first < n; first += kLineGroup) {
+    const std::int64_t count = std::min(kLineGroup, n - first);
+    for (std::int64_t line = 0; line < kLineGroup; ++line) {
+      keys[first + line] = load_keys(group[std::min(line, lines - 1)], first, count);
+    }
+  }
   switch (group->k) {
     case 1:
-      return select_in_lanes<1>(group->n, load, best);
+      return select_in_lanes<1>(n, keys, best);
     case 2:
-      return select_in_lanes<2>(group->n, load, best);
+      return select_in_lanes<2>(n, keys, best);
     case 3:
     case 4:
-      return select_in_lanes<4>(group->n, load, best);
+      return select_in_lanes<4>(n, keys, best);
     case 5:
     case 6:
-      return select_in_lanes<6>(group->n, load, best);
+      return select_in_lanes<6>(n, keys, best);
     default:
-      return select_in_lanes<8>(group->n, load, best);
+      return select_in_lanes<8>(n, keys, best);
   }
 }
 
@@ -252,7 +257,7 @@ void select_lines(KernelContext& ctx, const Array& x, int dim, Order order,
   if (outputs.first.num_elements() == 0) return;
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     const Selection<T> to(x, dim, order, outputs);
-    if constexpr (kNarrowKey<T>) {
+    if constexpr (kNarrowKey<T> && kSelectsInLanes) {
       const bool many = to.lines.count() >= kLineGroup;
       if (many && to.n <= kFewElements && to.k <= kMostInLanes) {
         return select_groups(ctx, to);

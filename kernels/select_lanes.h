@@ -14,6 +14,13 @@ namespace tessera::kernels {
 
 /// Lines that are selected from together.
 inline constexpr std::int64_t kLineGroup = kLanes<std::uint32_t>;
+/// Whether the instruction set has such vectors: made of shorter ones, they cost more than they
+/// save.
+#ifdef __AVX512F__
+inline constexpr bool kSelectsInLanes = true;
+#else
+inline constexpr bool kSelectsInLanes = false;
+#endif
 /// Up to this many of a line its best ones stay in registers.
 inline constexpr std::int64_t kMostInLanes = 8;
 
@@ -47,12 +54,17 @@ template <int kStep>
     exchange<kStep>(tile[i], tile[i + kStep], std::make_index_sequence<kLineGroup>());
   }
 }
-/// Row i, lane j becomes row j, lane i.
-[[gnu::always_inline]] inline void transpose(Vec<std::uint32_t> (&tile)[kLineGroup]) {
+/// Row i, lane j becomes row j, lane i. One copy for all element types.
+[[gnu::noinline]] inline void transpose(Vec<std::uint32_t>* rows) {
+  Vec<std::uint32_t> tile[kLineGroup];
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < kLineGroup; ++i) tile[i] = rows[i];
   exchange_all<1>(tile);
   exchange_all<2>(tile);
   exchange_all<4>(tile);
   exchange_all<8>(tile);
+#pragma GCC unroll 16
+  for (std::int64_t i = 0; i < kLineGroup; ++i) rows[i] = tile[i];
 }
 
 /// Keys of half the lanes as composites, neighbours within four lanes, which one instruction
@@ -92,17 +104,15 @@ constexpr std::int64_t place_of_line(std::int64_t line) {
   return line % 4 / 2 * (kLineGroup / 2) + line / 4 * 2 + line % 2;
 }
 
-/// The kMost largest of n >= kMost composites of each line, largest first.
-/// load(line, first, count, keys): the rank keys of a line's elements from `first` on.
-template <int kMost, class Load>
-void select_in_lanes(std::int64_t n, const Load& load, LineRanks& best) {
+/// The kMost largest of n >= kMost composites of each line, largest first. keys[i + l], i a
+/// multiple of kLineGroup: rank keys of line l from element i on; overwritten.
+template <int kMost>
+[[gnu::noinline]] void select_in_lanes(std::int64_t n, Vec<std::uint32_t>* keys, LineRanks& best) {
   constexpr auto kWords = std::make_index_sequence<kLineGroup>();
   lanes::Best<kMost> low, high;
   for (std::int64_t first = 0; first < n; first += kLineGroup) {
     const std::int64_t count = std::min(kLineGroup, n - first);
-    Vec<std::uint32_t> tile[kLineGroup];
-#pragma GCC unroll 16
-    for (std::int64_t line = 0; line < kLineGroup; ++line) tile[line] = load(line, first, count);
+    Vec<std::uint32_t>* tile = keys + first;
     lanes::transpose(tile);
     for (std::int64_t i = 0; i < count; ++i) {
       const Vec<std::uint32_t> positions =
