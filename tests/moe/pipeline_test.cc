@@ -24,6 +24,13 @@ void shorten(ModelConfig& config) {
   config.batch = 4;
 }
 
+auto shorten_to(std::int64_t num_layers) {
+  return [num_layers](ModelConfig& config) {
+    shorten(config);
+    config.n_layers = num_layers;
+  };
+}
+
 /// The run on `num_ranks` ranks against the same on one.
 void check_like_one_rank(const RunOptions& options, const ParallelConfig& parallel, int num_ranks) {
   RunOptions many = options;
@@ -84,11 +91,8 @@ TEST_CASE("interleaved stages train like one rank", "[moe][pipeline][C59]") {
            2,
            6});
   CAPTURE(each.num_ranks, each.num_layers);
-  const auto deeper = [&](ModelConfig& config) {
-    shorten(config);
-    config.n_layers = each.num_layers;
-  };
-  check_like_one_rank({.num_steps = 2, .change_config = deeper}, each.parallel, each.num_ranks);
+  check_like_one_rank({.num_steps = 2, .change_config = shorten_to(each.num_layers)}, each.parallel,
+                      each.num_ranks);
 }
 
 TEST_CASE("stages of the numbers of layers that a user says train like one rank",
@@ -111,11 +115,8 @@ TEST_CASE("stages of the numbers of layers that a user says train like one rank"
                                   4,
                                   5});
   CAPTURE(each.parallel.pp_layers);
-  const auto deeper = [&](ModelConfig& config) {
-    shorten(config);
-    config.n_layers = each.num_layers;
-  };
-  check_like_one_rank({.num_steps = 2, .change_config = deeper}, each.parallel, each.num_ranks);
+  check_like_one_rank({.num_steps = 2, .change_config = shorten_to(each.num_layers)}, each.parallel,
+                      each.num_ranks);
 }
 
 TEST_CASE("interleaved stages train like one rank with any number of micro-batches",
