@@ -142,10 +142,11 @@ TEST_CASE("attention over cp and its gradients are those of one rank", "[paralle
 TEST_CASE("the ring joins BF16 blocks in F32", "[parallel][cp]") {
   const Outcome one = rank_0({.seq = 12, .cp = 1, .dtype = DType::kBF16});
   const Outcome many = rank_0({.seq = 12, .cp = 4, .balanced = true, .dtype = DType::kBF16});
-  // One rounding at the end, at most one unit in the last place from that of one rank.
+  // Weights are rounded in each block and the sums once, at the end: no further from one rank than
+  // a unit in the last place of values from 1 to 2.
   for (std::size_t i = 0; i < one.values.size(); ++i) {
     CAPTURE(i);
-    CHECK(distance(many.values[i], one.values[i]) < 1.0 / 128);
+    CHECK(distance(many.values[i], one.values[i]) <= 1.0 / 128);
   }
 }
 
