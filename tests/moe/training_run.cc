@@ -1,5 +1,6 @@
 #include "tests/moe/training_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "io/file.h"
@@ -17,7 +18,8 @@ std::vector<double> first_logits(Model& model, const TokenData& data) {
   const std::vector<double> all = full_tensor(model.logits(ids)).to_vector();
   for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
   std::vector<double> corner;
-  for (std::int64_t position = 0; position < 4; ++position) {
+  const std::int64_t positions = std::min<std::int64_t>(4, context.config.seq);
+  for (std::int64_t position = 0; position < positions; ++position) {
     for (std::int64_t id = 0; id < 8; ++id) {
       corner.push_back(all[static_cast<std::size_t>(position * context.config.vocab + id)]);
     }
