@@ -1,5 +1,6 @@
 #include "parallel/param_groups.h"
 
+#include <mutex>
 #include <regex>
 
 #include "absl/strings/str_format.h"
@@ -7,7 +8,11 @@
 namespace tessera {
 namespace {
 
+/// Ranks that are threads compile at once, but libstdc++ fills a table of the locale that they
+/// share without a lock.
 StatusOr<std::regex> compile(const std::string& pattern) {
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
   try {
     return std::regex(pattern, std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
