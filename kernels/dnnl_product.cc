@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <memory>
 #include <unordered_map>
@@ -93,7 +94,10 @@ class ProductCache {
     return *products_.emplace(shape, std::move(product)).first->second;
   }
 
-  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::engine engine_ = [] {
+    settle_library();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   dnnl::stream stream_{engine_};
   absl::flat_hash_map<ProductShape, std::unique_ptr<Product>> products_;
   std::unique_ptr<std::byte[], Release> scratch_;
@@ -113,6 +117,15 @@ void settle_strides(std::int64_t rows, std::int64_t cols, std::int64_t* strides)
 }
 
 }  // namespace
+
+void settle_library() {
+  static const bool held = [] {
+    if (std::getenv("DNNL_MAX_CPU_ISA") != nullptr) return false;
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    return true;
+  }();
+  static_cast<void>(held);
+}
 
 void dnnl_product(ProductShape shape, const void* a, const void* b, void* c) {
   thread_local ProductCache cache;

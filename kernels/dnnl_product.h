@@ -32,6 +32,11 @@ struct ProductShape {
   }
 };
 
+/// Before any call of the library. Version 2.6 multiplies some shapes of BF16 with tile registers
+/// (AMX) that it has not set up, which ends in SIGILL, so it is held to what came before them unless
+/// its own variable DNNL_MAX_CPU_ISA is set.
+void settle_library();
+
 /// Requires is_dense_matrix() of a and b. Errors: Internal where the library refuses.
 /// Cost: about 0.4 µs beyond the product where the shape was used before in this thread.
 void dnnl_product(ProductShape shape, const void* a, const void* b, void* c);

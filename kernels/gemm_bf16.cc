@@ -6,6 +6,7 @@
 namespace tessera::kernels {
 
 bool has_bf16_products() {
+  settle_library();
   constexpr auto kWanted = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kWanted) == kWanted;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "kernels/dnnl_product.h"
 #include "kernels/gemm.h"
 #include "placement/status.h"
 
@@ -42,6 +43,7 @@ void gemm(const GemmCall& call, MatrixView<const float> a, MatrixView<const floa
   }
   const Operand a_form = operand_of(call.m, call.k, a);
   const Operand b_form = operand_of(call.k, call.n, b);
+  settle_library();
   // The library takes its thread count from this thread's OpenMP setting.
   if (omp_get_max_threads() != call.threads) omp_set_num_threads(call.threads);
   const dnnl_status_t status = dnnl_sgemm(
