@@ -10,13 +10,17 @@
 namespace tessera::kernels {
 namespace {
 
-/// A 1-D array in the computation type.
+/// A 1-D array of any stride in the computation type.
 template <class C>
 std::vector<C> read_weight(const Array& weight) {
   std::vector<C> values(static_cast<std::size_t>(weight.size(0)));
   visit_floating(weight.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    store_line(weight.data<T>(), weight.size(0), values.data(), 1);
+    const T* const from = weight.data<T>();
+    const std::int64_t stride = weight.strides()[0];
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = convert<C>(from[static_cast<std::int64_t>(i) * stride]);
+    }
   });
   return values;
 }
