@@ -71,18 +71,27 @@ DTensor GradNode::restore(const SavedTensor& saved, std::string_view what) const
   return make_tensor(runtime, saved.spec, saved.local);
 }
 
+namespace {
+/// What `impl` knows of its history is older than its elements: another alias of them was written.
+bool is_outdated(const TensorImpl& impl) {
+  return !impl.local.is_null() && impl.local.storage()->version() != impl.history_version;
+}
+}  // namespace
+
 bool records(const Runtime& runtime, const DTensor& x) {
-  if (!runtime.grad_enabled || !x.defined() || !x.impl()->needs_grad()) return false;
+  if (!runtime.grad_enabled || !x.defined()) return false;
   const TensorImpl& impl = *x.impl();
-  if (impl.node && !impl.local.is_null() &&
-      impl.local.storage()->version() != impl.history_version) {
+  // A view of a tensor that took a history only when it was written has none of its own.
+  const bool lacks_history = !impl.needs_grad() && impl.is_view && impl.base->node != nullptr;
+  if (!impl.needs_grad() && !lacks_history) return false;
+  if ((impl.node || lacks_history) && is_outdated(impl)) {
     throw Error(
         failed_precondition(absl::StrFormat("%s was written through another alias since it was "
                                             "made, so its gradient would be that of the old value; "
                                             "clone() it before the write. [%s]",
                                             label_of(x, "a tensor"), impl.spec->to_string())));
   }
-  return true;
+  return !lacks_history;
 }
 
 void attach(const DTensor& result, std::shared_ptr<GradNode> node, int index) {
@@ -96,24 +105,37 @@ void attach(const DTensor& result, std::shared_ptr<GradNode> node, int index) {
 void check_in_place(const Runtime& runtime, std::string_view op, const DTensor& x) {
   if (!runtime.grad_enabled) return;
   const TensorImpl& impl = *x.impl();
-  const char* why = nullptr;
+  std::optional<WriteHazard> hazard;
   if (impl.leaf_needs_grad) {
-    why =
-        "a leaf that needs a gradient cannot be written in place; do it under NoGrad, or on a "
-        "clone()";
+    hazard = WriteHazard::kLeaf;
   } else if (impl.base && impl.base->leaf_needs_grad) {
-    why =
-        "a view of a leaf that needs a gradient cannot be written in place; do it under NoGrad, or "
-        "on a clone()";
+    hazard = WriteHazard::kViewOfLeaf;
   } else if (impl.base && impl.base->node) {
-    why =
-        "a view of a tensor with history cannot be written in place; write to the tensor itself, "
-        "or to a clone()";
+    hazard = WriteHazard::kViewOfHistory;
   }
-  if (why == nullptr) return;
-  throw Error(failed_precondition(absl::StrFormat(
-      "%s: %s: %s. [%s]", op, label_of(x, "the operand"), why, impl.spec->to_string())));
+  if (hazard) throw Error(write_refused(op, label_of(x, "the operand"), *hazard, *impl.spec));
 }
+
+void check_values_into_view(const Runtime& runtime, std::string_view op, const DTensor& written,
+                            std::span<const DTensor* const> operands) {
+  if (!runtime.grad_enabled || !written.impl()->base) return;
+  for (const DTensor* each : operands) {
+    if (!each->defined() || !each->impl()->needs_grad()) continue;
+    throw Error(write_refused(op, label_of(written, "the operand"), WriteHazard::kValuesOfView,
+                              written.spec()));
+  }
+}
+
+namespace {
+/// The axes of some levels, as bits.
+std::uint64_t axes_of(const Levels& levels) {
+  std::uint64_t axes = 0;
+  for (const Level& level : levels) {
+    if (level.kind == Level::Kind::kAxis) axes |= std::uint64_t{1} << level.axis;
+  }
+  return axes;
+}
+}  // namespace
 
 Layout dual_layout(const Spec& source, const Spec& cotangent) {
   const Layout& src = source.layout();
@@ -133,10 +155,11 @@ Layout dual_layout(const Spec& source, const Spec& cotangent) {
       if (free) levels.push_back(Level::of_axis(level.axis));
     }
     const Levels kept = canonical_levels(source.mesh(), source.global_shape()[dim], levels);
-    dual.dims[dim] = same_index_sets(source.mesh(), source.global_shape()[dim], kept,
-                                     cotangent.layout().dims[dim])
-                         ? cotangent.layout().dims[dim]
-                         : kept;
+    const Levels& given = cotangent.layout().dims[dim];
+    // Of a dim without elements all cuts are alike, but an axis cuts one dim only.
+    const bool alike = axes_of(kept) == axes_of(given) &&
+                       same_index_sets(source.mesh(), source.global_shape()[dim], kept, given);
+    dual.dims[dim] = alike ? given : kept;
   }
   return dual;
 }

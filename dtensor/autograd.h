@@ -87,6 +87,10 @@ void attach(const DTensor& result, std::shared_ptr<GradNode> node, int index = 0
 /// Throws FailedPrecondition where writing into `x` in place would break a gradient: a leaf that
 /// needs one, a view of such a leaf, or a view whose base has a history.
 void check_in_place(const Runtime& runtime, std::string_view op, const DTensor& x);
+/// Throws FailedPrecondition where `written` is a view and any of `operands` needs a gradient: the
+/// tensor that it is a view of would not know.
+void check_values_into_view(const Runtime& runtime, std::string_view op, const DTensor& written,
+                            std::span<const DTensor* const> operands);
 
 /// A result and what flows back into it.
 struct BackwardRoot {

@@ -7,6 +7,7 @@
 #include "dtensor/dispatch.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/ops.h"
+#include "dtensor/overlap.h"
 
 namespace tessera {
 
@@ -152,6 +153,8 @@ struct ReinterpretNode final : GradNode {
 DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site) {
   Runtime& runtime = x.runtime();
   if (x.mesh().ndim() == 0) return x;
+  if (x.impl()->copied) [[unlikely]]
+    check_current("to_local", x);
   const bool recorded = records(runtime, x);
   const Spec* cotangent = recorded ? cotangent_spec(x, grad) : nullptr;
   if (x.local().is_null()) {

@@ -123,6 +123,7 @@ std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, cons
       outs.empty() ? propagate(op, given, call->attrs)
                    : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}));
   plan_moves(runtime, resolution, specs, *call);
+  if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
   for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
   const Coord* coord = runtime.coord_on(call->outputs[0]);
   if (coord == nullptr) return call;
@@ -203,20 +204,36 @@ void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands
   }
 }
 
-/// A view of a redistributed operand aliases the copy, not the operand; a view that is larger than
-/// its operand repeats elements.
-void mark_view(const ResolvedCall& call, const DTensor& operand, const DTensor& view) {
-  set_base(view, operand);
-  TensorImpl& impl = *operand.impl();
-  view.impl()->repeats |=
-      num_elements(view.global_shape()) > num_elements(impl.spec->global_shape());
-  for (const OperandMove& each : call.moves) {
-    impl.is_moved_copy |= each.operand == 0 && impl.base == nullptr;
+/// What `view` shares with `operand`, as it was given. The answer is the same on all ranks,
+/// whatever the strides of their shares allowed.
+void mark_view(const ViewAliasing& aliasing, const DTensor& operand, const DTensor& view) {
+  using Kind = ViewAliasing::Kind;
+  TensorImpl& of = *operand.impl();
+  TensorImpl& impl = *view.impl();
+  impl.reordered = aliasing.reorders || of.reordered;
+  const bool shares = !impl.local.is_null() && impl.local.storage() == of.local.storage();
+  const bool is_copy = aliasing.kind == Kind::kCopies;
+  if (is_copy || (aliasing.kind == Kind::kIfInOrder && of.reordered)) {
+    impl.copied = of.copied;  // of a copy: what that was taken from
+    if (!impl.copied && !of.local.is_null()) {
+      impl.copied = std::make_shared<CopiedView>(
+          CopiedView{of.local.storage(), of.local.storage()->version(), is_copy});
+    }
   }
+  if (aliasing.kind == Kind::kByStrides && !shares) {
+    impl.reordered = false;
+    return;  // a tensor of its own, as on one rank
+  }
+  if (is_copy || (!shares && !impl.local.is_null())) return;
+  set_base(view, operand);
+  impl.repeats |= aliasing.repeats;
+  impl.is_view = true;
+  if (shares) impl.history_version = of.local.storage()->version();
 }
 
-/// Handles for the outputs: new tensors, or the operands written in place.
-Results wrap(Runtime& runtime, const ResolvedCall& call, Operands operands,
+/// Handles for the outputs: new tensors, or the operands written in place. `given` are the operands
+/// before any of them moved.
+Results wrap(Runtime& runtime, const ResolvedCall& call, Operands given, Operands operands,
              absl::InlinedVector<Array, 2>& outputs) {
   Results results(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -230,11 +247,7 @@ Results wrap(Runtime& runtime, const ResolvedCall& call, Operands operands,
       continue;
     }
     results[i] = make_tensor(runtime, call.outputs[i], std::move(outputs[i]));
-    const DTensor& first = *operands[0];
-    const Array& local = results[i].impl()->local;
-    if (!local.is_null() && first.defined() && local.storage() == first.impl()->local.storage()) {
-      mark_view(call, first, results[i]);
-    }
+    if (call.view.kind != ViewAliasing::Kind::kNone) mark_view(call.view, *given[0], results[i]);
   }
   return results;
 }
@@ -244,7 +257,11 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
   const Operands operands = into.operands;
   absl::InlinedVector<const Spec*, 8> specs(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    specs[i] = operands[i]->defined() ? operands[i]->impl()->spec : nullptr;
+    if (!operands[i]->defined()) continue;
+    const TensorImpl& impl = *operands[i]->impl();
+    specs[i] = impl.spec;
+    if (impl.copied) [[unlikely]]
+      check_current(op.def.name, *operands[i]);
   }
   if (!into.outs.empty()) {
     specs.push_back(&runtime.cache().before_outs);
@@ -379,6 +396,7 @@ Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& at
       const DTensor& written = *given[static_cast<std::size_t>(alias)];
       check_writable(op.def.name, written);
       check_in_place(runtime, op.def.name, written);
+      check_values_into_view(runtime, op.def.name, written, given);
     }
   }
   Operands operands = given;
@@ -395,7 +413,7 @@ Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& at
   }
   absl::InlinedVector<Array, 2> outputs(call->outputs.size());
   if (call->local) execute_local(runtime, *call, operands, outputs, site);
-  Results results = wrap(runtime, *call, operands, outputs);
+  Results results = wrap(runtime, *call, given, operands, outputs);
   if (recorded) record_call(call, operands, {results.data(), results.size()}, site);
   return results;
 }

@@ -20,6 +20,7 @@
 #include "dtensor/known_op.h"
 #include "placement/api.h"
 #include "runtime/execute.h"
+#include "strategies/aliasing.h"
 #include "strategies/local_op.h"
 
 namespace tessera TSR_API {
@@ -51,6 +52,7 @@ struct ResolvedCall {
   absl::InlinedVector<const Spec*, 2> outputs;
   absl::InlinedVector<Promotion, 1> promotions;
   absl::InlinedVector<OperandMove, 1> moves;
+  ViewAliasing view;
   bool lowered = false;
   bool mutates = false;
 };

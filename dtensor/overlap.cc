@@ -1,8 +1,8 @@
 #include "dtensor/overlap.h"
 
 #include <algorithm>
+#include <optional>
 
-#include "absl/strings/str_format.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
 
@@ -61,18 +61,20 @@ bool writes_directly(const Array& out, std::span<const Array> inputs) {
 void check_writable(std::string_view op, const DTensor& x) {
   const TensorImpl& impl = *x.impl();
   const bool plain = impl.spec->mesh().ndim() == 0;
-  const char* why = nullptr;
+  std::optional<WriteHazard> hazard;
   if (impl.repeats || (plain && !impl.local.is_null() && repeats_locally(impl.local))) {
-    why = "it repeats elements (expand), so several of them share one place; clone() it first";
-  } else if (impl.base && impl.base->is_moved_copy) {
-    why =
-        "it is a view of a copy that its operand was redistributed to, so a write would not reach "
-        "the operand; redistribute before the view, or clone() it";
+    hazard = WriteHazard::kRepeats;
+  } else if (impl.copied) {
+    hazard = impl.copied->by_cut ? WriteHazard::kCopiedByCut : WriteHazard::kCopiedByOrder;
   }
-  if (why == nullptr) return;
-  throw Error(failed_precondition(absl::StrFormat("%s: %s cannot be written in place: %s. [%s]", op,
-                                                  label_of(x, "the operand"), why,
-                                                  impl.spec->to_string())));
+  if (hazard) throw Error(write_refused(op, label_of(x, "the operand"), *hazard, *impl.spec));
+}
+
+void check_current(std::string_view op, const DTensor& x) {
+  const CopiedView& copied = *x.impl()->copied;
+  const std::shared_ptr<Storage> source = copied.source.lock();
+  if (source == nullptr || source->version() == copied.version) return;
+  throw Error(stale_view_refused(op, label_of(x, "an operand"), copied.by_cut, x.spec()));
 }
 
 }  // namespace tessera

@@ -15,8 +15,12 @@ void separate_overlaps(Runtime& runtime, const Op& op, std::span<Array> inputs);
 /// True where `out` may be written by the kernel directly: contiguous, and no operand's storage.
 bool writes_directly(const Array& out, std::span<const Array> inputs);
 
-/// Throws FailedPrecondition where `x` has elements that share a place (expand), or is a view of a
-/// copy that an implicit redistribution made: to write it would not do what it does on one rank.
+/// Throws FailedPrecondition where `x` has elements that share a place (expand, unfold), or is a
+/// view that had to be copied: to write it would not do what it does on one rank.
 void check_writable(std::string_view op, const DTensor& x);
+
+/// Throws FailedPrecondition where `x` is a copy of a part of a tensor that was written since: on
+/// one rank the view would show what was written.
+void check_current(std::string_view op, const DTensor& x);
 
 }  // namespace tessera

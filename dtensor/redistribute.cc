@@ -8,6 +8,7 @@
 #include "dtensor/dispatch.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/ops.h"
+#include "dtensor/overlap.h"
 #include "kernels/elementwise.h"
 
 namespace tessera {
@@ -187,6 +188,8 @@ const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec
 }
 
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site) {
+  if (x.impl()->copied) [[unlikely]]
+    check_current("redistribute", x);
   if (x.impl()->spec == to) return x;
   Runtime& runtime = x.runtime();
   const std::string why(info.why);
@@ -207,6 +210,8 @@ std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<con
   std::vector<const Spec*> targets;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     Runtime& runtime = xs[i].runtime();
+    if (xs[i].impl()->copied) [[unlikely]]
+      check_current("redistribute_all", xs[i]);
     targets.push_back(runtime.intern(to[i]));
     programs.push_back(program_between(runtime, xs[i].impl()->spec, targets.back()));
     locals.push_back(xs[i].local());
@@ -224,7 +229,7 @@ std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<con
 
 DTensor redistribute(const DTensor& x, const Layout& to, const Site& site) {
   const Spec& spec = x.spec();
-  if (to == spec.layout()) return x;
+  if (to == spec.layout() && !x.impl()->copied) return x;
   return move(x, intern_layout(x.runtime(), spec, to), {Origin::kExplicit, x.name(), {}}, site);
 }
 

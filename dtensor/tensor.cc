@@ -132,7 +132,7 @@ DTensor DTensor::detach() const {
   const TensorImpl& impl = checked(impl_);
   DTensor result = make_tensor(*impl.runtime, impl.spec, impl.local);
   result.impl()->name = impl.name;
-  result.impl()->repeats = impl.repeats;
+  share_storage_facts(result, *this);
   return result;
 }
 

@@ -10,6 +10,14 @@
 
 namespace tessera {
 
+/// A view that had to be copied, or may have been on some rank: it is not written, and not read
+/// once what it was taken from was written.
+struct CopiedView {
+  std::weak_ptr<Storage> source;
+  std::uint32_t version = 0;  ///< of the source, when the copy was made
+  bool by_cut = true;         ///< the operand is cut, or moved; else its order hinders an alias
+};
+
 /// A leaf has no node; a result that needs a gradient is output `output_index` of its node.
 struct TensorImpl {
   Runtime* runtime = nullptr;
@@ -19,11 +27,13 @@ struct TensorImpl {
   std::shared_ptr<TensorImpl> base;  ///< the tensor whose storage a view aliases
   DTensor grad;
   std::string name;
-  std::uint32_t history_version = 0;  ///< the storage's version that `node` speaks of
+  std::shared_ptr<const CopiedView> copied;
+  std::uint32_t history_version = 0;  ///< the storage's version that `node` speaks of, or a view
   int output_index = 0;
   bool leaf_needs_grad = false;
-  bool repeats = false;        ///< several elements share a place (expand), on some rank
-  bool is_moved_copy = false;  ///< made by an implicit redistribution under a view
+  bool repeats = false;    ///< several elements share a place (expand), on some rank
+  bool reordered = false;  ///< elements may stand in another order than row-major, or with gaps
+  bool is_view = false;    ///< made by a view op, with `history_version` as it was then
   GradReduction reduction = GradReduction::kEachBackward;
 
   bool needs_grad() const noexcept { return leaf_needs_grad || node != nullptr; }
@@ -38,11 +48,17 @@ inline DTensor make_tensor(Runtime& runtime, const Spec* spec, Array local) {
   return DTensor(std::move(impl));
 }
 
+/// What is known of the storage of `of` holds for its alias `view` too.
+inline void share_storage_facts(const DTensor& view, const DTensor& of) {
+  view.impl()->repeats |= of.impl()->repeats;
+  view.impl()->reordered |= of.impl()->reordered;
+  if (of.impl()->copied) view.impl()->copied = of.impl()->copied;
+}
 /// Marks `view` as an alias of `of`, so that writes through it are judged by the tensor that owns
 /// the storage.
 inline void set_base(const DTensor& view, const DTensor& of) {
   view.impl()->base = of.impl()->base ? of.impl()->base : of.impl();
-  view.impl()->repeats |= of.impl()->repeats;
+  share_storage_facts(view, of);
 }
 
 /// The spec of a result or operand on the same mesh with another layout. Throws Error.

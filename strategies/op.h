@@ -155,6 +155,18 @@ struct OpDef {
   Localize localize = nullptr;
   std::vector<Lowering> lowerings = {};
   bool is_view = false;  ///< the output aliases operand 0
+  /// How a view's elements stand in storage: what may be written through it hangs on that.
+  enum class ViewOrder : std::uint8_t {
+    kOther,           ///< some of the operand's elements, or in another order
+    kRowMajor,        ///< all of them in row-major order, as view() gives them
+    kRowMajorOrCopy,  ///< the same; a copy where the operand's strides allow no alias
+    kOverlapping      ///< several elements of the result may share a place
+  };
+  ViewOrder view_order = ViewOrder::kOther;
+  /// Arguments that rows of P(sum) and P(avg) take to be finite, and not 0 where the op divides by
+  /// them: summands times an infinity may be NaN where their sum times it is none. Factors of one
+  /// monomial of `lin` are taken so without being listed.
+  std::vector<int> finite = {};
   /// Sound rows left out: "ROW; ROW: reason". A ROW is "P(max), R -> P(max)"; an entry is R, S,
   /// S(1), P, P(max) or _ (any); without "->" any result is meant. A reason that concerns no
   /// row that plain local execution could find starts with "lowering": "lowering r: why".

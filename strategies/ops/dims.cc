@@ -189,6 +189,7 @@ void add_size_one_dims(OpTable& table) {
       "squeeze", "Without a dim of size 1; a dim of another size stays.", squeeze_back);
   squeeze.attrs = {ops::int_attr("dim")};
   squeeze.localize = localize_squeeze;
+  squeeze.view_order = OpDef::ViewOrder::kRowMajor;
   squeeze.samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
                      {.shapes = {{8, 1, 6}}, .attrs = {{"dim", 1}}},
                      {.shapes = {{5, 3}}, .attrs = {{"dim", 0}}}};
@@ -196,6 +197,7 @@ void add_size_one_dims(OpTable& table) {
   OpDef unsqueeze =
       dim_op<unsqueeze_sources>("unsqueeze", "With a new dim of size 1.", unsqueeze_back);
   unsqueeze.attrs = {ops::int_attr("dim")};
+  unsqueeze.view_order = OpDef::ViewOrder::kRowMajor;
   unsqueeze.samples = {{.shapes = {{8, 6}}, .attrs = {{"dim", 1}}},
                        {.shapes = {{5, 3}}, .attrs = {{"dim", -1}}}};
   table.must_add(std::move(unsqueeze));

@@ -169,6 +169,7 @@ void add_copies(OpTable& table) {
   contiguous.doc =
       "The same values in a contiguous storage: the tensor itself where it is contiguous.";
   contiguous.is_view = true;
+  contiguous.view_order = OpDef::ViewOrder::kRowMajorOrCopy;
   contiguous.kernel = [](KernelCall& call) {
     call.outputs[0] = kernels::contiguous(call.ctx, call.inputs[0]);
   };

@@ -123,7 +123,8 @@ OpDef view_op(std::string name, std::string doc, Infer infer, Kernel kernel) {
           .gradient = gradient,
           .strategies = strategies,
           .localize = localize,
-          .is_view = true};
+          .is_view = true,
+          .view_order = OpDef::ViewOrder::kRowMajorOrCopy};
 }
 
 constexpr char kSize[] = "size";
@@ -143,6 +144,7 @@ void add_view_ops(OpTable& table) {
   OpDef view = view_op("view", "The same storage under other sizes.", infer_sizes<kSize>,
                        run_view<infer_sizes<kSize>, Copying::kRefuse>);
   view.attrs = {ops::ints_attr(kSize)};
+  view.view_order = OpDef::ViewOrder::kRowMajor;
   view.samples = size_samples(kSize);
   table.must_add(std::move(view));
 

@@ -155,6 +155,7 @@ void add_views(OpTable& table) {
                    .rule = "",
                    .gradient = back_to_shape,
                    .is_view = true,
+                   .view_order = OpDef::ViewOrder::kRowMajor,
                    .samples = samples};
   OpDef reshape_as = view_as;
   stand_for(
@@ -166,6 +167,7 @@ void add_views(OpTable& table) {
   table.must_add(std::move(view_as));
   reshape_as.name = "reshape_as";
   reshape_as.doc = "The same values under other's sizes.";
+  reshape_as.view_order = OpDef::ViewOrder::kRowMajorOrCopy;
   stand_for(
       reshape_as,
       [reshape](auto shapes) {
@@ -179,6 +181,7 @@ void add_views(OpTable& table) {
                  .rule = "",
                  .gradient = back_to_shape,
                  .is_view = true,
+                 .view_order = OpDef::ViewOrder::kRowMajorOrCopy,
                  .samples = {{.shapes = {{8, 6}}}, {.shapes = {{5, 3}}}}};
   stand_for(
       ravel,

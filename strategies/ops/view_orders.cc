@@ -113,6 +113,7 @@ struct Named {
   std::string name, doc;
   std::vector<AttrDef> attrs;
   std::vector<Sample> samples;
+  OpDef::ViewOrder order = OpDef::ViewOrder::kOther;
 };
 
 void add_order(OpTable& table, Named named, Sources sources_of) {
@@ -141,6 +142,7 @@ void add_order(OpTable& table, Named named, Sources sources_of) {
          return ops::dim_map_strategies(*inputs[0], outputs[0], sources);
        },
        .is_view = true,
+       .view_order = named.order,
        .samples = std::move(named.samples)});
 }
 
@@ -174,14 +176,17 @@ void add_orders(OpTable& table) {
       table,
       {"mT", "The last two dims swapped.", {}, {{.shapes = {{8, 6}}}, {.shapes = {{5, 3, 2}}}}},
       last_two_swapped);
-  add_order(table, {"atleast_1d", "With a dim, where there is none.", {}, plain}, at_least<1>);
-  add_order(table, {"atleast_2d", "With leading dims of size 1 up to two.", {}, plain},
+  constexpr auto kKept = OpDef::ViewOrder::kRowMajor;
+  add_order(table, {"atleast_1d", "With a dim, where there is none.", {}, plain, kKept},
+            at_least<1>);
+  add_order(table, {"atleast_2d", "With leading dims of size 1 up to two.", {}, plain, kKept},
             at_least<2>);
   add_order(table,
             {"atleast_3d",
              "With dims of size 1 up to three: in front, and behind one or two.",
              {},
-             plain},
+             plain,
+             kKept},
             at_least<3>);
 }
 
@@ -306,6 +311,7 @@ void add_unfold(OpTable& table) {
        .lowerings = {{"f", "each rank fetches what its windows cover", unfold_steps,
                       Lowering::Cut::kIntervals}},
        .is_view = true,
+       .view_order = OpDef::ViewOrder::kOverlapping,
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"dimension", 0}, {"size", 3}, {"step", 1}}},
                    {.shapes = {{5, 9}}, .attrs = {{"dimension", 1}, {"size", 2}, {"step", 3}}},
                    {.shapes = {{5, 3}}, .attrs = {{"dimension", -2}, {"size", 4}, {"step", 2}}}}});

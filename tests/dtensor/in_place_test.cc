@@ -81,6 +81,12 @@ TEST_CASE("scatter_ and scatter_add_ keep the target's placement, duplicates in 
             CHECK(std::get<1>(set) == "");
             CHECK(worst(std::get<2>(set), scattered(self, dim, index, src, Write::kSet)) == 0.0);
             CHECK(std::get<0>(added));
+            if (target == Placement(kMax) && num_elements(sizes) > 1) {
+              // Sums of an infinity and of the identity of a maximum are NaN: refused, unchanged.
+              CHECK(std::get<1>(added).starts_with("scatter_add_: self is (P(max)"));
+              CHECK(worst(std::get<2>(added), self.to_vector()) == 0.0);
+              continue;
+            }
             CHECK(std::get<1>(added) == "");
             CHECK(worst(std::get<2>(added), scattered(self, dim, index, src, Write::kAdd)) < 1e-14);
           }
@@ -231,7 +237,7 @@ TEST_CASE("what cannot be written is refused alike on every rank, and nothing ha
       CHECK(errors[1].starts_with("fill_: the operand cannot be written in place: it repeats "));
       CHECK(
           errors[2].starts_with("fill_: the operand cannot be written in place: it is a view of "
-                                "a copy that its operand was redistributed to"));
+                                "a dim that is cut, for which ranks fetched a copy"));
       CHECK(errors[3].starts_with("add_: the operand: a leaf that needs a gradient"));
       CHECK(errors[4] ==
             "add_: in place on [3, 4], but the operand [5, 3, 4] would broadcast it to [5, 3, 4]. "

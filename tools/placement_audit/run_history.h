@@ -16,6 +16,10 @@ class History {
   /// An input that needs a gradient.
   void set_leaf(int slot) { at(slot).leaf = slot; }
   bool has_history(int slot) const;
+  bool is_leaf(int slot) const {
+    const Slot& held = slots_[static_cast<std::size_t>(slot)];
+    return held.node < 0 && held.leaf >= 0;
+  }
 
   struct Call {
     std::string name;  ///< of the op

@@ -54,6 +54,7 @@ StatusOr<int> ProgramScope::define(const JsonView& place, const std::string& nam
   TSR_RETURN_IF_ERROR(count_bytes(place, spec));
   program_.tensors.push_back({name, std::move(spec)});
   history.add_slot();
+  aliases.add_slot();
   return slot;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "tools/placement_audit/run_aliases.h"
 #include "tools/placement_audit/run_history.h"
 #include "tools/placement_audit/run_program.h"
 
@@ -32,6 +33,7 @@ class ProgramScope {
   Status count_bytes(const JsonView& place, const Spec& spec);
 
   History history;
+  Aliases aliases;
 
  private:
   Program& program_;

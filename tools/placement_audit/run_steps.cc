@@ -22,6 +22,7 @@ class StepReader {
 
   Status find_gradients(const JsonView& step);
   Status read(const JsonView& view);
+  Status check_results() const;
 
  private:
   Status read_op(const JsonView& view);
@@ -29,6 +30,8 @@ class StepReader {
   Status read_operand(const JsonView& view, ProgramOperand& operand);
   Status read_number(const JsonView& view, const OpStep& step, ProgramOperand& operand) const;
   StatusOr<Resolution> resolve(const JsonView& view, OpStep& step);
+  Status check_aliases(const JsonView& view, const OpStep& step) const;
+  void note_aliases(const OpStep& step, const Resolution& resolution, std::size_t first_new);
   Status read_results(const JsonView& view, const std::vector<Spec>& specs, OpStep& step);
   StatusOr<int> read_result(const JsonView& view, const Spec& spec, int aliased);
   void record(const OpStep& step, const std::vector<Spec>& specs);
@@ -90,7 +93,10 @@ Status StepReader::read_op(const JsonView& view) {
   TSR_RETURN_IF_ERROR(read_operands(args_view, step));
   TSR_ASSIGN_OR_RETURN(step.attrs, read_attrs(view.find("attrs"), view, *step.op));
   TSR_ASSIGN_OR_RETURN(const Resolution resolution, resolve(view, step));
+  TSR_RETURN_IF_ERROR(check_aliases(view, step));
+  const std::size_t first_new = program_.tensors.size();
   if (!step.into) TSR_RETURN_IF_ERROR(read_results(view, resolution.outputs, step));
+  note_aliases(step, resolution, first_new);
   record(step, resolution.outputs);
   add(view, std::move(step));
   return absl::OkStatus();
@@ -123,6 +129,59 @@ StatusOr<Resolution> StepReader::resolve(const JsonView& view, OpStep& step) {
     TSR_RETURN_IF_ERROR(scope_.count_bytes(view, resolution->inputs[i]));
   }
   return resolution;
+}
+
+/// As dispatch will, before the call: no operand is a copy of what was written since, and every
+/// write reaches what it should.
+Status StepReader::check_aliases(const JsonView& view, const OpStep& step) const {
+  const std::string& op = step.op->def.name;
+  std::vector<int> operands, written;
+  for (const ProgramOperand& operand : step.operands) operands.push_back(operand.slot);
+  for (const int slot : operands) {
+    if (slot < 0) continue;
+    const Status current = scope_.aliases.check_read(op, slot, scope_.tensor(slot));
+    if (!current.ok()) return view.annotate(current);
+  }
+  if (step.into) written = step.results;
+  for (const int input : step.op->in_place) {
+    if (input >= 0) written.push_back(operands[static_cast<std::size_t>(input)]);
+  }
+  for (const int slot : written) {
+    if (slot < 0) continue;
+    const Status reaches =
+        scope_.aliases.check_write(op, slot, scope_.tensor(slot), scope_.history, operands);
+    if (!reaches.ok()) return view.annotate(reaches);
+  }
+  return absl::OkStatus();
+}
+
+/// After the call: what was written, and what its results, in slots from `first_new` on, share.
+void StepReader::note_aliases(const OpStep& step, const Resolution& resolution,
+                              std::size_t first_new) {
+  for (std::size_t o = 0; o < step.results.size(); ++o) {
+    const int input = step.into ? -1 : step.op->alias_of(o);
+    const int written = step.into    ? step.results[o]
+                        : input >= 0 ? step.operands[static_cast<std::size_t>(input)].slot
+                                     : -1;
+    if (written >= 0) scope_.aliases.note_write(written);
+    const int slot = step.results[o];
+    if (step.into || slot < static_cast<int>(first_new)) continue;
+    if (written >= 0) {
+      scope_.aliases.set_same(slot, written);
+    } else if (step.op->def.is_view && step.operands[0].slot >= 0) {
+      const int of = step.operands[0].slot;
+      scope_.aliases.set_view(slot, of, view_aliasing(*step.op, spec_of(of), resolution));
+    }
+  }
+}
+
+/// All results are read once more, to be printed.
+Status StepReader::check_results() const {
+  for (const int slot : program_.results) {
+    TSR_RETURN_IF_ERROR(
+        scope_.aliases.check_read("the end of the program", slot, scope_.tensor(slot)));
+  }
+  return absl::OkStatus();
 }
 
 /// As autograd will: calls with a floating result, in place ones for the operand that they write.
@@ -269,6 +328,10 @@ Status StepReader::read_redistribute(const JsonView& view) {
   TSR_ASSIGN_OR_RETURN(const std::string text, names[0].text());
   TSR_ASSIGN_OR_RETURN(step.result, scope_.define(names[0], text, step.to));
   note_result(step.result);
+  const Status current =
+      scope_.aliases.check_read("redistribute", step.slot, scope_.tensor(step.slot));
+  if (!current.ok()) return view.annotate(current);
+  if (step.to == from) scope_.aliases.set_same(step.result, step.slot);
   const int node = scope_.history.add_call({.name = "redistribute", .step = number()}, {step.slot});
   if (node >= 0) scope_.history.set_result(step.result, node);
   add(view, std::move(step));
@@ -345,7 +408,8 @@ Status read_program_steps(const JsonView& root, const OpTable& table, ProgramSco
   StepReader reader(table, scope, program);
   for (const JsonView& step : steps) TSR_RETURN_IF_ERROR(reader.find_gradients(step));
   for (const JsonView& step : steps) TSR_RETURN_IF_ERROR(reader.read(step));
-  return absl::OkStatus();
+  const Status results = reader.check_results();
+  return results.ok() ? results : root.find("program")->annotate(results);
 }
 
 }  // namespace tessera::audit
