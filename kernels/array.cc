@@ -1,6 +1,9 @@
 #include "kernels/array.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
@@ -50,6 +53,22 @@ bool split_run(std::int64_t run_elements, std::int64_t step, const Shape& target
     covered *= target[d];
   }
   return covered == run_elements;
+}
+
+/// `value` as a T; integers stop at their limits, and NaN is 0 there.
+template <class T>
+T nearest(double value) noexcept {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    if (std::isnan(value)) return 0;
+    // 2^63 is a double, 2^63 − 1 is none.
+    if (value >= static_cast<double>(std::numeric_limits<T>::max())) {
+      return std::numeric_limits<T>::max();
+    }
+    if (value <= static_cast<double>(std::numeric_limits<T>::lowest())) {
+      return std::numeric_limits<T>::lowest();
+    }
+  }
+  return kernels::convert<T>(value);
 }
 
 }  // namespace
@@ -105,7 +124,7 @@ Array Array::from_values(const Shape& shape, DType dtype, std::span<const double
   }
   kernels::visit_dtype(dtype, [&]<class T>(kernels::TypeTag<T>) {
     T* out = array.data<T>();
-    for (std::size_t i = 0; i < values.size(); ++i) out[i] = kernels::convert<T>(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) out[i] = nearest<T>(values[i]);
   });
   return array;
 }

@@ -75,7 +75,8 @@ class Array {
                      const std::shared_ptr<Allocator>& allocator = plain_allocator());
   static Array zeros(const Shape& shape, DType dtype,
                      const std::shared_ptr<Allocator>& allocator = plain_allocator());
-  /// Copies `values` (row-major), converting to `dtype`.
+  /// Copies `values` (row-major), converting to `dtype`: integers stop at their limits, where NaN
+  /// is 0.
   static Array from_values(const Shape& shape, DType dtype, std::span<const double> values);
 
   bool is_null() const noexcept { return storage_ == nullptr; }

@@ -60,7 +60,8 @@ void gather_typed(KernelContext& ctx, const Array& x, int dim, const Array& inde
   T* to = out.data<T>();
   for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
     const I position = positions[at[0] + i * lines.stride(0)];
-    to[at[1] + i * lines.stride(1)] = position < 0 ? T{} : from[at[2] + position * lines.stride(2)];
+    to[at[1] + i * lines.stride(1)] =
+        position < 0 ? absent_value<T>() : from[at[2] + position * lines.stride(2)];
   });
 }
 

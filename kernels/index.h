@@ -1,7 +1,7 @@
 // kernels/index.h: reads and writes addressed by an index operand (I64 or I32).
-// An index of −1 where `absent` is kSkip means "held by another rank": reads give 0, writes are
-// skipped. Any other index outside [0, size) throws OutOfRange naming the position. Scatter-adds
-// run in operand order.
+// An index of −1 where `absent` is kSkip means "held by another rank": reads give what changes no
+// sum, −0.0 or an integer 0, and writes are skipped. Any other index outside [0, size) throws
+// OutOfRange naming the position. Scatter-adds run in operand order.
 #pragma once
 
 #include "kernels/array.h"

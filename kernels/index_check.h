@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "kernels/index.h"
 
@@ -18,5 +19,13 @@ struct IndexUse {
 /// Throws OutOfRange naming the first (row-major) position whose index lies outside [0, size), −1
 /// apart where absent is kSkip; InvalidArgument unless the dtype is I64 or I32.
 void check_index(const Array& index, const IndexUse& use);
+
+/// What is read of an element that another rank holds: added to that, it leaves every bit as it is,
+/// the sign of a zero too.
+template <class T>
+T absent_value() noexcept {
+  if constexpr (std::is_integral_v<T>) return T{};
+  return T(-0.0F);
+}
 
 }  // namespace tessera::kernels

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 
 #include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
@@ -80,6 +80,7 @@ class RowCopies {
         rows_(rows),
         bytes_(size_of(x.dtype())),
         row_bytes_(rows.first.inner * bytes_),
+        dtype_(x.dtype()),
         ahead_(ahead_for(x.num_bytes())),
         writer_(out.num_bytes(), row_bytes_) {}
 
@@ -115,7 +116,9 @@ class RowCopies {
     const Rows& rows = rows_.second;
     std::byte* to = to_ + (i / count_ * rows.outer_stride + i % count_ * rows.row_stride) * bytes_;
     if (position_[i % count_] < 0) {
-      std::memset(to, 0, static_cast<std::size_t>(row_bytes_));
+      visit_dtype(dtype_, [&]<class T>(TypeTag<T>) {
+        std::fill_n(reinterpret_cast<T*>(to), row_bytes_ / bytes_, absent_value<T>());
+      });
     } else {
       writer_.copy(source(i), to);
     }
@@ -127,6 +130,7 @@ class RowCopies {
   std::int64_t count_;
   std::pair<Rows, Rows> rows_;
   std::int64_t bytes_, row_bytes_;
+  DType dtype_;
   Ahead ahead_;
   RowWriter writer_;
 };

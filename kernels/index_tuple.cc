@@ -147,8 +147,9 @@ void index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Absent a
                const Array& out) {
   check_tuple("index", x, tuple, absent, out);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    for_each_element<T>(x, tuple, out,
-                        [](const T* held, T& to) { to = held == nullptr ? T{} : *held; });
+    for_each_element<T>(x, tuple, out, [](const T* held, T& to) {
+      to = held == nullptr ? absent_value<T>() : *held;
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -25,8 +26,9 @@ class RowMaker {
 
   std::vector<CompactRow> make() {
     rows_.reserve(12);
+    finite_ = numbers_are_finite();
     for (std::size_t f = 0; f < binding_.factors.size(); ++f) factor_rows(static_cast<int>(f));
-    for (std::size_t i = 0; i < op_.rule.linearity.size(); ++i) {
+    for (std::size_t i = 0; finite_ && i < op_.rule.linearity.size(); ++i) {
       if (guard_holds(op_.rule.linearity[i])) linearity_rows(static_cast<int>(i));
     }
     add(blank(CompactRow::Origin::kReplicate));
@@ -48,6 +50,8 @@ class RowMaker {
   void polynomial_rows(int index, ReduceOp reduce);
   void extreme_rows(int index, ReduceOp reduce);
   void product_rows(int index);
+  bool selects() const;
+  bool numbers_are_finite() const;
   bool wraps() const;
   bool cut_inputs(CompactRow& row, int factor) const;
   bool guard_holds(const RuleLinearity& linearity) const {
@@ -67,6 +71,7 @@ class RowMaker {
   std::span<const TensorMeta> inputs_;
   std::span<const TensorMeta> outputs_;
   const Attrs& attrs_;
+  bool finite_ = true;
   std::vector<CompactRow> rows_;
 };
 
@@ -136,6 +141,7 @@ void RowMaker::contraction_rows(const CompactRow& base, int f, ReduceOp reduce) 
   Mask choosable = 0;
   const Mask cut = carriers_of(f);
   if (reduce == ReduceOp::kSum) {
+    if (!finite_) return;
     for (const RuleLinearity& linearity : op_.rule.linearity) {
       if (linearity.kind != Kind::kLin || !guard_holds(linearity)) continue;
       for (const Mask monomial : monomials(linearity)) {
@@ -211,16 +217,36 @@ void RowMaker::polynomial_rows(int index, ReduceOp reduce) {
   }
 }
 
-/// U8 wraps, and BOOL has no negative: what adds or scales is not monotone there. An op that is
-/// linear and carries products too only selects.
+/// A product passes through what only selects.
+bool RowMaker::selects() const {
+  return std::any_of(op_.rule.linearity.begin(), op_.rule.linearity.end(),
+                     [](const RuleLinearity& each) { return each.kind == Kind::kProd; });
+}
+
+/// An infinity among the attributes makes 0 * inf and inf - inf of summands, and of the infinities
+/// that ranks without elements hold of a maximum. As a default it stands for no bound.
+bool RowMaker::numbers_are_finite() const {
+  return selects() ||
+         std::all_of(op_.def.attrs.begin(), op_.def.attrs.end(), [&](const AttrDef& def) {
+           if (def.type != AttrDef::Type::kDouble || !attrs_.has(def.name)) return true;
+           const double value = attrs_.get_double(def.name);
+           if (std::isfinite(value)) return true;
+           const double* otherwise =
+               def.default_value ? std::get_if<double>(&*def.default_value) : nullptr;
+           return otherwise != nullptr && *otherwise == value;
+         });
+}
+
+/// Integers wrap at their limits, one of which is what a rank without elements holds of a maximum,
+/// and BOOL has no negative: what adds or scales is not monotone there.
 bool RowMaker::wraps() const {
-  const auto has = [&](Kind wanted) {
-    return std::any_of(op_.rule.linearity.begin(), op_.rule.linearity.end(),
-                       [&](const RuleLinearity& each) { return each.kind == wanted; });
-  };
-  if (!(has(Kind::kLin) || has(Kind::kAff)) || has(Kind::kProd)) return false;
+  const bool scales = std::any_of(op_.rule.linearity.begin(), op_.rule.linearity.end(),
+                                  [&](const RuleLinearity& each) {
+                                    return each.kind == Kind::kLin || each.kind == Kind::kAff;
+                                  });
+  if (!scales || selects()) return false;
   return std::any_of(outputs_.begin(), outputs_.end(),
-                     [](const TensorMeta& meta) { return size_of(meta.dtype) == 1; });
+                     [](const TensorMeta& meta) { return !is_floating(meta.dtype); });
 }
 
 void RowMaker::extreme_rows(int index, ReduceOp reduce) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "strategies/verify_complete.h"
+#include "strategies/verify_derived.h"
 #include "strategies/verify_gradient.h"
 #include "strategies/verify_soundness.h"
+#include "strategies/verify_storage.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +25,7 @@ class Verifier {
         fail("", "on one rank", describe(sample), error.what());
       }
     }
+    check_finite();
     findings_.move_to(report_);
     if (options_.completeness == VerifyOptions::Completeness::kSearch) verify_completeness();
     report_.declined = op_.def.declined;
@@ -31,9 +34,13 @@ class Verifier {
 
  private:
   void verify_sample(const Sample& sample);
+  void verify_derived(const Sample& sample);
+  void run_gradient(const VerifyCase& test);
+  void verify_storage(const VerifyCase& test);
   void verify_gradient(const VerifyCase& test);
   void verify_in_place(const VerifyCase& test);
   void verify_completeness();
+  void check_finite();
   void fail(std::string mesh, std::string row, std::string sample, std::string detail) {
     findings_.fail(
         {op_.def.name, std::move(mesh), std::move(row), std::move(sample), std::move(detail)});
@@ -45,6 +52,7 @@ class Verifier {
   VerifyRandom random_;
   Findings findings_;
   VerifyReport report_;
+  bool gradient_works_ = true;  ///< on every sample so far
 };
 
 void Verifier::verify_sample(const Sample& sample) {
@@ -52,6 +60,47 @@ void Verifier::verify_sample(const Sample& sample) {
   SoundnessJudge(op_, options_, random_, findings_).judge(source);
   if (op_.mutates()) verify_in_place(source.as_given());
   if (options_.gradients == VerifyOptions::Gradients::kCheck) verify_gradient(source.as_given());
+  verify_storage(source.as_given());
+  for (const Sample& other : derived_samples(op_, sample)) verify_derived(other);
+}
+
+/// Cut over few ranks, and differentiated, without variants. Values that the op refuses of such a
+/// sample, as an index into a dim without elements, say nothing.
+void Verifier::verify_derived(const Sample& sample) {
+  try {
+    CaseSource source(op_, sample, random_);
+    SoundnessJudge(op_, options_, random_, findings_).judge_derived(source);
+    if (options_.gradients == VerifyOptions::Gradients::kCheck) run_gradient(source.as_given());
+  } catch (const Error& error) {
+    if (error.status().code() == absl::StatusCode::kOutOfRange) return;
+    fail("", "on one rank", describe(sample), error.what());
+  }
+}
+
+/// That the gradient exists and has the operands' shapes: values at the ends of what an op takes
+/// are no limits of differences.
+void Verifier::run_gradient(const VerifyCase& test) {
+  if (op_.def.gradient == nullptr || !test.sample->differentiable || !gradient_works_) return;
+  std::vector<Array> operands;
+  for (const WholeTensor& operand : test.operands) operands.push_back(array_of(operand));
+  operands.resize(test.metas.size());
+  const std::vector<Array> grads =
+      gradients_of(table_, op_, test.attrs, operands, [](const Array& result) { return result; });
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].is_null() || grads[i].shape() == operands[i].shape()) continue;
+    fail("1", "gradient", describe(test),
+         "the cotangent of operand " + std::to_string(i) + " has shape " +
+             to_string(grads[i].shape()) + ", the operand " + to_string(operands[i].shape()));
+  }
+}
+
+void Verifier::verify_storage(const VerifyCase& test) {
+  const bool differentiated = options_.gradients == VerifyOptions::Gradients::kCheck &&
+                              op_.def.gradient != nullptr && test.sample->differentiable &&
+                              test.precision() == DType::kF64;
+  const std::string problem =
+      storage_error(op_, test, differentiated && gradient_works_ ? &table_ : nullptr);
+  if (!problem.empty()) fail("1", "storage", describe(test), problem);
 }
 
 void Verifier::verify_gradient(const VerifyCase& test) {
@@ -65,7 +114,9 @@ void Verifier::verify_gradient(const VerifyCase& test) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  if (!problem.empty()) fail("1", "gradient", describe(test), problem);
+  if (problem.empty()) return;
+  gradient_works_ = false;
+  fail("1", "gradient", describe(test), problem);
 }
 
 /// `add_` and `add` compute the same.
@@ -83,6 +134,16 @@ void Verifier::verify_in_place(const VerifyCase& test) {
   for (std::size_t o = 0; o < std::min(results.size(), test.expected.size()); ++o) {
     const std::string text = difference(whole_of(results[o]), test.expected[o]);
     if (!text.empty()) fail("1", "as " + (*found)->def.name, describe(test), text);
+  }
+}
+
+/// What OpDef::finite lists without need would hide a row that goes wrong one day.
+void Verifier::check_finite() {
+  if (op_.mutates()) return;  // listed with the functional form, which has more rows
+  for (const int argument : op_.def.finite) {
+    if (((findings_.needed_finite() >> argument) & 1) != 0) continue;
+    fail("", "finite", op_.def.args[static_cast<std::size_t>(argument)].name,
+         "is listed as having to be finite, but no row of sums was seen to need it");
   }
 }
 

@@ -42,11 +42,13 @@ class CaseSource {
   /// nothing would change, and for values that a sample adjusts, in integers.
   std::optional<VerifyCase> in_dtype(DType dtype);
   /// With special values in the floating operands of `operands` (bits); null where there are none,
-  /// or where the op refuses them.
+  /// or where the op refuses them. Operands that the sample adjusts, to an order or a range, are
+  /// adjusted again, and get no NaN.
   const VerifyCase* with(SpecialValues values, std::uint32_t operands);
 
  private:
   std::optional<VerifyCase> with_operands(std::vector<WholeTensor> operands, std::string variant);
+  bool is_adjusted(std::size_t operand) const;
   void make_special(SpecialValues values, std::size_t operand, WholeTensor& whole);
 
   const Op& op_;

@@ -76,6 +76,22 @@ void split_sum(double value, std::span<double> parts, DType dtype, VerifyRandom&
             parts[static_cast<std::size_t>(below(random, std::int64_t(parts.size())))]);
 }
 
+/// What a rank without elements holds of a maximum (sign 1) or a minimum (−1).
+double identity_of_extreme(double sign, DType dtype) {
+  switch (dtype) {
+    case DType::kI64:
+      return sign > 0 ? -0x1p63 : 0x1p63;  // the latter is stored as the largest, 2^63 − 1
+    case DType::kI32:
+      return sign > 0 ? -0x1p31 : 0x1p31 - 1.0;
+    case DType::kU8:
+      return sign > 0 ? 0.0 : 255.0;
+    case DType::kBool:
+      return sign > 0 ? 0.0 : 1.0;
+    default:
+      return -sign * kInfinity;
+  }
+}
+
 /// One rank holds the extreme, the others less (sign 1) or more (−1), sometimes the identity.
 void split_extreme(double value, std::span<double> parts, double sign, DType dtype,
                    VerifyRandom& random) {
@@ -90,11 +106,9 @@ void split_extreme(double value, std::span<double> parts, double sign, DType dty
     double lag = is_floating(dtype) ? uniform(random, 0.1, 3.0) : double(below(random, 4));
     if (way == 0) lag = 0.0;
     if (way == 2) lag = std::ceil(lag * 4.0) / 4.0;  // others may meet a value of the tensor
-    if (way == 1 && is_floating(dtype)) lag = kInfinity;
-    part = bound - sign * lag;
+    part = way == 1 ? identity_of_extreme(sign, dtype) : bound - sign * lag;
     if (dtype == DType::kBool) part = std::clamp(part, 0.0, 1.0);
-    if (dtype == DType::kU8) part = std::max(part, 0.0);  // nothing lies below
-    if (dtype == DType::kU8) part = std::clamp(part, 0.0, 255.0);
+    if (dtype == DType::kU8) part = std::clamp(part, 0.0, 255.0);  // nothing lies beyond
   }
   parts[static_cast<std::size_t>(below(random, std::int64_t(parts.size())))] = value;
 }
@@ -212,15 +226,23 @@ double scale_of(const WholeTensor& whole) {
 }
 
 std::optional<std::size_t> first_difference(const WholeTensor& got, const WholeTensor& expected,
-                                            DType precision) {
-  if (!is_floating(got.dtype)) precision = got.dtype;
+                                            const Comparison& how) {
+  const DType precision = is_floating(got.dtype) ? how.precision : got.dtype;
   const bool coarse = is_floating(precision) && precision != DType::kF64;
   const double allowed = coarse ? tolerance_of(precision) * scale_of(expected) : 0.0;
   for (std::size_t i = 0; i < got.values.size(); ++i) {
+    const bool zeros = got.values[i] == 0.0 && expected.values[i] == 0.0;
+    const bool signs = std::signbit(got.values[i]) == std::signbit(expected.values[i]);
+    if (zeros && how.zeros == Zeros::kSigned && !signs) return i;
     if (nearly_equal(got.values[i], expected.values[i], precision)) continue;
     if (!(std::abs(got.values[i] - expected.values[i]) <= allowed)) return i;
   }
   return std::nullopt;
+}
+
+std::string text_at(const WholeTensor& got, const WholeTensor& expected, std::size_t at) {
+  return "element " + index_text(got.shape, at) + " is " + std::to_string(got.values[at]) +
+         ", on one rank " + std::to_string(expected.values[at]);
 }
 
 }  // namespace
@@ -236,11 +258,18 @@ std::vector<WholeTensor> sample_values(const Sample& sample, VerifyRandom& rando
     whole.values = is_floating(whole.dtype)
                        ? distinct_values(num_elements(whole.shape), i, sample.positive, random)
                        : index_values(whole.shape, limit, unique, random);
-    if (sample.adjust != nullptr) sample.adjust(static_cast<int>(i), whole.shape, whole.values);
+    adjust_values(sample, i, whole.shape, whole.values);
     // What the array can hold: comparisons start from the same numbers.
     operands.push_back(whole_of(array_of(whole)));
   }
   return operands;
+}
+
+void adjust_values(const Sample& sample, std::size_t operand, const Shape& shape,
+                   std::vector<double>& values) {
+  if (sample.adjust != nullptr && !values.empty()) {
+    sample.adjust(static_cast<int>(operand), shape, values);
+  }
 }
 
 std::string describe(const Sample& sample) {
@@ -380,18 +409,21 @@ std::string difference(const WholeTensor& got, const WholeTensor& expected, DTyp
     return std::string(name_of(got.dtype)) + to_string(got.shape) + ", one rank has " +
            std::string(name_of(expected.dtype)) + to_string(expected.shape);
   }
-  const std::optional<std::size_t> at = first_difference(got, expected, precision);
-  if (!at) return "";
-  return "element " + index_text(got.shape, *at) + " is " + std::to_string(got.values[*at]) +
-         ", on one rank " + std::to_string(expected.values[*at]);
+  const std::optional<std::size_t> at = first_difference(got, expected, {precision});
+  return at ? text_at(got, expected, *at) : "";
 }
 
 std::optional<Difference> find_difference(const Spec& spec, const WholeTensor& got,
-                                          const WholeTensor& expected, DType precision) {
-  Difference found{.text = difference(got, expected, precision), .rank = -1, .index = {}};
-  if (found.text.empty()) return std::nullopt;
-  if (got.shape != expected.shape || got.dtype != expected.dtype) return found;
-  const std::size_t element = *first_difference(got, expected, precision);
+                                          const WholeTensor& expected, const Comparison& how) {
+  Difference found;
+  if (got.shape != expected.shape || got.dtype != expected.dtype) {
+    found.text = difference(got, expected, how.precision);
+    return found;
+  }
+  const std::optional<std::size_t> at = first_difference(got, expected, how);
+  if (!at) return std::nullopt;
+  const std::size_t element = *at;
+  found.text = text_at(got, expected, element);
   found.got = got.values[element];
   found.expected = expected.values[element];
   found.index = index_of(got.shape, element);

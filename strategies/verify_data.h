@@ -25,6 +25,9 @@ struct WholeTensor {
 
 /// Operand values of a sample: distinct, away from ties, seeded.
 std::vector<WholeTensor> sample_values(const Sample& sample, VerifyRandom& random);
+/// The sample's last word on the values of an operand; none where it has no elements.
+void adjust_values(const Sample& sample, std::size_t operand, const Shape& shape,
+                   std::vector<double>& values);
 /// "[8, 6], [6, 4], dim=1"
 std::string describe(const Sample& sample);
 
@@ -54,9 +57,15 @@ struct Difference {
   double got = 0.0;
   double expected = 0.0;
 };
+/// Whether −0.0 differs from 0.0.
+enum class Zeros : std::uint8_t { kAlike, kSigned };
 /// Floating values are compared as those of `precision`, the coarsest dtype of the call.
+struct Comparison {
+  DType precision = DType::kF64;
+  Zeros zeros = Zeros::kAlike;
+};
 std::optional<Difference> find_difference(const Spec& spec, const WholeTensor& got,
-                                          const WholeTensor& expected, DType precision);
+                                          const WholeTensor& expected, const Comparison& how);
 bool nearly_equal(double a, double b, DType dtype);
 
 }  // namespace tessera

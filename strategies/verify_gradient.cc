@@ -126,6 +126,23 @@ std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const 
   return outputs;
 }
 
+std::vector<Array> gradients_of(const OpTable& table, const Op& op, const Attrs& attrs,
+                                std::span<const Array> operands,
+                                const std::function<Array(const Array& result)>& cotangent_of) {
+  PlainGradient context(table, op, attrs);
+  context.forward_inputs.assign(operands.begin(), operands.end());
+  context.forward_outputs = run_plain(op, context.forward_inputs, attrs);
+  for (const Array& output : context.forward_outputs) {
+    context.cotangents.push_back(is_floating(output.dtype()) ? cotangent_of(output) : Array());
+  }
+  std::vector<Array> grads(operands.size());
+  const std::vector<Var> vars = op.def.gradient(context);
+  for (std::size_t i = 0; i < std::min(vars.size(), grads.size()); ++i) {
+    if (vars[i].defined()) grads[i] = context.array(vars[i]);
+  }
+  return grads;
+}
+
 std::string gradient_error(const OpTable& table, const Op& op, const Attrs& attrs,
                            std::span<const WholeTensor> operands, VerifyRandom& random) {
   PlainGradient context(table, op, attrs);

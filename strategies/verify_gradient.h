@@ -2,6 +2,7 @@
 // strategies/.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,12 @@ namespace tessera {
 
 /// Runs `op` on one rank; operands are not written. Throws Error for what the op refuses.
 std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const Attrs& attrs);
+
+/// The cotangents of the operands, null where there is none, for what `cotangent_of` makes of each
+/// floating result. Throws Error for what the op or its gradient refuses.
+std::vector<Array> gradients_of(const OpTable& table, const Op& op, const Attrs& attrs,
+                                std::span<const Array> operands,
+                                const std::function<Array(const Array& result)>& cotangent_of);
 
 /// Compares the op's gradient with central differences, for every element of every floating
 /// operand. "" if they agree to 1e-6; else the first operand and element where they do not, or what

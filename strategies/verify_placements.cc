@@ -1,16 +1,14 @@
 #include "strategies/verify_placements.h"
 
+#include "strategies/verify_trial.h"
+
 namespace tessera {
 namespace {
 
 Placements on_one_axis(const TensorMeta& meta) {
   Placements one = {Replicate{}};
   for (int d = 0; d < static_cast<int>(meta.shape.size()); ++d) one.push_back(Shard{d});
-  if (is_floating(meta.dtype)) {
-    one.push_back(Partial{ReduceOp::kSum});
-    one.push_back(Partial{ReduceOp::kAvg});
-  }
-  if (meta.dtype != DType::kBool) one.push_back(Partial{ReduceOp::kMax});
+  for (const ReduceOp kind : partial_kinds(meta.dtype)) one.push_back(Partial{kind});
   return one;
 }
 

@@ -21,11 +21,15 @@ class Findings {
   }
   /// Of one row on one mesh the failure stays that is run again with least effort.
   void fail(VerifyFailure failure);
+  /// Arguments (bits) of OpDef::finite without which a row was seen to fail.
+  void note_needed_finite(std::uint32_t arguments) { needed_finite_ |= arguments; }
+  std::uint32_t needed_finite() const noexcept { return needed_finite_; }
   void move_to(VerifyReport& report);
 
  private:
   std::map<std::string, bool> rows_;
   std::vector<VerifyFailure> failures_;
+  std::uint32_t needed_finite_ = 0;
 };
 
 /// Resolved calls seen so far: many calls are the same once their operands have moved.
@@ -46,6 +50,8 @@ class SoundnessJudge {
 
   /// Every row on every mesh, in every variant.
   void judge(CaseSource& source);
+  /// Every row on axes of 2 and 3, and on both.
+  void judge_derived(CaseSource& source);
 
  private:
   void judge_mesh(const VerifyCase& test, const Shape& mesh_shape, CaseSource* special);
@@ -57,6 +63,7 @@ class SoundnessJudge {
                   CaseSource* special);
   void judge_special(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
                      const std::string& row, CaseSource& special);
+  void try_listed(const Mesh& mesh, const Resolution& resolution, CaseSource& special);
   void check(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
              const std::string& row);
 
@@ -77,6 +84,12 @@ StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mes
                                  const Row& row);
 /// Operands (bits) that a call holds as Partial, else all of them: those that special values try.
 std::uint32_t operands_at_stake(const Resolution& resolution);
+/// Operands (bits) that a row which passes sums takes to be finite.
+struct AssumedFinite {
+  std::uint32_t factors = 0;  ///< of a monomial in which another operand is a sum: they may be 0
+  std::uint32_t listed = 0;   ///< by OpDef::finite: they may not
+};
+AssumedFinite assumed_finite(const Op& op, const Resolution& resolution);
 /// An infinity or a NaN must pass unchanged: rows of linearity, and those that cut every operand
 /// and sum over nothing. Elsewhere a local kernel may skip what another multiplies by 0.
 bool must_pass_non_finite(const Op& op, const Resolution& resolution);

@@ -139,7 +139,7 @@ void TrialData::draw_values(Draw& draw, std::size_t number) {
     if (whole.values.empty() || ordered) continue;
     number == kDraws ? make_ties(whole, sample_->positive)
                      : make_lonely(whole, number % 2 == 0, draw.random);
-    if (sample_->adjust != nullptr) sample_->adjust(static_cast<int>(i), whole.shape, whole.values);
+    adjust_values(*sample_, i, whole.shape, whole.values);
     whole = whole_of(array_of(whole));
   }
   std::vector<Array> arrays;

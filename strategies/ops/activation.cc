@@ -30,6 +30,7 @@ struct Activation {
   Saved saved = Saved::kInput;
   std::string grad_rule = "*, * -> * | lin A";
   std::vector<std::string> grad_declined = {};
+  std::vector<int> grad_finite = {};  ///< OpDef::finite
 };
 
 template <Unary kForward, Binary kGrad>
@@ -62,6 +63,7 @@ void add_activation(OpTable& table, const Activation& activation) {
                                         call.outputs[0]);
                       },
                   .infer = ops::infer_floating,
+                  .finite = activation.grad_finite,
                   .declined = activation.grad_declined,
                   .samples = operands(2)});
 }
@@ -147,6 +149,7 @@ void add_swiglu(OpTable& table) {
                     return c.call_all("swiglu_grad", operands, {});
                   },
                   .saved_inputs = {0, 1},
+                  .finite = {0},
                   .samples = operands(2)});
   table.must_add({.name = "swiglu_grad",
                   .doc = "Cotangents of swiglu's gate and up.",
@@ -159,6 +162,7 @@ void add_swiglu(OpTable& table) {
                                              call.inputs[2], call.outputs[0], call.outputs[1]);
                       },
                   .infer = ops::like_operands({1, 2}),
+                  .finite = {0, 1, 2},
                   .samples = operands(3)});
 }
 
@@ -172,10 +176,16 @@ void add_activation_ops(OpTable& table) {
               Saved::kOutput,
               "*, * -> * | lin A | mono A | prod A",
               {"P(prod), P(min): the saved result is read whole"}});
-  add_activation<Unary::kSigmoid, Binary::kSigmoidGrad>(
-      table, {"sigmoid", "1 / (1 + exp(-x)).", "* -> * | mono A", Saved::kOutput});
-  add_activation<Unary::kTanh, Binary::kTanhGrad>(
-      table, {"tanh", "Hyperbolic tangent.", "* -> * | mono A", Saved::kOutput});
+  add_activation<Unary::kSigmoid, Binary::kSigmoidGrad>(table, {.name = "sigmoid",
+                                                                .doc = "1 / (1 + exp(-x)).",
+                                                                .rule = "* -> * | mono A",
+                                                                .saved = Saved::kOutput,
+                                                                .grad_finite = {1}});
+  add_activation<Unary::kTanh, Binary::kTanhGrad>(table, {.name = "tanh",
+                                                          .doc = "Hyperbolic tangent.",
+                                                          .rule = "* -> * | mono A",
+                                                          .saved = Saved::kOutput,
+                                                          .grad_finite = {1}});
   add_activation<Unary::kSilu, Binary::kSiluGrad>(
       table,
       {"silu", "x times sigmoid(x); falls below x = -1.28, so no Partial passes.", "* -> *"});

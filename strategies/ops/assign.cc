@@ -56,7 +56,7 @@ void add_updates(OpTable& table) {
   table.must_add({.name = "add_",
                   .doc = "self += other.",
                   .args = {in("self"), in("other")},
-                  .rule = "*, * -> &A * | lin A+B | mono AB",
+                  .rule = "*, * -> &A * | lin A+B",
                   .kernel =
                       [](KernelCall& call) {
                         kernels::binary(call.ctx, kernels::Binary::kAdd, call.inputs[0],
@@ -66,6 +66,8 @@ void add_updates(OpTable& table) {
                   .gradient = [](GradContext& c) -> std::vector<Var> {
                     return {c.cotangent(0), grad_like(c, c.cotangent(0), 1)};
                   },
+                  .declined = {"P(max), R; P(min), R: where other is infinite, a rank that holds "
+                               "the opposite infinity of self gives NaN"},
                   .samples = two_operands()});
   // Jointly linear: the result is 0·self + other.
   table.must_add({.name = "copy_",

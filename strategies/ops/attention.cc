@@ -186,6 +186,7 @@ void add_attention_ops(OpTable& table) {
        .infer = ops::like_operands({1, 2, 3}),
        .lowerings = {{"k", "own keys; the queries' cotangents are added up", grad_over_keys,
                       Lowering::Cut::kIntervals}},
+       .finite = {1, 2, 3, 4, 5},
        .declined =
            {"R, R, S(2), S(2), R, R -> P(sum), S(2), S(2): a sum over a factor that the "
             "linear operand lacks has no form; the lowering over k cuts alike",

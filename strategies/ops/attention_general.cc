@@ -34,7 +34,7 @@ Metas infer_general(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   const bool gqa = attrs.get_bool("enable_gqa");
   bool fits = q.size() == 4 && k.size() == 4 && v.size() == 4;
   fits = fits && q[0] == k[0] && q[0] == v[0] && k[1] == v[1] && q[3] == k[3] && k[2] == v[2];
-  fits = fits && (q[1] == k[1] || (gqa && k[1] > 0 && q[1] % k[1] == 0));
+  fits = fits && (q[1] == k[1] || (gqa && k[1] > 0 && q[1] > 0 && q[1] % k[1] == 0));
   if (!fits) {
     return invalid_argument(
         "query " + to_string(q) + ", key " + to_string(k) + ", value " + to_string(v) +

@@ -63,12 +63,16 @@ StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
   return out;
 }
 
+constexpr char kInfinitiesMeet[] =
+    "P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a rank that holds "
+    "the opposite infinity of the other, as one without elements does, gives NaN";
+
 void add_sums(OpTable& table) {
-  OpDef add = binary("add", "self + alpha other.",
-                     "*, * -> * | lin A+B | mono A | mono B if alpha>0 | anti B if alpha<0",
-                     with_alpha<Binary::kAdd>("add"));
+  OpDef add =
+      binary("add", "self + alpha other.", "*, * -> * | lin A+B", with_alpha<Binary::kAdd>("add"));
   add.attrs = {ops::double_attr("alpha", 1.0)};
   add.infer = infer_sum;
+  add.declined = {kInfinitiesMeet};
   add.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   add.samples.push_back({.shapes = {{7, 6}, {7, 6}},
                          .attrs = {{"alpha", 3.0}},
@@ -81,11 +85,11 @@ void add_sums(OpTable& table) {
   };
   table.must_add(std::move(add));
 
-  OpDef sub = binary("sub", "self - alpha other.",
-                     "*, * -> * | lin A+B | mono A | anti B if alpha>0 | mono B if alpha<0",
-                     with_alpha<Binary::kSub>("sub"));
+  OpDef sub =
+      binary("sub", "self - alpha other.", "*, * -> * | lin A+B", with_alpha<Binary::kSub>("sub"));
   sub.attrs = {ops::double_attr("alpha", 1.0)};
   sub.infer = infer_sum;
+  sub.declined = {kInfinitiesMeet};
   sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),
@@ -109,6 +113,7 @@ void add_products(OpTable& table) {
   OpDef div = binary("div", "Quotient element by element (true division).",
                      "*, * -> * | lin A | prod A*B", run_binary<Binary::kDiv>);
   div.infer = ops::infer_floating;
+  div.finite = {1};
   div.declined = {
       "P(max), R -> P(max); P(min), R -> P(min); R, P(min) -> P(max): for positive operands only"};
   div.saved_inputs = {1};

@@ -15,6 +15,11 @@ StatusOr<std::vector<Strategy>> strategies_of_rule(const CallRule& rule,
     op.def.args.push_back(inputs[i] == nullptr ? in_optional(std::move(name))
                                                : in(std::move(name)));
   }
+  for (const auto& [name, value] : attrs) {
+    if (std::holds_alternative<double>(value)) {
+      op.def.attrs.push_back({std::string(name), AttrDef::Type::kDouble, {}});
+    }
+  }
   op.def.num_outputs = static_cast<int>(outputs.size());
   op.def.lowerings = rule.lowerings;
   op.def.infer = [outputs](std::span<const TensorMeta>,

@@ -263,19 +263,24 @@ std::vector<Sample> weight_grad_samples(int num_dims) {
   return samples;
 }
 
+constexpr char kInfinitiesMeet[] =
+    "R, R, P(max); R, R, P(min): where the product is infinite, a rank that holds the opposite "
+    "infinity, as one without elements does, gives NaN";
+
 void add_forward(OpTable& table, int num_dims) {
   OpDef def{.name = name_of_op(num_dims, ""),
             .doc = "Convolution of [n, c, …] with weight [o, c / groups, …], plus bias [o].",
             .args = {in("input"), in("weight"), in_optional("bias")},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(gc)Hw, (go)cTj, (go)? -> b(go)Hw | c:sum ") +
-                    marks_of(num_dims) + " | lin A*B+C | mono C",
+                    marks_of(num_dims) + " | lin A*B+C",
             .kernel = ops::conv_kernel({Role::kForward, num_dims, 3}),
             .infer = infer_forward(num_dims),
             .gradient = forward_gradient(num_dims),
             .saved_inputs = {0, 1},
             .localize = ops::conv_kernel_localize(),
             .lowerings = ops::halo_lowerings({Role::kForward, num_dims, 3}),
+            .declined = {kInfinitiesMeet},
             .samples = forward_samples(num_dims)};
   table.must_add(std::move(def));
 }
@@ -286,13 +291,14 @@ void add_transposed(OpTable& table, int num_dims) {
             .args = {in("input"), in("weight"), in_optional("bias")},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(gc)Hw, (gc)oTj, (go)? -> b(go)Hw | c:sum ") +
-                    marks_of(num_dims) + " | lin A*B+C | mono C",
+                    marks_of(num_dims) + " | lin A*B+C",
             .kernel = ops::conv_kernel({Role::kInput, num_dims, 3}),
             .infer = infer_transposed(num_dims),
             .gradient = transposed_gradient(num_dims),
             .saved_inputs = {0, 1},
             .localize = ops::conv_kernel_localize(),
             .lowerings = ops::halo_lowerings({Role::kInput, num_dims, 3}),
+            .declined = {kInfinitiesMeet},
             .samples = transposed_samples(num_dims)};
   def.attrs.push_back(ops::ints_attr_or_none("output_padding"));
   table.must_add(std::move(def));

@@ -147,6 +147,7 @@ void add_cross_entropy_ops(OpTable& table) {
                                          call.inputs[3], call.outputs[0]);
            },
        .infer = ops::like_operands({1}),
+       .finite = {1, 3},
        .samples = {
            {.shapes = {{8}, {8, 6}, {8}, {8}}, .dtypes = {kF, kF, kI, kF}, .below = {2, 2, 6, 2}},
            {.shapes = {{2, 3}, {2, 3, 5}, {2, 3}, {2, 3}},

@@ -250,14 +250,16 @@ void add_scatter_add(OpTable& table) {
                    "operand order.",
                .args = {in("self"), in("index"), in("src")},
                .attrs = {ops::int_attr("dim")},
-               .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i:sum | lin A+C | mono A",
+               .rule = "*g@dim, *i@dim, *i@dim -> *g | g#:own i:sum | lin A+C",
                .kernel = run_scatter_add,
                .infer = infer_scatter,
                .gradient = scatter_add_gradient,
                .saved_inputs = {1},
+               .declined = {"P(max), R, R; P(min), R, R: where src is infinite, a rank that holds "
+                            "the opposite infinity of self, as one without elements does, gives "
+                            "NaN"},
                .samples = add_samples};
-  add_both(table, std::move(add),
-           "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i:sum | lin A+C | mono A");
+  add_both(table, std::move(add), "*g@dim, *i@dim, *i@dim -> &A *g | g#:own i:sum | lin A+C");
 }
 
 }  // namespace

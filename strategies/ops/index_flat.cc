@@ -95,6 +95,8 @@ void add_put(OpTable& table) {
         return {self, Var{}, source};
       },
       .saved_inputs = {1},
+      .declined = {"P(max), R, R; P(min), R, R: where source is infinite, a rank that holds the "
+                   "opposite infinity of self, as one without elements does, gives NaN"},
       .samples = {{.shapes = {{8, 6}, {7}, {7}},
                    .dtypes = {kF, kI, kF},
                    .below = {2, 48, 2},
@@ -113,14 +115,14 @@ void add_put(OpTable& table) {
   OpDef in_place = put;
   ops::use_rule_cases(put,
                       {"..., *, * -> ... | ...! *! | lin A+C | max A,C | min A,C | prod A*C",
-                       "..., *, * -> ... | ...! *:sum | lin A+C | mono A"},
+                       "..., *, * -> ... | ...! *:sum | lin A+C"},
                       choose);
   table.must_add(std::move(put));
   in_place.name = "put_";
   in_place.doc += " In place.";
   ops::use_rule_cases(in_place,
                       {"..., *, * -> &A ... | ...! *! | lin A+C | max A,C | min A,C | prod A*C",
-                       "..., *, * -> &A ... | ...! *:sum | lin A+C | mono A"},
+                       "..., *, * -> &A ... | ...! *:sum | lin A+C"},
                       choose);
   in_place.rule = "..., *, * -> &A ... | ...! *!";
   table.must_add(std::move(in_place));
@@ -156,9 +158,8 @@ void run_masked_scatter(KernelCall& call) {
   const std::vector<std::int64_t> places = places_of(call.ctx, call.inputs[1], whole);
   const Array source = flat(call.ctx, call.inputs[2]);
   if (places.back() > source.num_elements()) {
-    throw Error(invalid_argument("masked_scatter: the mask chooses " +
-                                 std::to_string(places.back()) + " elements, source has " +
-                                 std::to_string(source.num_elements())));
+    throw Error(out_of_range("masked_scatter: the mask chooses " + std::to_string(places.back()) +
+                             " elements, source has " + std::to_string(source.num_elements())));
   }
   // As a scatter of positions: −1 where the mask is false.
   const Array from = ops::scratch(call, {out.num_elements()}, DType::kI64);

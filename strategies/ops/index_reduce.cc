@@ -234,9 +234,9 @@ class ReduceGradient {
 /// In the order of kReductions, with self and then without.
 std::vector<std::string> rules_of(const std::string& operands, bool in_place) {
   const std::string head = operands + (in_place ? " -> &A *g | " : " -> *g | ");
-  return {head + "g#:own i:sum | lin A+C | mono A",
+  return {head + "g#:own i:sum | lin A+C",
           head + "g#:own i! | lin A | prod A*C",
-          head + "g#:own i! | lin A+C | mono A",
+          head + "g#:own i! | lin A+C",
           head + "g#:own i:max | max A,C | mono A",
           head + "g#:own i:min | min A,C | mono A",
           head + "g#:own i! | lin A+C | mono A",
@@ -274,7 +274,10 @@ void add_reduce(OpTable& table, OpDef def, const std::string& operands) {
   def.declined = {
       "P(prod), S, S -> P(prod); P(max), S, S -> P(max); P(min), S, S -> P(min): beside cut "
       "updates "
-      "the notation carries a Partial self for sums only; self is reduced first"};
+      "the notation carries a Partial self for sums only; self is reduced first",
+      "P(max), R, R; P(min), R, R: where sums of updates are infinite, a rank that holds the "
+      "opposite infinity of self, as one without elements does, gives NaN"};
+  def.finite = {2};
   OpDef in_place = def;
   ops::use_rule_cases(def, rules_of(operands, false), choose_rule);
   table.must_add(std::move(def));

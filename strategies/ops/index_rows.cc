@@ -116,7 +116,7 @@ void add_index_add(OpTable& table) {
       .doc = "self with slices of source added at a 1-D index along a dim, in operand order.",
       .args = {in("self"), in("index"), in("source")},
       .attrs = {ops::int_attr("dim")},
-      .rule = "*g@dim, i, *i@dim -> *g | g#:own i:sum | lin A+C | mono A",
+      .rule = "*g@dim, i, *i@dim -> *g | g#:own i:sum | lin A+C",
       .kernel = run_index_add,
       .infer = infer_index_add,
       .gradient = [](GradContext& c) -> std::vector<Var> {
@@ -128,6 +128,8 @@ void add_index_add(OpTable& table) {
         return {c.cotangent(0), Var{}, source};
       },
       .saved_inputs = {1},
+      .declined = {"P(max), R, R; P(min), R, R: where source is infinite, a rank that holds the "
+                   "opposite infinity of self, as one without elements does, gives NaN"},
       .samples = {{.shapes = {{8, 6}, {9}, {9, 6}},
                    .attrs = {{"dim", 0}},
                    .dtypes = {kF, kI, kF},
@@ -139,7 +141,7 @@ void add_index_add(OpTable& table) {
   OpDef in_place = add;
   in_place.name = "index_add_";
   in_place.doc = "Adds slices of source into self at a 1-D index along a dim, in operand order.";
-  in_place.rule = "*g@dim, i, *i@dim -> &A *g | g#:own i:sum | lin A+C | mono A";
+  in_place.rule = "*g@dim, i, *i@dim -> &A *g | g#:own i:sum | lin A+C";
   table.must_add(std::move(add));
   table.must_add(std::move(in_place));
 }

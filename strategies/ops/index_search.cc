@@ -57,12 +57,13 @@ void add_search(OpTable& table) {
            "`right`: less or equal.",
        .args = {in("sorted_sequence"), in("self")},
        .attrs = attrs,
-       .rule = "*s, *m -> *m int | s:sum | mono[0] B",
+       .rule = "*s, *m -> *m int | s:sum | max[0] B",
        .kernel = run_search<0>,
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
          TSR_RETURN_IF_ERROR(check_sorted(inputs[0], inputs[1]));
          return std::vector<TensorMeta>{{inputs[1].shape, place_type(attrs)}};
        },
+       .declined = {"R, P(min): a NaN stands behind all, and the least place would drop it"},
        .samples = {{.shapes = {{8, 6}, {8, 7}},
                     .adjust =
                         [](int operand, const Shape& shape, std::vector<double>& values) {
@@ -82,7 +83,7 @@ void add_search(OpTable& table) {
               "equal.",
        .args = {in("self"), in("boundaries")},
        .attrs = attrs,
-       .rule = "*, s -> * int | s:sum | mono[0] A",
+       .rule = "*, s -> * int | s:sum | max[0] A",
        .kernel = run_search<1>,
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
          if (inputs[1].shape.size() != 1) {
@@ -91,6 +92,7 @@ void add_search(OpTable& table) {
          }
          return std::vector<TensorMeta>{{inputs[0].shape, place_type(attrs)}};
        },
+       .declined = {"P(min), R: a NaN stands behind all, and the least place would drop it"},
        .samples = {{.shapes = {{8, 6}, {7}},
                     .adjust =
                         [](int operand, const Shape& shape, std::vector<double>& values) {
@@ -208,9 +210,9 @@ Array repeated_places(KernelCall& call, const Array& repeats, std::int64_t outpu
   double total = 0;
   for (const double count : counts) total += count;
   if (total == static_cast<double>(output_size)) return places;
-  throw Error(invalid_argument("repeat_interleave: repeats add up to " +
-                               std::to_string(static_cast<std::int64_t>(total)) +
-                               ", output_size is " + std::to_string(output_size)));
+  throw Error(out_of_range("repeat_interleave: repeats add up to " +
+                           std::to_string(static_cast<std::int64_t>(total)) + ", output_size is " +
+                           std::to_string(output_size)));
 }
 
 void keep_total(int operand, const Shape&, std::vector<double>& values) {

@@ -198,6 +198,9 @@ void add_index_put(OpTable& table) {
                    [](Specs inputs, std::span<const TensorMeta> outputs, const Attrs& attrs) {
                      return ops::put_strategies(inputs, outputs, attrs, ops::TupleSelf::kMayMove);
                    },
+               .declined = {"P(max), R, R -> P(max); P(min), R, R -> P(min): added values may be "
+                            "infinite, where a rank that holds the opposite infinity of self gives "
+                            "NaN, and integers wrap"},
                .samples = put_samples()};
   OpDef in_place = put;
   in_place.name = "index_put_";

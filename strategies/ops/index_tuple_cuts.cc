@@ -108,7 +108,9 @@ ValuesOn values_on(ReduceOp self, const std::optional<ReduceOp>& values, bool ac
       return values == self ? ValuesOn::kSame : ValuesOn::kWhole;
     case ReduceOp::kMax:
     case ReduceOp::kMin:
-      return values == self && !accumulate ? ValuesOn::kSame : ValuesOn::kWhole;
+      // Adding is not monotone where infinities meet, nor where integers wrap.
+      if (accumulate) return ValuesOn::kNever;
+      return values == self ? ValuesOn::kSame : ValuesOn::kWhole;
     case ReduceOp::kProd:
       return values == self && !accumulate ? ValuesOn::kSame : ValuesOn::kNever;
   }

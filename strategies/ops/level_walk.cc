@@ -11,13 +11,17 @@ struct DimGroup {
   std::size_t in_begin = 0, in_end = 0, out_begin = 0, out_end = 0;
 };
 
-/// The finest groups; one for all dims where a size is 0.
+/// The finest groups of shapes with elements; dims of size 1 at the end join the last.
 std::vector<DimGroup> group_dims(const Shape& from, const Shape& to) {
-  if (num_elements(from) == 0) return {{0, from.size(), 0, to.size()}};
   std::vector<DimGroup> groups;
   std::size_t in = 0;
   std::size_t out = 0;
   while (in < from.size() || out < to.size()) {
+    if (!groups.empty() && (in == from.size() || out == to.size())) {
+      groups.back().in_end = from.size();
+      groups.back().out_end = to.size();
+      break;
+    }
     DimGroup group = {in, in, out, out};
     std::int64_t product_in = 1;
     std::int64_t product_out = 1;
@@ -70,6 +74,24 @@ Status split(const Mesh& mesh, const Shape& to, const DimGroup& group, Levels me
 bool any_axis(const Levels& levels) {
   return std::any_of(levels.begin(), levels.end(),
                      [](const Level& level) { return level.kind == Level::Kind::kAxis; });
+}
+
+Status no_dim_for_cut(const Shape& from, const Shape& to) {
+  return failed_precondition("a cut of " + to_string(from) + " has no dim among " + to_string(to) +
+                             "; redistribute so that no axis cuts what goes");
+}
+
+/// Without elements every regrouping is right, as long as ranks agree on sizes: dims that lead both
+/// shapes keep their cuts.
+StatusOr<std::vector<Levels>> walk_without_elements(const Shape& from, const Shape& to,
+                                                    const std::vector<Levels>& levels) {
+  std::vector<Levels> out(to.size());
+  std::size_t d = 0;
+  for (; d < std::min(from.size(), to.size()) && from[d] == to[d]; ++d) out[d] = levels[d];
+  if (std::any_of(levels.begin() + static_cast<std::ptrdiff_t>(d), levels.end(), any_axis)) {
+    return no_dim_for_cut(from, to);
+  }
+  return out;
 }
 
 }  // namespace
@@ -168,11 +190,17 @@ class Alternatives {
 }  // namespace
 
 LevelWalk reshape_walk(const Mesh& mesh, Shape from, Shape to) {
+  if (num_elements(from) == 0) {
+    return [from = std::move(from), to = std::move(to)](const std::vector<Levels>& levels) {
+      return walk_without_elements(from, to, levels);
+    };
+  }
   return [&mesh, groups = group_dims(from, to), from = std::move(from),
           to = std::move(to)](const std::vector<Levels>& levels) -> StatusOr<std::vector<Levels>> {
     std::vector<Levels> out(to.size());
     for (const DimGroup& group : groups) {
       TSR_ASSIGN_OR_RETURN(Levels merged, merge(mesh, from, group, levels));
+      if (group.out_end == group.out_begin && any_axis(merged)) return no_dim_for_cut(from, to);
       TSR_RETURN_IF_ERROR(split(mesh, to, group, std::move(merged), out));
     }
     return out;

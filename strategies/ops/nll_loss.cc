@@ -124,6 +124,7 @@ void add_nll_loss_ops(OpTable& table) {
                    {.kind = Kind::kLocal, .in = {0, 1, 2}, .out = {3, 4}, .kernel = run_own},
                    {.kind = Kind::kReduce, .in = {3, 4}, .out = {3, 4}, .reduce = ReduceOp::kSum}};
              }}},
+       .finite = {0, 2},
        .declined = {"P(max), R, _ -> P(min), R; P(min), R, _ -> P(max), R: without class weights "
                     "only, whose sign decides, and no guard speaks of absent operands"},
        .samples = {

@@ -331,7 +331,8 @@ OpDef backward_op(const NormOp& norm) {
                .attrs = norm.attrs,
                .rule = norm.grad_rule,
                .num_outputs = 3,
-               .kernel = backward_kernel(norm.geometry)};
+               .kernel = backward_kernel(norm.geometry),
+               .finite = norm.grad_finite};
   def.infer = [norm](std::span<const TensorMeta> inputs, const Attrs& attrs) {
     return infer_backward(inputs, attrs, norm);
   };
@@ -370,6 +371,9 @@ void add_norm_op(OpTable& table, const NormOp& norm) {
     return infer_forward(inputs, attrs, norm);
   };
   def.gradient = [norm](GradContext& c) { return gradient(c, norm); };
+  def.declined.emplace_back(
+      "R, R, P(max); R, R, P(min): where the scaled input is infinite, a rank that holds the "
+      "opposite infinity, as one without elements does, gives NaN");
   for (const std::string& factor : norm.lowered) {
     def.lowerings.push_back(forward_lowering(factor, norm.geometry));
   }

@@ -24,7 +24,8 @@ struct NormOp {
   GeometryFn geometry;
   Status (*check)(const Attrs&, const Shape& x);  ///< before geometry is asked
   std::vector<AttrDef> attrs;
-  std::vector<std::string> lowered;  ///< factors of the statistics that may be cut
+  std::vector<std::string> lowered;             ///< factors of the statistics that may be cut
+  std::vector<int> grad_finite = {1, 2, 3, 4};  ///< OpDef::finite of the backward op
   std::vector<std::string> declined;
   std::vector<Sample> samples;  ///< of (x, weight, bias)
 };

@@ -87,7 +87,7 @@ void add_statistics_norms(OpTable& table) {
       {.name = "layer_norm",
        .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim, and mean "
               "and 1 / sqrt(...) of each row.",
-       .rule = "*r, r?, r? -> *r, *, * | r! | lin[0] B+C | mono[0] C",
+       .rule = "*r, r?, r? -> *r, *, * | r! | lin[0] B+C",
        .grad_rule = "*r, *r, *, *, r? -> *r, r, r | r! *:sum | lin A",
        .geometry = layer_geometry,
        .check = check_layer,
@@ -98,23 +98,25 @@ void add_statistics_norms(OpTable& table) {
       table, {.name = "batch_norm",
               .doc = "(x - mean) / sqrt(variance + eps) * weight + bias by the statistics of each "
                      "channel (dim 1) over all other dims, and mean and 1 / sqrt(...) of each.",
-              .rule = "bc*, c?, c? -> bc*, c, c | b! *! | lin[0] B+C | mono[0] C",
+              .rule = "bc*, c?, c? -> bc*, c, c | b! *! | lin[0] B+C",
               .grad_rule = "bc*, bc*, c, c, c? -> bc*, c, c | b! *! | lin A",
               .geometry = batch_geometry,
               .check = check_batch,
               .attrs = {eps},
               .lowered = {"b", "*"},
+              .grad_finite = {1, 2, 3},
               .samples = norm_samples({{6, 7}, {5, 3, 4}, {3, 2, 5}}, 1, {})});
   ops::add_norm_op(
       table, {.name = "instance_norm",
               .doc = "(x - mean) / sqrt(variance + eps) * weight + bias by the statistics of each "
                      "item's each channel over the dims from 2 on, and mean and 1 / sqrt(...).",
-              .rule = "nc*, c?, c? -> nc*, nc, nc | *! | lin[0] B+C | mono[0] C",
+              .rule = "nc*, c?, c? -> nc*, nc, nc | *! | lin[0] B+C",
               .grad_rule = "nc*, nc*, nc, nc, c? -> nc*, c, c | *! n:sum | lin A",
               .geometry = instance_geometry,
               .check = check_instance,
               .attrs = {eps},
               .lowered = {"*"},
+              .grad_finite = {1, 2, 3},
               .samples = norm_samples({{6, 6, 7}, {3, 2, 5}, {2, 5, 2, 3}}, 1, {})});
   ops::add_norm_op(
       table,
@@ -122,7 +124,7 @@ void add_statistics_norms(OpTable& table) {
        .doc = "(x - mean) / sqrt(variance + eps) * weight + bias by the statistics of each "
               "item's each of `num_groups` groups of channels (dim 1) and all later dims, and "
               "mean and 1 / sqrt(...).",
-       .rule = "nc*, c?, c? -> nc*, nG, nG | c! *! | lin[0] B+C | mono[0] C",
+       .rule = "nc*, c?, c? -> nc*, nG, nG | c! *! | lin[0] B+C",
        .grad_rule = "nc*, nc*, nG, nG, c? -> nc*, c, c | c! *! n:sum | lin A",
        .geometry = group_geometry,
        .check = check_group,
@@ -232,11 +234,13 @@ void add_inference(OpTable& table) {
        .args = {in("input"), in("mean"), in("variance"), in_optional("weight"),
                 in_optional("bias")},
        .attrs = {ops::double_attr("eps", 1e-5)},
-       .rule = "bc*, c, c, c?, c? -> bc* | lin A*D+B*D+E | mono E",
+       .rule = "bc*, c, c, c?, c? -> bc* | lin A*D+B*D+E",
        .kernel = run_inference,
        .infer = infer_inference,
        .gradient = inference_gradient,
        .saved_inputs = {0, 1, 2, 3},
+       .declined = {"R, R, R, R, P(max); R, R, R, R, P(min): where the scaled input is infinite, a "
+                    "rank that holds the opposite infinity gives NaN"},
        .samples = std::move(samples)});
 }
 

@@ -133,6 +133,13 @@ Places relative(const Places& places, const Places& held) {
   return result;
 }
 
+/// The dim's size in the whole tensor: one that the call keeps may be cut.
+std::int64_t whole_size(std::span<const OperandView> views, const Array& local, int dim) {
+  return views.empty() || views[0].spec == nullptr
+             ? local.size(dim)
+             : views[0].spec->global_shape()[static_cast<std::size_t>(dim)];
+}
+
 /// Takes along each mapped dim in turn; `cut`'s places are given.
 struct CutPlaces {
   int dim = -1;
@@ -148,7 +155,8 @@ void take_all(KernelCall& call, const TakeForm& form, Array x, const CutPlaces& 
       steps.emplace_back(dim, cut.places);
       continue;
     }
-    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place), x.size(dim));
+    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place),
+                              whole_size(call.input_views, x, dim));
     if (!keeps(map)) steps.emplace_back(dim, sources_of(map, {0, map.out_size}));
   }
   if (steps.empty()) kernels::copy(call.ctx, x, out);
@@ -172,7 +180,8 @@ void add_all(KernelCall& call, const TakeForm& form, Array grad, const CutPlaces
       steps.emplace_back(dim, cut.places);
       continue;
     }
-    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place), out.size(dim));
+    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place),
+                              whole_size(call.output_views, out, dim));
     if (!keeps(map)) steps.emplace_back(dim, sources_of(map, {0, map.out_size}));
   }
   if (steps.empty()) kernels::copy(call.ctx, grad, out);
@@ -340,11 +349,13 @@ std::vector<Sample> samples_of(const TakeForm& form) {
   const bool nearest = form.what == TakeForm::What::kNearest;
   if (form.num_dims == 1) {
     return {sample({7, 6}, nearest ? Shape{9} : Shape{2, 1}),
-            sample({2, 3}, nearest ? Shape{5} : Shape{1, 2})};
+            sample({2, 3}, nearest ? Shape{5} : Shape{1, 2}),
+            sample({3, 5}, nearest ? Shape{5} : Shape{0, 0})};
   }
   if (form.num_dims == 2) {
     return {sample({6, 7, 6}, nearest ? Shape{9, 8} : Shape{2, 1, 1, 3}),
-            sample({2, 5, 3}, nearest ? Shape{7, 6} : Shape{0, 1, 2, 0})};
+            sample({2, 5, 3}, nearest ? Shape{7, 6} : Shape{0, 1, 2, 0}),
+            sample({2, 5, 3}, nearest ? Shape{5, 6} : Shape{0, 0, 2, 0})};
   }
   std::vector<Sample> samples = {sample({7, 6}, {2, 1, 1, 3}), sample({2, 5, 3}, {1, 2}),
                                  sample({5, 3}, {0, 0, 2, 1})};

@@ -32,9 +32,11 @@ void add_gates(OpTable& table) {
            {.name = "tanhshrink", .doc = "x - tanh(x).", .rule = kIncreasing},
            {.name = "softplus",
             .doc = "log(1 + exp(beta x)) / beta, x itself where beta x is above the threshold.",
-            .rule = "* -> * | mono A if threshold>=20",
+            .rule = "* -> *",
             .attrs = {double_attr("beta", 1.0), double_attr("threshold", 20.0)},
-            .attr_samples = {{}, {{"beta", 2.0}, {"threshold", 1.07}}, {{"beta", 0.5}}}}});
+            .attr_samples = {{}, {{"beta", 2.0}, {"threshold", 1.07}}, {{"beta", 0.5}}},
+            .declined = {"P(max) -> P(max); P(min) -> P(min): only for beta > 0, and a threshold "
+                         "from about 20 on"}}});
 }
 
 void add_rectifiers(OpTable& table) {
@@ -160,6 +162,7 @@ void add_prelu(OpTable& table) {
        .infer = infer_prelu,
        .gradient = prelu_gradient,
        .saved_inputs = {0, 1},
+       .finite = {0},
        .samples = {
            {.shapes = {{8, 6}, {6}}}, {.shapes = {{5, 3}, {3}}}, {.shapes = {{6, 7, 6}, {7}}}}});
 }

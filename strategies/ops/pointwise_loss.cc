@@ -13,7 +13,8 @@ using ops::double_attr;
 struct Loss {
   std::string name;
   std::string doc;
-  std::string linearity = {};  ///< " | aff B"
+  std::string linearity = {};    ///< " | aff B"
+  std::vector<int> finite = {};  ///< OpDef::finite
   std::vector<AttrDef> attrs = {};
   std::vector<Attrs> attr_samples = {};
   ops::Range range = {};
@@ -104,6 +105,7 @@ void add_loss(OpTable& table, const Loss& loss) {
                                   .range = loss.range,
                                   .declined = loss.declined});
   each.args[1].name = "target";
+  each.finite = loss.finite;
   const Shape shapes[] = {{8, 6}, {5, 3}, {7, 1, 6}};
   for (std::size_t i = 0; i < each.samples.size(); ++i) {
     const Shape& shape = shapes[i % std::size(shapes)];
@@ -148,7 +150,8 @@ void add_pointwise_loss_ops(OpTable& table) {
                    .range = kProbability});
   add_loss(table, {.name = "binary_cross_entropy_with_logits",
                    .doc = "Binary cross-entropy of sigmoid(input), without overflow.",
-                   .linearity = " | aff B"});
+                   .linearity = " | aff B",
+                   .finite = {0}});
   add_loss(table, {.name = "kl_div",
                    .doc = "target (log(target) - input); with log_target both are logarithms.",
                    .linearity = " | aff A",

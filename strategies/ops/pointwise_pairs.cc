@@ -50,11 +50,15 @@ void add_angles(OpTable& table) {
 }
 
 void add_exponentials(OpTable& table) {
-  table.must_add(ops::pointwise_op({.name = "ldexp",
-                                    .doc = "self times 2 to the power of other.",
-                                    .rule = "*, * -> * | lin A | mono A",
-                                    .declined = {"P(prod), P(sum) -> P(prod): no notation for a "
-                                                 "sum that becomes a product"}}));
+  OpDef ldexp = ops::pointwise_op(
+      {.name = "ldexp",
+       .doc = "self times 2 to the power of other.",
+       .rule = "*, * -> * | lin A",
+       .declined = {
+           "P(prod), P(sum) -> P(prod): no notation for a sum that becomes a product",
+           "P(max), R -> P(max); P(min), R -> P(min): where other is infinite, zeros give NaN"}});
+  ldexp.finite = {1};
+  table.must_add(std::move(ldexp));
   table.must_add(ops::pointwise_op({.name = "logaddexp",
                                     .doc = "log(exp(self) + exp(other)) without overflow.",
                                     .rule = "*, * -> * | mono AB"}));
@@ -196,10 +200,13 @@ void add_rsub(OpTable& table) {
   OpDef rsub = ops::pointwise_op(
       {.name = "rsub",
        .doc = "other - alpha self.",
-       .rule = "*, * -> * | lin A+B | mono B | mono A if alpha<0 | anti A if alpha>0",
+       .rule = "*, * -> * | lin A+B",
        .attrs = {double_attr("alpha", 1.0)},
        .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
-       .infer = ops::infer_elementwise});
+       .infer = ops::infer_elementwise,
+       .declined = {"P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a "
+                    "rank that holds the same infinity of the other, as one without elements may, "
+                    "gives NaN"}});
   rsub.gradient = [](GradContext& c) -> std::vector<Var> {
     const Attrs factor = {{"value", -c.attrs().get_double("alpha")}};
     return {ops::grad_like(c, c.call("mul_scalar", {c.cotangent(0)}, factor), 0),

@@ -37,6 +37,7 @@ void add_lerp(OpTable& table) {
   OpDef lerp = ops::pointwise_op({.name = "lerp",
                                   .doc = "self + weight (end - self), exact at both ends.",
                                   .rule = "*, *, * -> * | lin A+B | aff C"});
+  lerp.finite = {0, 1, 2};
   name_args(lerp, "end", "weight");
   differentiable(lerp, lerp_gradient, {0, 1, 2});
   table.must_add(std::move(lerp));
@@ -73,30 +74,39 @@ std::vector<Var> addcdiv_gradient(GradContext& c) {
   return {grad_like(c, c.cotangent(0), 0), grad_like(c, first, 1), grad_like(c, second, 2)};
 }
 
+constexpr char kInfinitiesMeet[] =
+    "P(max), R, R -> P(max); P(min), R, R -> P(min): where the product is infinite, a rank that "
+    "holds the opposite infinity of self, as one without elements does, gives NaN";
+
 void add_products(OpTable& table) {
   const std::vector<Attrs> values = {{}, {{"value", -0.5}}, {{"value", 2.0}}};
   OpDef addcmul = ops::pointwise_op({.name = "addcmul",
                                      .doc = "self + value tensor1 tensor2.",
-                                     .rule = "*, *, * -> * | lin A+B*C | mono A",
+                                     .rule = "*, *, * -> * | lin A+B*C",
                                      .attrs = {double_attr("value", 1.0)},
                                      .attr_samples = values,
                                      .infer = ops::infer_elementwise});
   name_args(addcmul, "tensor1", "tensor2");
+  addcmul.declined = {kInfinitiesMeet};
   differentiable(addcmul, addcmul_gradient, {1, 2});
   table.must_add(std::move(addcmul));
 
   OpDef addcdiv = ops::pointwise_op({.name = "addcdiv",
                                      .doc = "self + value tensor1 / tensor2.",
-                                     .rule = "*, *, * -> * | lin A+B | mono A",
+                                     .rule = "*, *, * -> * | lin A+B",
                                      .attrs = {double_attr("value", 1.0)},
                                      .attr_samples = values});
   name_args(addcdiv, "tensor1", "tensor2");
+  addcdiv.finite = {2};
+  addcdiv.declined = {kInfinitiesMeet};
   differentiable(addcdiv, addcdiv_gradient, {1, 2});
   for (Sample& sample : addcdiv.samples) {
     sample.adjust = [](int operand, const Shape&, std::vector<double>& divisors) {
       for (double& value : divisors) value += operand == 2 ? std::copysign(0.4, value) : 0.0;
     };
   }
+  addcdiv.samples.push_back(
+      {.shapes = {{6, 7}, {6, 7}, {6, 7}}, .attrs = {{"value", 0.5}}, .differentiable = false});
   table.must_add(std::move(addcdiv));
 }
 

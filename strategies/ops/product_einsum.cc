@@ -168,6 +168,7 @@ void add_product_einsum_ops(OpTable& table) {
                              "twice in one operand.",
                              stated);
   einsum.args = {in_list("operands")};
+  einsum.finite = {0};
   einsum.attrs = {{"equation", AttrDef::Type::kString, {}}};
   einsum.saved_inputs.resize(kMostOperands);
   std::iota(einsum.saved_inputs.begin(), einsum.saved_inputs.end(), 0);
@@ -184,6 +185,7 @@ void add_product_einsum_ops(OpTable& table) {
   OpDef tensordot = equation_op(
       "tensordot", "Sum of products over pairs of dims; the others stand in order.", of_tensordot);
   tensordot.args = {in("self"), in("other")};
+  tensordot.finite = {0, 1};
   tensordot.attrs = {ops::ints_attr_or_none("dims_self"), ops::ints_attr_or_none("dims_other")};
   tensordot.saved_inputs = {0, 1};
   tensordot.samples = {
@@ -195,6 +197,7 @@ void add_product_einsum_ops(OpTable& table) {
 
   OpDef inner = equation_op("inner", "Sum of products over the last dim of both.", of_inner);
   inner.args = {in("self"), in("other")};
+  inner.finite = {0, 1};
   inner.saved_inputs = {0, 1};
   inner.samples = {{.shapes = {{8, 6}, {7, 6}}}, {.shapes = {{5, 3}, {2, 1, 3}}}};
   table.must_add(std::move(inner));

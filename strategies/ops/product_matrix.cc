@@ -217,6 +217,10 @@ OpDef added_product(std::string name, std::string doc, const Product& product,
             .doc = std::move(doc),
             .args = {in("self"), in("mat1"), in("mat2")},
             .attrs = {ops::double_attr("beta", 1.0), ops::double_attr("alpha", 1.0)}};
+  def.finite = {1, 2};
+  def.declined = {
+      "P(max), R, R; P(min), R, R: where the product is infinite, a rank that holds "
+      "the opposite infinity of self, as one without elements does, gives NaN"};
   def.kernel = [product](KernelCall& call) {
     product.run(call.ctx, call.inputs[1], call.inputs[2], call.outputs[0]);
     add_scaled(call);
@@ -245,9 +249,8 @@ OpDef added_product(std::string name, std::string doc, const Product& product,
     const std::string self =
         ops::broadcast_letters(inputs[0]->global_shape(), outputs[0].shape, product.out);
     return ops::strategies_of_rule(
-        {name, self + ", " + (marks.empty() ? rule_of(product) : marks) +
-                   " | lin A+B*C | mono A if beta>=0 | anti A if beta<=0"},
-        inputs, outputs, attrs);
+        {name, self + ", " + (marks.empty() ? rule_of(product) : marks) + " | lin A+B*C"}, inputs,
+        outputs, attrs);
   };
   for (Sample& sample : samples_of(product)) {
     Shape out;

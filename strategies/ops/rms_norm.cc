@@ -160,6 +160,7 @@ void add_rms_norm_ops(OpTable& table) {
            },
        .infer = ops::like_operands({1, 3}),
        .lowerings = {{"r", "all-reduce of the sums of products", grad_steps}},
+       .finite = {1, 2, 3},
        .declined = {"R, R, R, P(sum); R, R, R, P(avg): a weight is read whole in the forward pass"},
        .samples = {{.shapes = {{8, 6}, {8, 6}, {8}, {6}}},
                    {.shapes = {{5, 3}, {5, 3}, {5}, {3}}},

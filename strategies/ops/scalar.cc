@@ -59,6 +59,7 @@ void add_affine(OpTable& table) {
     return {c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
   };
   mul.infer = infer_scaled;
+  mul.declined = {"P(max) -> P(max); P(min) -> P(min): integers wrap at their limits"};
   mul.samples.push_back({.shapes = {{8, 6}},
                          .attrs = {{"value", 3}},
                          .dtypes = {DType::kI64},
@@ -71,9 +72,9 @@ void add_affine(OpTable& table) {
   table.must_add(std::move(mul));
   table.must_add(std::move(mul_in_place));
 
-  OpDef div =
-      scalar_op("div_scalar", "Divides every element by one number.",
-                "* -> * | lin A | mono A if value>0 | anti A if value<0", run_scalar<Binary::kDiv>);
+  OpDef div = scalar_op("div_scalar", "Divides every element by one number.",
+                        "* -> * | lin A if value!=0 | mono A if value>0 | anti A if value<0",
+                        run_scalar<Binary::kDiv>);
   div.infer = ops::infer_floating;
   div.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("div_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};

@@ -147,6 +147,7 @@ OpDef backward(std::string name, Kernel kernel) {
           .rule = "*r@dim, *r@dim -> *r | r! | lin A",
           .kernel = std::move(kernel),
           .infer = ops::infer_floating,
+          .finite = {1},
           .samples = samples(2)};
 }
 

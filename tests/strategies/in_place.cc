@@ -54,7 +54,7 @@ TEST_CASE("an in-place refusal names op, placements, rows and the cheapest way o
       "P(prod) of self with these operands, but an in-place op must keep its placement. Rows "
       "that would work: S(0), S(0), S(0) -> S(0); S(1), R, R -> S(1); P(sum), S(1), S(1) -> "
       "P(sum); P(sum), R, P(sum) -> P(sum); P(avg), R, R -> P(avg); P(avg), R, P(avg) -> P(avg); "
-      "P(max), R, R -> P(max); P(min), R, R -> P(min); R, R, R -> R. Cheapest: redistribute self "
+      "R, R, R -> R. Cheapest: redistribute self "
       "to (S(0)) first, which moves 96 bytes. [self F32[4, 6] (P(prod)), index I64[4, 2] (R), src "
       "F32[4, 2] (S(0)), dim=1, on mesh {tp: 2}]");
   // A dim that a write needs whole, on the second of two axes.

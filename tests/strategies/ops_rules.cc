@@ -1,5 +1,7 @@
 // Rows that hand-written tables have wrong, or lack: each case states what must (not) be among an
 // op's rows, and what propagation does with it.
+#include <limits>
+
 #include "tests/strategies/ops_call.h"
 
 namespace tessera {
@@ -96,7 +98,25 @@ TEST_CASE("where and masked_fill carry what they may", "[strategies][rules]") {
   CHECK(has_row(chosen, "R, P(sum), P(sum) -> P(sum)"));
   CHECK_FALSE(has_row(chosen, "R, P(sum), R -> P(sum)"));
   CHECK(has_row(chosen, "R, P(max), R -> P(max)"));
-  CHECK(has_row(rows_text("add", {f64({6}), f64({6})}), "R, P(max) -> P(max)"));
+}
+
+TEST_CASE("a maximum passes what adds to it only where infinities and integers cannot meet",
+          "[strategies][rules]") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // A rank without elements holds -inf: with an infinity of the other operand it would give NaN.
+  CHECK_FALSE(has_row(rows_text("add", {f64({6}), f64({6})}), "R, P(max) -> P(max)"));
+  CHECK(has_row(rows_text("maximum", {f64({6}), f64({6})}), "R, P(max) -> P(max)"));
+  const auto plus = [](const TensorMeta& self, double value) {
+    return has_row(rows_text("add_scalar", {self}, {{"value", value}}), "P(max) -> P(max)");
+  };
+  CHECK(plus(f64({6}), 2.0));
+  CHECK_FALSE(plus(f64({6}), kInfinity));
+  // It holds the least integer, which wraps.
+  CHECK_FALSE(plus({{6}, DType::kI64}, 2.0));
+  CHECK_FALSE(has_row(rows_text("neg", {{{6}, DType::kI64}}), "P(max) -> P(min)"));
+  CHECK(has_row(rows_text("relu", {f64({6})}), "P(max) -> P(max)"));
+  CHECK_FALSE(has_row(rows_text("div_scalar", {f64({6})}, {{"value", 0.0}}), "P(sum) -> P(sum)"));
+  CHECK(has_row(rows_text("div_scalar", {f64({6})}, {{"value", 4.0}}), "P(sum) -> P(sum)"));
 }
 
 TEST_CASE("scatter_ stays in place whichever dim is cut", "[strategies][rules]") {

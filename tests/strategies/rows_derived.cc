@@ -53,7 +53,8 @@ TEST_CASE("integer sums pass through add exactly, averages do not", "[strategies
   CHECK(has(rows, "P(sum), P(sum) -> P(sum)"));
   CHECK_FALSE(has(rows, "P(sum), R -> P(sum)"));
   CHECK_FALSE(has(rows, "P(avg), R -> P(avg)"));
-  CHECK(has(rows, "P(max), R -> P(max)"));
+  // The least integer, which a rank without elements holds of a maximum, wraps.
+  CHECK_FALSE(has(rows, "P(max), R -> P(max)"));
   // Promotion keeps integers: 67108869 would lose bits as a float.
   const Op& add = *value_or_throw(table.find("add"));
   const std::vector<TensorMeta> inputs = {i64({8}), i64({})};

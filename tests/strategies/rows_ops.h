@@ -31,6 +31,21 @@ inline std::vector<AttrDef> reduce_defs() {
           {"keepdim", AttrDef::Type::kBool, AttrValue{false}}};
 }
 
+/// Shapes of a call by an index along `dim`: elsewhere index and src lie within self.
+inline StatusOr<std::vector<TensorMeta>> infer_within(std::span<const TensorMeta> inputs,
+                                                      const Attrs& attrs,
+                                                      const TensorMeta& result) {
+  const Shape &self = inputs[0].shape, &index = inputs[1].shape;
+  const auto dim = static_cast<std::size_t>(attrs.get_int("dim"));
+  bool fits = self.size() == index.size() && dim < self.size();
+  for (std::size_t d = 0; fits && d < self.size(); ++d) fits = d == dim || index[d] <= self[d];
+  for (std::size_t d = 0; fits && inputs.size() > 2 && d < self.size(); ++d) {
+    fits = index[d] <= inputs[2].shape[d];
+  }
+  if (!fits) return invalid_argument("index " + to_string(index) + " for self " + to_string(self));
+  return std::vector<TensorMeta>{result};
+}
+
 inline Kernel binary_kernel(Binary op) {
   return [op](KernelCall& call) {
     kernels::binary(call.ctx, op, call.inputs[0], call.inputs[1], call.outputs[0]);
@@ -140,6 +155,16 @@ inline void add_contracting_ops(OpTable& table) {
   });
   topk.num_outputs = 2;
   topk.attrs = {{"k", AttrDef::Type::kInt, {}}, dim_def()};
+  topk.infer = [](std::span<const TensorMeta> inputs,
+                  const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
+    TensorMeta values = inputs[0];
+    std::int64_t& size = values.shape[static_cast<std::size_t>(attrs.get_int("dim"))];
+    if (attrs.get_int("k") > size) return invalid_argument("k is larger than the dim");
+    size = attrs.get_int("k");
+    TensorMeta places = values;
+    places.dtype = DType::kI64;
+    return std::vector<TensorMeta>{values, places};
+  };
   topk.samples = {
       {.shapes = {{5, 4}}, .attrs = {{"k", std::int64_t{2}}, {"dim", std::int64_t{1}}}}};
   table.must_add(topk);
@@ -153,6 +178,9 @@ inline void add_indexed_ops(OpTable& table) {
                         call.outputs[0]);
       });
   gather.attrs = {dim_def()};
+  gather.infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) {
+    return infer_within(inputs, attrs, {inputs[1].shape, inputs[0].dtype});
+  };
   gather.samples = {{.shapes = {{8, 4}, {8, 3}},
                      .attrs = {{"dim", std::int64_t{1}}},
                      .dtypes = {D::kF64, D::kI64},
@@ -173,6 +201,9 @@ inline void add_indexed_ops(OpTable& table) {
                                     call.inputs[2], call.absent);
              });
   scatter_add.attrs = {dim_def()};
+  scatter_add.infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) {
+    return infer_within(inputs, attrs, inputs[0]);
+  };
   scatter_add.samples = {
       {.shapes = {{4, 4}, {4, 4}, {4, 4}}, .dtypes = {D::kF64, D::kI64, D::kF64}, .below = {0, 4}},
       {.shapes = {{4, 4}, {4, 3}, {8, 3}}, .dtypes = {D::kF64, D::kI64, D::kF64}, .below = {0, 4}}};

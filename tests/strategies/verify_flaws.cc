@@ -190,7 +190,7 @@ TEST_CASE("a failure carries the element, both values and the shortest call that
         return failure.mesh == "2" && failure.row == "P(sum) -> P(sum) (lin A)";
       });
   REQUIRE(on_two != report.failures.end());
-  CHECK(on_two->sample.starts_with("[3]"));  // the smaller sample
+  CHECK(on_two->sample.starts_with("[1]"));  // the smallest that can be made of the samples
   CHECK(on_two->rank == 0);
   CHECK(on_two->result == 0);
   CHECK(on_two->got != on_two->expected);
