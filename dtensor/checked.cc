@@ -1,5 +1,6 @@
 // Checked mode: what is declared equal across replicas is compared by hash.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -148,6 +149,42 @@ void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands
                                              op.def.name, operand_name(op, index), first.value,
                                              to_string(position), factor.size - 1)));
   }
+}
+
+namespace {
+
+bool is_finite(const Array& x) {
+  if (x.is_null() || !is_floating(x.dtype())) return true;
+  const std::vector<double> values = x.to_vector();
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+}
+
+/// "self", or "self and other".
+std::string names_of(const Op& op, std::span<const int> operands) {
+  std::string text;
+  for (const int operand : operands) {
+    text += (text.empty() ? "" : " and ") + operand_name(op, operand);
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_sums(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
+                std::span<const Array> outputs, const Site& site) {
+  bool summands = true, results = true;
+  for (const int operand : call.sums) summands &= is_finite(inputs[std::size_t(operand)]);
+  for (const Array& output : outputs) results &= is_finite(output);
+  const Outside mine{summands && !results ? 0 : -1, runtime.rank()};
+  const Outside first = first_of_all(runtime, call.outputs[0]->mesh(), mine, site);
+  if (first.position < 0) return;
+  const std::string sums = names_of(*call.op, {call.sums.data(), call.sums.size()});
+  throw Error(failed_precondition(absl::StrFormat(
+      "%s: the summands of %s are finite on rank %d, its result there is not: summands times an "
+      "infinity, or over 0, need not add up to their sum times it; redistribute %s to R first. "
+      "[%s]",
+      call.op->def.name, sums, first.value, sums,
+      call.inputs[static_cast<std::size_t>(call.sums[0])]->to_string())));
 }
 
 void warn_if_partial_looks_replicated(const DTensor& cotangent, std::string_view where,

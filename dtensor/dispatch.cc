@@ -1,6 +1,8 @@
 #include "dtensor/dispatch.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -109,6 +111,21 @@ absl::InlinedVector<const Spec*, 4> specs_of(Operands operands) {
   return specs;
 }
 
+bool is_sum(const Spec& spec) {
+  const auto& partial = spec.layout().partial;
+  return std::any_of(partial.begin(), partial.end(), [](const std::optional<ReduceOp>& kind) {
+    return kind == ReduceOp::kSum || kind == ReduceOp::kAvg;
+  });
+}
+
+void find_sums(const Resolution& resolution, ResolvedCall& call) {
+  const bool passes = std::any_of(resolution.outputs.begin(), resolution.outputs.end(), is_sum);
+  if (!passes || call.op->finite_arguments().empty()) return;
+  for (std::size_t i = 0; i < resolution.inputs.size(); ++i) {
+    if (is_sum(resolution.inputs[i])) call.sums.push_back(static_cast<int>(i));
+  }
+}
+
 std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, const Into& into,
                                             const Attrs& attrs) {
   const Operands operands = into.operands;
@@ -123,6 +140,7 @@ std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, cons
       outs.empty() ? propagate(op, given, call->attrs)
                    : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}));
   plan_moves(runtime, resolution, specs, *call);
+  find_sums(resolution, *call);
   if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
   for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
   const Coord* coord = runtime.coord_on(call->outputs[0]);
@@ -201,6 +219,9 @@ void execute_local(Runtime& runtime, const ResolvedCall& call, Operands operands
     run_lowering(runtime, call, in, out, site);
   } else {
     call.local->run(runtime.kernels(), in, out);
+  }
+  if (runtime.checked == CheckedMode::kOn && !call.sums.empty()) {
+    check_sums(runtime, call, in, out, site);
   }
 }
 

@@ -53,6 +53,8 @@ struct ResolvedCall {
   absl::InlinedVector<Promotion, 1> promotions;
   absl::InlinedVector<OperandMove, 1> moves;
   ViewAliasing view;
+  /// Operands that are sums and pass as sums beside operands that have to be finite.
+  absl::InlinedVector<int, 2> sums;
   bool lowered = false;
   bool mutates = false;
 };
@@ -162,6 +164,11 @@ void check_replicas(const DTensor& x, std::string_view where, const Site& site);
 /// rule marks `#` lies outside the dim that it addresses on any of them; the text names the first
 /// such position of the whole operand, and the value. Collective: yes, over the op's mesh.
 void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands, const Site& site);
+/// Checked mode only: throws FailedPrecondition on every rank where the summands of `call.sums` are
+/// finite on a rank and its results are not: summands times an infinity (or over 0) do not add up
+/// to their sum times it. Collective: yes, over the op's mesh.
+void check_sums(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
+                std::span<const Array> outputs, const Site& site);
 /// Checked mode only: warns on stderr where a P(sum) cotangent has the same bits on all ranks of an
 /// axis, as if it was computed from replicated data. Collective: yes, over the Partial axes.
 void warn_if_partial_looks_replicated(const DTensor& cotangent, std::string_view where,

@@ -304,9 +304,12 @@ void Binder::check_sizes() {
   find_group_sizes();
 }
 
-/// A letter that stands only inside groups is what the group's dim leaves over.
+/// A letter that stands only inside groups is what the group's dim leaves over; of a dim without
+/// elements, where that is open, whatever makes it one.
 void Binder::find_group_sizes() {
-  for (bool found = true; found;) {
+  bool found = true;
+  for (bool guess = false; found || !guess;) {
+    guess = !found;
     found = false;
     for (const auto& [dim, size] : groups_) {
       std::int64_t known = 1;
@@ -322,9 +325,13 @@ void Binder::find_group_sizes() {
           ++num_open;
         }
       }
-      if (num_open != 1 || known == 0 || size % known != 0) continue;
-      open->size = size / known;
-      found = true;
+      if (num_open == 1 && known > 0 && size % known == 0) {
+        open->size = size / known;
+        found = true;
+      } else if (guess && !found && num_open > 0 && size == 0) {
+        open->size = known == 0 ? 1 : 0;
+        found = true;
+      }
     }
   }
 }

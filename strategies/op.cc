@@ -136,6 +136,22 @@ bool Op::mutates() const noexcept {
   return std::any_of(in_place.begin(), in_place.end(), [](int input) { return input >= 0; });
 }
 
+std::vector<int> Op::finite_arguments() const {
+  std::vector<int> arguments = def.finite;
+  for (const RuleLinearity& clause : rule.linearity) {
+    const bool sums =
+        clause.kind == RuleLinearity::Kind::kLin || clause.kind == RuleLinearity::Kind::kAff;
+    for (const std::vector<int>& monomial : clause.monomials) {
+      if (sums && monomial.size() > 1) {
+        arguments.insert(arguments.end(), monomial.begin(), monomial.end());
+      }
+    }
+  }
+  std::sort(arguments.begin(), arguments.end());
+  arguments.erase(std::unique(arguments.begin(), arguments.end()), arguments.end());
+  return arguments;
+}
+
 Status OpTable::add(OpDef def) {
   TSR_RETURN_IF_ERROR(check_complete(def));
   if (ops_.find(def.name) != ops_.end()) return bad_op(def, "the name is in use");

@@ -181,6 +181,9 @@ struct Op {
   int id = 0;
   std::vector<int> in_place;  ///< per output: the input it aliases by `&`, or −1
   bool mutates() const noexcept;
+  /// Arguments that rows of P(sum) and P(avg) take to be finite, ascending: those of OpDef::finite,
+  /// and the factors of products in `lin`.
+  std::vector<int> finite_arguments() const;
   /// The input that result `output` aliases by `&`, or −1.
   int alias_of(std::size_t output) const noexcept {
     return output < in_place.size() ? in_place[output] : -1;

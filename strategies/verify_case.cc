@@ -13,6 +13,10 @@ std::string_view name_of(SpecialValues values) {
   switch (values) {
     case SpecialValues::kTies:
       return "ties";
+    case SpecialValues::kPositive:
+      return "positive";
+    case SpecialValues::kNegative:
+      return "negative";
     case SpecialValues::kInfinite:
       return "infinities";
     case SpecialValues::kNaN:
@@ -126,6 +130,12 @@ void CaseSource::make_special(SpecialValues values, std::size_t operand, WholeTe
     }
     if (!sample.positive) whole.values[any_place(whole, random_)] = -0.0;
     whole.values[any_place(whole, random_)] = 0.0;
+    adjust_values(sample, operand, whole.shape, whole.values);
+    return;
+  }
+  if (is_finite(values)) {
+    const double sign = values == SpecialValues::kPositive ? 1.0 : -1.0;
+    for (double& value : whole.values) value = sign * (0.5 + std::abs(value));
     adjust_values(sample, operand, whole.shape, whole.values);
     return;
   }

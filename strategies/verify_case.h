@@ -27,9 +27,14 @@ std::string describe(const VerifyCase& test);
 /// What a sample's floating operands are given beside distinct, ordinary values.
 enum class SpecialValues : std::uint8_t {
   kTies,      ///< few values, 0 and −0 among them
+  kPositive,  ///< all of them: a minimum that begins with 0 would show
+  kNegative,
   kInfinite,  ///< some of either sign
   kNaN
 };
+constexpr bool is_finite(SpecialValues values) noexcept {
+  return values < SpecialValues::kInfinite;
+}
 
 /// One sample in all its variants. Values are drawn once.
 class CaseSource {

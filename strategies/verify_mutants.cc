@@ -1,7 +1,10 @@
 #include "strategies/verify_mutants.h"
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <memory>
+#include <optional>
 
 #include "strategies/verify_complete.h"
 #include "strategies/verify_mutate.h"
@@ -23,15 +26,44 @@ bool contains(const std::vector<Row>& rows, const Row& row) {
                      [&](const Row& each) { return same_row(each, row); });
 }
 
+/// The sample with I64 in place of its floating operands; none where it has none, or where the op
+/// does not take it.
+std::optional<Sample> in_integers(const Op& op, const Sample& sample) {
+  if (sample.adjust != nullptr) return std::nullopt;
+  Sample other = sample;
+  other.dtypes.resize(sample.shapes.size(), DType::kF64);
+  other.below.resize(sample.shapes.size(), 2);
+  std::vector<TensorMeta> metas;
+  bool changed = false;
+  for (std::size_t i = 0; i < other.dtypes.size(); ++i) {
+    if (is_floating(other.dtypes[i])) {
+      other.dtypes[i] = DType::kI64;
+      other.below[i] = 7;
+      changed = true;
+    }
+    metas.push_back({other.shapes[i], other.dtypes[i]});
+  }
+  while (metas.size() < op.def.args.size()) metas.emplace_back().absent = true;
+  const StatusOr<Attrs> attrs = complete_attrs(op, other.attrs);
+  if (!changed || !attrs.ok() || !infer(op, metas, *attrs).ok()) return std::nullopt;
+  return other;
+}
+
 /// All mutants of one op. What was found by search depends on the kernel, not on the rule.
 class MutantJudge {
  public:
   MutantJudge(const Op& op, const VerifyOptions& options) : op_(op), random_(options.seed) {
     for (const Sample& sample : op.def.samples) {
-      Tested& tested = tested_.emplace_back(CaseSource(op, sample, random_));
-      const VerifyCase& test = tested.source.as_given();
-      tested.rows = value_or_throw(rows_of(op, test.metas, test.attrs, 2));
-      tested.outputs = value_or_throw(infer(op, test.metas, test.attrs));
+      add_tested(sample);
+      if (const std::optional<Sample> integers = in_integers(op, sample)) {
+        integers_.push_back(*integers);
+      }
+    }
+    for (const Sample& sample : integers_) {
+      try {
+        add_tested(sample);
+      } catch (const Error&) {  // integers that the op divides by, and the like
+      }
     }
     found_ = search_rows(op, options.seed);
     for (const SampleRows& sample : found_) lacking_.push_back(rows_lacking(op, sample));
@@ -52,6 +84,7 @@ class MutantJudge {
   };
   enum class Verdict : std::uint8_t { kRefuted, kSame, kOther };
 
+  void add_tested(const Sample& sample);
   void judge(const Mutant& mutant, MutantReport& report);
   Verdict judge_sample(const Op& other, Tested& tested);
   bool row_is_wrong(const Op& other, const Row& row, Tested& tested);
@@ -59,11 +92,19 @@ class MutantJudge {
 
   const Op& op_;
   VerifyRandom random_;
+  std::list<Sample> integers_;  ///< what `tested_` points to
   std::vector<Tested> tested_;
   std::vector<SampleRows> found_;
   std::vector<std::vector<FoundRow>> lacking_;
   std::string survives_;
 };
+
+void MutantJudge::add_tested(const Sample& sample) {
+  Tested& tested = tested_.emplace_back(CaseSource(op_, sample, random_));
+  const VerifyCase& test = tested.source.as_given();
+  tested.rows = value_or_throw(rows_of(op_, test.metas, test.attrs, 2));
+  tested.outputs = value_or_throw(infer(op_, test.metas, test.attrs));
+}
 
 void MutantJudge::judge(const Mutant& mutant, MutantReport& report) {
   OpTable table;
@@ -131,10 +172,12 @@ bool MutantJudge::row_is_wrong(const Op& other, const Row& row, Tested& tested) 
     if (!resolution.ok()) continue;
     if (judge_resolution(other, given, mesh, *resolution, random_)) return true;
     for (const SpecialValues values : kSpecialValues) {
-      if (values != SpecialValues::kTies && !must_pass_non_finite(other, *resolution)) break;
-      const VerifyCase* test = tested.source.with(values, operands_at_stake(*resolution));
-      if (test != nullptr && judge_resolution(other, *test, mesh, *resolution, random_)) {
-        return true;
+      if (!is_finite(values) && !must_pass_non_finite(other, *resolution)) break;
+      for (const std::uint32_t operands : special_operands(op_, *resolution, values)) {
+        const VerifyCase* test = operands != 0 ? tested.source.with(values, operands) : nullptr;
+        if (test != nullptr && judge_resolution(other, *test, mesh, *resolution, random_)) {
+          return true;
+        }
       }
     }
   }
@@ -153,6 +196,12 @@ bool MutantJudge::lacks_found_row(const Op& other) const {
 }
 
 }  // namespace
+
+void add(MutantReport more, MutantReport& report) {
+  report.refuted += more.refuted;
+  report.equivalent += more.equivalent;
+  std::move(more.survivors.begin(), more.survivors.end(), std::back_inserter(report.survivors));
+}
 
 MutantReport judge_mutants(const Op& op, const VerifyOptions& options) {
   if (op.rule.text.empty() || op.def.strategies != nullptr) return {};

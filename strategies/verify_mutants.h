@@ -20,6 +20,8 @@ struct MutantReport {
   std::int64_t equivalent = 0;  ///< the same rows on every sample: no other rule
   std::vector<MutantSurvivor> survivors;
 };
+/// Counts `more` in.
+void add(MutantReport more, MutantReport& report);
 /// A mutant is refuted if the table does not take it, if a row that it adds is wrong on a sample,
 /// or if it lacks a row that the search finds. An op without a rule has none.
 MutantReport judge_mutants(const Op& op, const VerifyOptions& options = {});

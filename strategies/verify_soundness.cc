@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "strategies/aliasing.h"
 #include "strategies/verify_lowering.h"
 #include "strategies/verify_placements.h"
 #include "strategies/verify_repro.h"
@@ -12,7 +13,8 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostFailures = 50;  // of one op; more say nothing new
-constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kInfinite,
+constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kPositive,
+                                            SpecialValues::kNegative, SpecialValues::kInfinite,
                                             SpecialValues::kNaN};
 
 /// The lowering asks for one interval on every rank, in coord order.
@@ -22,6 +24,18 @@ bool needs_intervals(const Call& call, const Choice& choice) {
     return lowering >= 0 &&
            call.op->def.lowerings[std::size_t(lowering)].cut == Lowering::Cut::kIntervals;
   });
+}
+
+/// A maximum or minimum goes across ranks, or may do so inside the op.
+bool has_extremes(const Resolution& resolution) {
+  const auto extreme = [](const Spec& spec) {
+    const auto& partial = spec.layout().partial;
+    return std::any_of(partial.begin(), partial.end(), [](const std::optional<ReduceOp>& kind) {
+      return kind == ReduceOp::kMax || kind == ReduceOp::kMin;
+    });
+  };
+  return resolution.lowering >= 0 ||
+         std::any_of(resolution.outputs.begin(), resolution.outputs.end(), extreme);
 }
 
 /// Two lowerings, or P(max) beside P(min): rows that no call combines.
@@ -131,6 +145,15 @@ AssumedFinite assumed_finite(const Op& op, const Resolution& resolution) {
   return assumed;
 }
 
+std::array<std::uint32_t, 2> special_operands(const Op& op, const Resolution& resolution,
+                                              SpecialValues values) {
+  const std::uint32_t at_stake = operands_at_stake(resolution);
+  const AssumedFinite assumed = assumed_finite(op, resolution);
+  const std::uint32_t excused =
+      is_finite(values) ? assumed.listed : assumed.listed | assumed.factors;
+  return {at_stake, ~at_stake & ~excused};
+}
+
 bool must_pass_non_finite(const Op& op, const Resolution& resolution) {
   if (operands_at_stake(resolution) != ~std::uint32_t{0}) return true;
   const bool sums = std::any_of(resolution.outputs.begin(), resolution.outputs.end(),
@@ -158,7 +181,9 @@ StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mes
 }
 
 void SoundnessJudge::judge(CaseSource& source) {
+  combinations_ = Combinations::kAll;
   for (const Shape& mesh : options_.meshes) judge_mesh(source.as_given(), mesh, &source);
+  combinations_ = Combinations::kFew;
   std::vector<DType> dtypes = {DType::kF32, DType::kI64};
   if (options_.dtypes == VerifyOptions::DTypes::kAll) {
     dtypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kI64,
@@ -173,6 +198,7 @@ void SoundnessJudge::judge(CaseSource& source) {
 }
 
 void SoundnessJudge::judge_derived(CaseSource& source) {
+  combinations_ = Combinations::kFew;
   for (const Shape& mesh : {Shape{2}, Shape{3}, Shape{2, 2}}) {
     judge_mesh(source.as_given(), mesh, &source);
   }
@@ -240,8 +266,8 @@ void SoundnessJudge::judge_other_cuts(const VerifyCase& test, const Call& call,
   }
 }
 
-/// Up to three operands in all combinations on one axis; else operands alike, and each alone with
-/// the others replicated. Through the op's own function.
+/// Up to three operands in all combinations on one axis, of samples as they are given; else
+/// operands alike, and each alone with the others replicated. Through the op's own function.
 void SoundnessJudge::judge_strategies(const VerifyCase& test, const Mesh& mesh,
                                       CaseSource* special) {
   judged_ = {};
@@ -256,7 +282,7 @@ void SoundnessJudge::judge_strategies(const VerifyCase& test, const Mesh& mesh,
     return test.metas[i].absent ? nullptr : &options[i][k < options[i].size() ? k : 0];
   };
   std::vector<const Spec*> call(options.size());
-  if (mesh.ndim() == 1 && given <= 3) {
+  if (combinations_ == Combinations::kAll && mesh.ndim() == 1 && given <= 3) {
     std::vector<std::size_t> at(options.size(), 0);
     for (std::size_t i = 0; i < options.size();) {
       for (std::size_t k = 0; k < options.size(); ++k) call[k] = pick(k, at[k]);
@@ -291,19 +317,17 @@ void SoundnessJudge::judge_special(const VerifyCase& test, const Mesh& mesh,
                                    const Resolution& resolution, const std::string& row,
                                    CaseSource& special) {
   if (&test != &special.as_given()) return;
-  const std::uint32_t at_stake = operands_at_stake(resolution);
   const bool non_finite = must_pass_non_finite(op_, resolution);
-  const AssumedFinite assumed = assumed_finite(op_, resolution);
+  const bool extremes = has_extremes(resolution);
   for (const SpecialValues values : kSpecialValues) {
-    if (values != SpecialValues::kTies && !non_finite) break;
-    const std::uint32_t excused =
-        values == SpecialValues::kTies ? assumed.listed : assumed.listed | assumed.factors;
-    for (const std::uint32_t operands : {at_stake, ~at_stake & ~excused}) {
+    if (!is_finite(values) && !non_finite) break;
+    if (is_finite(values) && values != SpecialValues::kTies && !extremes) continue;
+    for (const std::uint32_t operands : special_operands(op_, resolution, values)) {
       const VerifyCase* other = operands != 0 ? special.with(values, operands) : nullptr;
       if (other != nullptr) check(*other, mesh, resolution, row);
     }
   }
-  if (assumed.listed != 0) try_listed(mesh, resolution, special);
+  if (assumed_finite(op_, resolution).listed != 0) try_listed(mesh, resolution, special);
 }
 
 /// Whether what OpDef::finite lists has to be finite: one of these calls comes out wrong.
@@ -352,6 +376,21 @@ Zeros zeros_of(const Resolution& resolution) {
   return alike ? Zeros::kAlike : Zeros::kSigned;
 }
 
+/// The operand in whose storage result `output` has to lie on every rank; −1: in none.
+int shared_operand(const Op& op, const Resolution& resolution, std::size_t output) {
+  if (op.alias_of(output) >= 0) return op.alias_of(output);
+  if (!op.def.is_view || resolution.inputs.empty()) return -1;
+  const ViewAliasing aliasing = view_aliasing(op, resolution.inputs[0], resolution);
+  return aliasing.kind == ViewAliasing::Kind::kCopies ? -1 : 0;
+}
+
+bool same_storage(std::span<const Array> results, std::span<const Array> operands) {
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    if (results[rank].storage() != operands[rank].storage()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& test,
@@ -373,11 +412,16 @@ std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& te
     return failure;
   };
   try {
-    const auto results =
-        run_ranks(op, resolution, test.attrs, mesh, op.mutates() ? copies_of(operands) : operands);
+    const auto held = op.mutates() ? copies_of(operands) : operands;
+    const auto results = run_ranks(op, resolution, test.attrs, mesh, held);
     for (std::size_t o = 0; o < resolution.outputs.size(); ++o) {
       std::vector<Array> locals;
       for (const std::vector<Array>& rank : results) locals.push_back(rank[o]);
+      const int shared = shared_operand(op, resolution, o);
+      if (shared >= 0 && !same_storage(locals, held[static_cast<std::size_t>(shared)])) {
+        return give_up("result " + std::to_string(o) + " does not lie in the storage of operand " +
+                       std::to_string(shared));
+      }
       const StatusOr<WholeTensor> whole = join(resolution.outputs[o], locals);
       const std::string prefix = "result " + std::to_string(o) + ": ";
       failure.result = static_cast<int>(o);

@@ -2,6 +2,7 @@
 // strategies/.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ class Findings {
   /// Arguments (bits) of OpDef::finite without which a row was seen to fail.
   void note_needed_finite(std::uint32_t arguments) { needed_finite_ |= arguments; }
   std::uint32_t needed_finite() const noexcept { return needed_finite_; }
+  bool any_failed() const noexcept { return !failures_.empty(); }
   void move_to(VerifyReport& report);
 
  private:
@@ -67,11 +69,15 @@ class SoundnessJudge {
   void check(const VerifyCase& test, const Mesh& mesh, const Resolution& resolution,
              const std::string& row);
 
+  /// Of placements, for ops whose rows are a function.
+  enum class Combinations : std::uint8_t { kAll, kFew };
+
   const Op& op_;
   const VerifyOptions& options_;
   VerifyRandom& random_;
   Findings& findings_;
   DistinctCalls judged_;  ///< of one sample on one mesh
+  Combinations combinations_ = Combinations::kAll;
 };
 
 /// Runs one resolved call on every rank and compares; nothing if it is right.
@@ -90,6 +96,10 @@ struct AssumedFinite {
   std::uint32_t listed = 0;   ///< by OpDef::finite: they may not
 };
 AssumedFinite assumed_finite(const Op& op, const Resolution& resolution);
+/// Sets of operands (bits) that are given special values in turn: those at stake, and those beside
+/// them, but for what the row takes to be finite.
+std::array<std::uint32_t, 2> special_operands(const Op& op, const Resolution& resolution,
+                                              SpecialValues values);
 /// An infinity or a NaN must pass unchanged: rows of linearity, and those that cut every operand
 /// and sum over nothing. Elsewhere a local kernel may skip what another multiplies by 0.
 bool must_pass_non_finite(const Op& op, const Resolution& resolution);

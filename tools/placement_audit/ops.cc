@@ -78,6 +78,11 @@ Json op_to_json(const Op& op) {
   for (const std::string& reason : def.declined) declined.push_back(Json(reason));
   json.set("lowerings", Json(std::move(lowerings)));
   json.set("declined", Json(std::move(declined)));
+  Json::Array finite;
+  for (const int argument : op.finite_arguments()) {
+    finite.push_back(Json(def.args[static_cast<std::size_t>(argument)].name));
+  }
+  json.set("finite", Json(std::move(finite)));
   return json;
 }
 
@@ -90,6 +95,10 @@ std::string op_to_text(const Op& op) {
     text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
   }
   for (const std::string& reason : def.declined) text += "    declines " + reason + '\n';
+  for (const int argument : op.finite_arguments()) {
+    text +=
+        "    sums pass while finite: " + def.args[static_cast<std::size_t>(argument)].name + '\n';
+  }
   return text;
 }
 

@@ -86,6 +86,16 @@ std::string declined_of(const OpDef& def) {
   return text;
 }
 
+std::string finite_of(const Op& op) {
+  std::string names;
+  for (const int argument : op.finite_arguments()) {
+    names += (names.empty() ? "`" : ", `") + op.def.args[std::size_t(argument)].name + '`';
+  }
+  if (names.empty()) return "";
+  return "- sums pass beside finite values only: infinities (and zeros that divide) of " + names +
+         " need a sum that was reduced before\n";
+}
+
 /// One op; `rows_at` knows which op of this page has the same rows spelled out.
 std::string section(const Op& op, std::map<std::string, std::string>& rows_at) {
   const OpDef& def = op.def;
@@ -102,7 +112,7 @@ std::string section(const Op& op, std::map<std::string, std::string>& rows_at) {
   } else {
     text += absl::StrFormat("\nRows as those of `%s`.\n", known->second);
   }
-  const std::string notes = lowerings_of(def) + declined_of(def);
+  const std::string notes = lowerings_of(def) + declined_of(def) + finite_of(op);
   return notes.empty() ? text : text + '\n' + notes;
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/strings/str_format.h"
+#include "strategies/verify_faults.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/verify_report.h"
@@ -52,6 +53,7 @@ std::vector<Verdict> verify_all(const OpTable& table, const std::vector<const Op
       if (mutants == Request::Mutants::kSkip) continue;
       try {
         verdicts[i].mutants = judge_mutants(*ops[i], options);
+        add(judge_faults(*ops[i], options), *verdicts[i].mutants);
       } catch (const std::exception&) {
         verdicts[i].mutants = MutantReport();  // the report says what the op refuses of its samples
       }
