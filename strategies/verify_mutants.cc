@@ -34,18 +34,23 @@ std::optional<Sample> in_integers(const Op& op, const Sample& sample) {
   other.dtypes.resize(sample.shapes.size(), DType::kF64);
   other.below.resize(sample.shapes.size(), 2);
   std::vector<TensorMeta> metas;
-  bool changed = false;
-  for (std::size_t i = 0; i < other.dtypes.size(); ++i) {
+  std::uint32_t changed = 0;
+  for (std::size_t i = 0; i < other.dtypes.size() && i < 32; ++i) {
     if (is_floating(other.dtypes[i])) {
       other.dtypes[i] = DType::kI64;
       other.below[i] = 7;
-      changed = true;
+      changed |= std::uint32_t{1} << i;
     }
     metas.push_back({other.shapes[i], other.dtypes[i]});
   }
+  // Of either sign: where a rank holds the least integer, only they wrap.
+  other.adjust = [changed](int operand, const Shape&, std::vector<double>& values) {
+    if ((changed >> operand & 1) == 0) return;
+    for (double& value : values) value -= 3.0;
+  };
   while (metas.size() < op.def.args.size()) metas.emplace_back().absent = true;
   const StatusOr<Attrs> attrs = complete_attrs(op, other.attrs);
-  if (!changed || !attrs.ok() || !infer(op, metas, *attrs).ok()) return std::nullopt;
+  if (changed == 0 || !attrs.ok() || !infer(op, metas, *attrs).ok()) return std::nullopt;
   return other;
 }
 
