@@ -50,14 +50,15 @@ std::vector<Var> mean_gradient(GradContext& c) {
   return {ops::expanded(c, c.call("div_scalar", {c.cotangent(0)}, {{"value", count}}))};
 }
 
-/// The cotangent of result `which` is shared equally among the elements that equal it.
+/// The cotangent of result `which` is shared equally among the elements that equal it, or are the
+/// NaN that it is.
 Var extreme_cotangent(GradContext& c, int which) {
-  const Var result = ops::with_kept_dims(c, c.output(which));
-  const Var hit = c.call("to", {c.call("eq", {c.input(0), result})}, {{"dtype", c.input_dtype(0)}});
+  const Var equal = c.call("eq", {c.input(0), ops::with_kept_dims(c, c.output(which))});
+  const Var hit = c.call("logical_or", {equal, c.call("isnan", {c.input(0)})});
   const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
   const Var share =
       c.call("div", {ops::with_kept_dims(c, c.cotangent(which)), c.call("sum", {hit}, kept)});
-  return c.call("mul", {hit, share});
+  return c.call("where_scalar", {hit, share}, {{"other", 0.0}});
 }
 std::vector<Var> extreme_gradient(GradContext& c) { return {extreme_cotangent(c, 0)}; }
 
@@ -71,19 +72,10 @@ std::vector<Var> aminmax_gradient(GradContext& c) {
   return {grad};
 }
 
-/// The product of the other elements, times the cotangent: the product of what is not zero, divided
-/// by the element, where all zeros of the row are the element itself.
+/// The product of the other elements, times the cotangent.
 std::vector<Var> prod_gradient(GradContext& c) {
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-  const Var x = c.input(0);
-  const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
-  const Var nonzero = c.call("masked_fill", {x, zero}, {{"value", 1.0}});
-  const Var zeros = c.call("sum", {zero}, kept);
-  const Var alone = c.call("eq", {c.call("to", {zero}, {{"dtype", DType::kI64}}), zeros});
-  const Var product = c.call("prod", {nonzero}, kept);
-  const Var weighted = c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), product});
-  const Var counted = c.call("to", {alone}, {{"dtype", c.input_dtype(0)}});
-  return {c.call("div", {c.call("mul", {counted, weighted}), nonzero})};
+  const Var others = c.call("prod_of_others", {c.input(0)}, {{"dim", c.attrs().get_ints("dim")}});
+  return {c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), others})};
 }
 
 OpDef reduction(std::string name, std::string doc, std::string rule, Kernel kernel) {
