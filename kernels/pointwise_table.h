@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/dtype_switch.h"
 #include "kernels/pointwise.h"
 
 namespace tessera::kernels {
@@ -73,6 +74,13 @@ void slope_block(const double* const* in, double* out, std::int64_t n, Params pa
 template <int N, auto f>
 constexpr Pointwise slope(std::string_view name) {
   return {name, N + 1, slope_block<N, f>, nullptr};
+}
+
+/// The same by a function of g and the operands that gives the whole product: where the op takes a
+/// piece on which an operand has no influence it gives 0, and an infinite g does not pass as 0·∞.
+template <int N, auto f>
+constexpr Pointwise cotangent(std::string_view name) {
+  return floating<N + 1, f>(name);
 }
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

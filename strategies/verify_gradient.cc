@@ -126,6 +126,31 @@ std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const 
   return outputs;
 }
 
+GradientAt::GradientAt(const OpTable& table, const Op& op, const Attrs& attrs,
+                       std::span<const WholeTensor> operands)
+    : table_(table), op_(op), attrs_(attrs), operands_(arrays_of(operands)) {
+  operands_.resize(std::max(operands_.size(), op.def.args.size()));
+  results_ = run_plain(op, operands_, attrs);
+}
+
+std::vector<std::vector<double>> GradientAt::run(
+    std::span<const std::vector<double>> cotangents) const {
+  PlainGradient context(table_, op_, attrs_);
+  context.forward_inputs = operands_;
+  context.forward_outputs = results_;
+  for (std::size_t o = 0; o < results_.size(); ++o) {
+    Array& cotangent = context.cotangents.emplace_back();
+    if (cotangents[o].empty()) continue;
+    cotangent = Array::from_values(results_[o].shape(), results_[o].dtype(), cotangents[o]);
+  }
+  std::vector<std::vector<double>> gradients;
+  for (const Var gradient : op_.def.gradient(context)) {
+    std::vector<double>& values = gradients.emplace_back();
+    if (gradient.defined()) values = context.array(gradient).to_vector();
+  }
+  return gradients;
+}
+
 std::string gradient_error(const OpTable& table, const Op& op, const Attrs& attrs,
                            std::span<const WholeTensor> operands, VerifyRandom& random) {
   PlainGradient context(table, op, attrs);

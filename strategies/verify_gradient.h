@@ -6,12 +6,30 @@
 #include <string>
 #include <vector>
 
+#include "placement/api.h"
 #include "strategies/verify_data.h"
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Runs `op` on one rank; operands are not written. Throws Error for what the op refuses.
 std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const Attrs& attrs);
+
+/// An op's operands and results, and its gradient there for any cotangents.
+class GradientAt {
+ public:
+  GradientAt(const OpTable& table, const Op& op, const Attrs& attrs,
+             std::span<const WholeTensor> operands);
+  const std::vector<Array>& results() const noexcept { return results_; }
+  /// Row-major, by operand; empty where none flows back. A cotangent is empty where none is given.
+  std::vector<std::vector<double>> run(std::span<const std::vector<double>> cotangents) const;
+
+ private:
+  const OpTable& table_;
+  const Op& op_;
+  const Attrs& attrs_;
+  std::vector<Array> operands_;
+  std::vector<Array> results_;
+};
 
 /// Compares the op's gradient with central differences, for every element of every floating
 /// operand. "" if they agree to 1e-6; else the first operand and element where they do not, or what

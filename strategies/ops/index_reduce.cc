@@ -196,13 +196,19 @@ class ReduceGradient {
     return {kept(share), Var{}, at_source(gather(share))};
   }
 
+  /// Equal, or a NaN, which wins.
+  Var is_extreme(Var value, Var result) {
+    return c_.call("logical_or", {c_.call("eq", {value, result}), c_.call("isnan", {value})});
+  }
   /// Ties share equally.
   std::vector<Var> extreme() {
-    const Var is_self = kept(as_number(c_.call("eq", {c_.input(0), c_.output(0)})));
-    const Var is_src = as_number(c_.call("eq", {source(), gather(c_.output(0))}));
-    const Var share = c_.call("div", {c_.cotangent(0), add(is_self, is_src)});
-    return {c_.call("mul", {share, is_self}), Var{},
-            at_source(c_.call("mul", {gather(share), is_src}))};
+    const Var is_self = is_extreme(c_.input(0), c_.output(0));
+    const Var is_src = is_extreme(source(), gather(c_.output(0)));
+    const Var ties = add(kept(as_number(is_self)), as_number(is_src));
+    const Var share = c_.call("div", {c_.cotangent(0), ties});
+    const Attrs zero = {{"other", 0.0}};
+    return {kept(c_.call("where_scalar", {is_self, share}, zero)), Var{},
+            at_source(c_.call("where_scalar", {is_src, gather(share)}, zero))};
   }
 
   /// Products without one factor: by division, or anew with a 1 in place of a lone 0.

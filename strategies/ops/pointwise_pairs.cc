@@ -147,7 +147,8 @@ void add_extremes(OpTable& table) {
                                     .declined = {reason}}));
   table.must_add(
       {.name = "nextafter",
-       .doc = "The number next to self in the direction of other, in the operands' own dtype.",
+       .doc = "The number next to self in the direction of other, both taken as numbers of the "
+              "result's dtype.",
        .args = {in("self"), in("other")},
        .rule = "*, * -> * | mono AB",
        .kernel =

@@ -87,12 +87,14 @@ OpDef along(std::string name, std::string doc, Kernel kernel) {
           .samples = samples_along()};
 }
 
-/// The cotangent is shared equally among the elements that equal the result.
+/// The cotangent is shared equally among the elements that equal the result, or are the NaN that it
+/// is.
 std::vector<Var> of_all_gradient(GradContext& c) {
-  const Var hit =
-      c.call("to", {c.call("eq", {c.input(0), c.output(0)})}, {{"dtype", c.input_dtype(0)}});
+  const Var both_nan =
+      c.call("logical_and", {c.call("isnan", {c.input(0)}), c.call("isnan", {c.output(0)})});
+  const Var hit = c.call("logical_or", {c.call("eq", {c.input(0), c.output(0)}), both_nan});
   const Var share = c.call("div", {c.cotangent(0), c.call("sum", {hit})});
-  return {c.call("mul", {hit, share})};
+  return {c.call("where_scalar", {hit, share}, {{"other", 0.0}})};
 }
 
 template <kernels::NanRows kNan>

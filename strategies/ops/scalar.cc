@@ -174,7 +174,8 @@ void add_clamp(OpTable& table) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   table.must_add(
       {.name = "clamp",
-       .doc = "min(max(x, min), max).",
+       .doc = "min(max(x, min), max); a NaN among the three wins, and at a bound there is no "
+              "slope.",
        .args = {in("self")},
        .attrs = {ops::double_attr("min", -kInfinity), ops::double_attr("max", kInfinity)},
        .rule = "* -> * | mono A",
@@ -185,13 +186,16 @@ void add_clamp(OpTable& table) {
            },
        .infer = ops::infer_elementwise,
        .gradient = [](GradContext& c) -> std::vector<Var> {
-         const Attrs zero = {{"value", 0.0}};
-         const Var below =
-             c.call("lt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("min")}});
-         const Var above =
-             c.call("gt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("max")}});
-         const Var outside = c.call("logical_or", {below, above});
-         return {c.call("masked_fill", {c.cotangent(0), outside}, zero)};
+         // An infinite bound is none, of an infinite element either.
+         const double low = c.attrs().get_double("min"), high = c.attrs().get_double("max");
+         Var inside;
+         if (low != -kInfinity) inside = c.call("gt_scalar", {c.input(0)}, {{"value", low}});
+         if (high != kInfinity) {
+           const Var below = c.call("lt_scalar", {c.input(0)}, {{"value", high}});
+           inside = inside.defined() ? c.call("logical_and", {inside, below}) : below;
+         }
+         if (!inside.defined()) return {c.cotangent(0)};
+         return {c.call("where_scalar", {inside, c.cotangent(0)}, {{"other", 0.0}})};
        },
        .saved_inputs = {0},
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"min", -0.537}, {"max", 0.537}}},
