@@ -154,6 +154,9 @@ struct OpDef {
   StrategyFn strategies = nullptr;
   Localize localize = nullptr;
   std::vector<Lowering> lowerings = {};
+  /// Why an element of a cotangent that is not finite may reach gradients that do not depend on it
+  /// (it meets a 0 in a product); empty: it must not.
+  std::string cotangent_spreads = {};
   bool is_view = false;  ///< the output aliases operand 0
   /// Sound rows left out: "ROW; ROW: reason". A ROW is "P(max), R -> P(max)"; an entry is R, S,
   /// S(1), P, P(max) or _ (any); without "->" any result is meant. A reason that concerns no

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/verify_complete.h"
+#include "strategies/verify_cotangent.h"
 #include "strategies/verify_gradient.h"
 #include "strategies/verify_soundness.h"
 
@@ -23,6 +24,11 @@ class Verifier {
         fail("", "on one rank", describe(sample), error.what());
       }
     }
+    try {
+      if (checks_gradients() && !gradient_is_wrong_) verify_cotangents();
+    } catch (const std::exception& error) {
+      fail("1", "cotangent", "", error.what());
+    }
     findings_.move_to(report_);
     if (options_.completeness == VerifyOptions::Completeness::kSearch) verify_completeness();
     report_.declined = op_.def.declined;
@@ -31,7 +37,11 @@ class Verifier {
 
  private:
   void verify_sample(const Sample& sample);
+  bool checks_gradients() const {
+    return options_.gradients == VerifyOptions::Gradients::kCheck && op_.def.gradient != nullptr;
+  }
   void verify_gradient(const VerifyCase& test);
+  void verify_cotangents();
   void verify_in_place(const VerifyCase& test);
   void verify_completeness();
   void fail(std::string mesh, std::string row, std::string sample, std::string detail) {
@@ -44,6 +54,7 @@ class Verifier {
   const VerifyOptions& options_;
   VerifyRandom random_;
   Findings findings_;
+  bool gradient_is_wrong_ = false;
   VerifyReport report_;
 };
 
@@ -51,11 +62,11 @@ void Verifier::verify_sample(const Sample& sample) {
   CaseSource source(op_, sample, random_);
   SoundnessJudge(op_, options_, random_, findings_).judge(source);
   if (op_.mutates()) verify_in_place(source.as_given());
-  if (options_.gradients == VerifyOptions::Gradients::kCheck) verify_gradient(source.as_given());
+  if (checks_gradients()) verify_gradient(source.as_given());
 }
 
 void Verifier::verify_gradient(const VerifyCase& test) {
-  if (op_.def.gradient == nullptr || !test.sample->differentiable) return;
+  if (!test.sample->differentiable) return;
   for (const WholeTensor& operand : test.operands) {
     if (is_floating(operand.dtype) && operand.dtype != DType::kF64) return;
   }
@@ -65,7 +76,31 @@ void Verifier::verify_gradient(const VerifyCase& test) {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  if (!problem.empty()) fail("1", "gradient", describe(test), problem);
+  if (problem.empty()) return;
+  gradient_is_wrong_ = true;
+  fail("1", "gradient", describe(test), problem);
+}
+
+/// What is not finite in a cotangent stays with what depends on it, beside ties and zeros too. With
+/// values of its own, so that the rows' do not change with it.
+void Verifier::verify_cotangents() {
+  bool spreads = false;
+  VerifyRandom random(options_.seed);
+  for (const Sample& sample : op_.def.samples) {
+    if (!sample.differentiable) continue;
+    CaseSource source(op_, sample, random);
+    const VerifyCase* ties = source.with(SpecialValues::kTies, ~std::uint32_t{0});
+    for (const VerifyCase* test : {&source.as_given(), ties}) {
+      if (test == nullptr) continue;
+      const std::string problem =
+          cotangent_error(table_, op_, test->attrs, test->operands, options_.seed);
+      if (problem.empty()) continue;
+      spreads = true;
+      if (op_.def.cotangent_spreads.empty()) fail("1", "cotangent", describe(*test), problem);
+    }
+  }
+  if (spreads || op_.def.cotangent_spreads.empty()) return;
+  fail("1", "cotangent", "", "it is said to spread, but does so on no sample");
 }
 
 /// `add_` and `add` compute the same.

@@ -276,6 +276,9 @@ void add_forward(OpTable& table, int num_dims) {
             .saved_inputs = {0, 1},
             .localize = ops::conv_kernel_localize(),
             .lowerings = ops::halo_lowerings({Role::kForward, num_dims, 3}),
+            .cotangent_spreads =
+                "to the weight: the input's zero padding is a factor of its "
+                "products, as in PyTorch",
             .samples = forward_samples(num_dims)};
   table.must_add(std::move(def));
 }

@@ -78,6 +78,7 @@ Json op_to_json(const Op& op) {
   for (const std::string& reason : def.declined) declined.push_back(Json(reason));
   json.set("lowerings", Json(std::move(lowerings)));
   json.set("declined", Json(std::move(declined)));
+  if (!def.cotangent_spreads.empty()) json.set("cotangent_spreads", Json(def.cotangent_spreads));
   return json;
 }
 
@@ -90,6 +91,9 @@ std::string op_to_text(const Op& op) {
     text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
   }
   for (const std::string& reason : def.declined) text += "    declines " + reason + '\n';
+  if (!def.cotangent_spreads.empty()) {
+    text += "    an infinite cotangent spreads " + def.cotangent_spreads + '\n';
+  }
   return text;
 }
 
