@@ -87,8 +87,8 @@ constexpr DType dtype_of() noexcept {
 /// A floating number as a signed integer: towards 0, the integers' ends beyond them, 0 of NaN.
 template <class To, class From>
 inline To truncated(From value) noexcept {
-  constexpr From kEnd = static_cast<From>(std::uint64_t{1} << (8 * sizeof(To) - 1));
   // Selections, so that loops stay vectors; only what the integers hold is converted.
+  constexpr From kEnd = static_cast<From>(std::uint64_t{1} << (8 * sizeof(To) - 1));
   const From held = value >= -kEnd && value < kEnd ? value : From{0};
   const To whole = static_cast<To>(held);
   const To below_end = value >= kEnd ? std::numeric_limits<To>::max() : whole;

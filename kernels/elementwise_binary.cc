@@ -176,7 +176,7 @@ struct FloorDivide {
       const C rest = std::fmod(a, b);
       C quotient = (a - rest) / b;
       if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
-      if (quotient == 0) return std::copysign(C{0}, a / b);
+      if (quotient == 0) return std::copysign(C{0}, a) * std::copysign(C{1}, b);
       const C floored = std::floor(quotient);
       return quotient - floored > C(0.5) ? floored + 1 : floored;
     }

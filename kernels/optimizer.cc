@@ -51,11 +51,18 @@ void update_piece(const AdamWFactors<C>& f, const C* const* in, C* const* out, s
   C* new_param = out[0];
   C* m = out[1];
   C* v = out[2];
+  const auto update_moments = [&](const auto& decay) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    const C g = grad[i] * f.grad_scale + taken(f.in_gradient, param[i]);
-    m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
-    v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const C g = grad[i] * f.grad_scale + decay(param[i]);
+      m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
+      v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
+    }
+  };
+  if (f.in_gradient == C{0}) {
+    update_moments([](C) { return C{0}; });
+  } else {
+    update_moments([&f](C p) { return f.in_gradient * p; });
   }
   square_roots(v, roots, n);
 #pragma omp simd

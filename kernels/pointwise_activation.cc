@@ -10,11 +10,6 @@ double softplus_of(double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-s
 /// `x` between two numbers; NaN stays.
 double between(double x, double low, double high) { return x < low ? low : (x > high ? high : x); }
 
-/// sigmoid(−x) by an exponential that does not overflow.
-double log_sigmoid_slope(double x) {
-  const double z = std::exp(-std::fabs(x));
-  return (x < 0.0 ? 1.0 : z) / (1.0 + z);
-}
 double log_sigmoid(double x) {
   const double tail = std::log1p(std::exp(-std::fabs(x)));
   return (x < 0.0 ? x : 0.0) - tail;
@@ -22,10 +17,14 @@ double log_sigmoid(double x) {
 double hardsigmoid(double x) { return between((x + 3.0) / 6.0, 0.0, 1.0); }
 double hardswish(double x) { return x <= -3.0 ? -0.0 : x >= 3.0 ? x : x * hardsigmoid(x); }
 double hardswish_cotangent(double g, double x) {
-  return x <= -3.0 ? 0.0 : x < 3.0 ? g * (x / 3.0 + 0.5) : g;
+  return when(!(x <= -3.0), g) * (x < 3.0 ? x / 3.0 + 0.5 : 1.0);
 }
+double hardsigmoid_cotangent(double g, double x) {
+  return when((x > -3.0) & (x < 3.0), g * (1.0 / 6.0));
+}
+double prelu_weight_cotangent(double g, double x, double) { return when(!(x >= 0.0), g * x); }
 /// Between two numbers, at neither. A NaN is outside of nothing: it passes the cotangent on.
-bool is_inside(double x, double low, double high) { return !(x <= low || x >= high); }
+bool is_inside(double x, double low, double high) { return !((x <= low) | (x >= high)); }
 double softplus(double x, Params p) {
   const double scaled = x * p[0];
   return scaled > p[1] ? x : softplus_of(scaled) / p[0];
@@ -60,12 +59,11 @@ double softsign_slope(double x) {
   const double d = 1.0 + std::fabs(x);
   return 1.0 / (d * d);
 }
-double softshrink(double x, Params p) {
-  if (std::isnan(x)) return x;
-  return x > p[0] ? x - p[0] : x < -p[0] ? x + p[0] : 0.0;
-}
+double softshrink(double x, Params p) { return x - (x > p[0] ? p[0] : x < -p[0] ? -p[0] : x); }
 
-double shrink_cotangent(double g, double x, Params p) { return x >= -p[0] && x <= p[0] ? 0.0 : g; }
+double shrink_cotangent(double g, double x, Params p) {
+  return when(!((x >= -p[0]) & (x <= p[0])), g);
+}
 
 constexpr auto hold = [](auto x, Params p) {
   using C = decltype(x);
@@ -103,13 +101,12 @@ constexpr Pointwise kFunctions[] = {
 };
 
 constexpr Pointwise kSlopes[] = {
-    slope<1, log_sigmoid_slope>("log_sigmoid'0"),
-    cotangent<1, [](double g, double x) { return (x > -3.0 && x < 3.0) ? g / 6.0 : 0.0; }>(
-        "hardsigmoid'0"),
+    slope<1, [](double x) { return sigmoid(-x); }>("log_sigmoid'0"),
+    cotangent<1, hardsigmoid_cotangent>("hardsigmoid'0"),
     cotangent<1, hardswish_cotangent>("hardswish'0"),
-    cotangent<1, [](double g, double x, Params p) { return is_inside(x, p[0], p[1]) ? g : 0.0; }>(
+    cotangent<1, [](double g, double x, Params p) { return when(is_inside(x, p[0], p[1]), g); }>(
         "hardtanh'0"),
-    cotangent<1, [](double g, double x) { return is_inside(x, 0.0, 6.0) ? g : 0.0; }>("relu6'0"),
+    cotangent<1, [](double g, double x) { return when(is_inside(x, 0.0, 6.0), g); }>("relu6'0"),
     slope<1, [](double x, Params p) { return (x * p[0] > p[1]) ? 1.0 : sigmoid(x * p[0]); }>(
         "softplus'0"),
     slope<1, mish_slope>("mish'0"),
@@ -122,9 +119,9 @@ constexpr Pointwise kSlopes[] = {
     slope<1, [](double x) { return std::tanh(x) * std::tanh(x); }>("tanhshrink'0"),
     cotangent<1, shrink_cotangent>("softshrink'0"),
     cotangent<1, shrink_cotangent>("hardshrink'0"),
-    cotangent<1, [](double g, double x, Params p) { return x <= p[0] ? 0.0 : g; }>("threshold'0"),
+    cotangent<1, [](double g, double x, Params p) { return when(!(x <= p[0]), g); }>("threshold'0"),
     slope<2, [](double x, double w) { return (x > 0.0) ? 1.0 : w; }>("prelu'0"),
-    cotangent<2, [](double g, double x, double) { return (x >= 0.0) ? 0.0 : g * x; }>("prelu'1"),
+    cotangent<2, prelu_weight_cotangent>("prelu'1"),
 };
 
 }  // namespace

@@ -91,14 +91,14 @@ constexpr Pointwise kSlopes[] = {
     slope<1, [](double y) { return kRootPi / 2.0 * std::exp(erfinv(y) * erfinv(y)); }>("erfinv'0"),
     slope<1, digamma>("lgamma'0"),
     slope<1, trigamma>("digamma'0"),
-    cotangent<1, [](double g, double x) { return x == 0.0 ? 0.0 : g * sinc_slope(x); }>("sinc'0"),
+    cotangent<1, [](double g, double x) { return when(x != 0.0, g * sinc_slope(x)); }>("sinc'0"),
     slope<1, bessel_i1>("i0'0"),
     cotangent<1, logit_cotangent>("logit'0"),
     slope<1, [](double) { return kPi / 180.0; }>("deg2rad'0"),
     slope<1, [](double) { return 180.0 / kPi; }>("rad2deg'0"),
     slope<1, [](double) { return 1.0; }>("frac'0"),
     slope<1, [](double) { return 1.0; }>("positive'0"),
-    cotangent<1, [](double g, double x) { return std::isfinite(x) ? g : 0.0; }>("nan_to_num'0"),
+    cotangent<1, [](double g, double x) { return when(std::isfinite(x), g); }>("nan_to_num'0"),
 };
 
 }  // namespace

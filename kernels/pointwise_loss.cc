@@ -38,7 +38,8 @@ double bce_slope_target(double x, double) {
 }
 /// Written so that an infinite x meets no other infinity.
 double bce_logits(double x, double t) {
-  return (x > 0.0 ? x * (1.0 - t) : -x * t) + std::log1p(std::exp(-std::fabs(x)));
+  const double above = x > 0.0 ? x : 0.0, below = x < 0.0 ? x : 0.0;
+  return above * (1.0 - t) - below * t + std::log1p(std::exp(-std::fabs(x)));
 }
 /// p[0]: the target is a logarithm too.
 double kl_div(double x, double t, Params p) {

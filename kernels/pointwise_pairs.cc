@@ -50,7 +50,7 @@ double atan2_slope(double a, double b) {
   return a == 0.0 && b == 0.0 ? 0.0 : b / square;
 }
 double power_cotangent_base(double g, double a, double b) {
-  return b == 0.0 ? 0.0 : g * (b * std::pow(a, b - 1.0));
+  return when(b != 0.0, g * (b * std::pow(a, b - 1.0)));
 }
 double power_slope_exponent(double a, double b) {
   return a == 0.0 && b >= 0.0 ? 0.0 : std::pow(a, b) * std::log(a);
@@ -65,10 +65,10 @@ I integer_power(I base, I exponent) {
   return static_cast<I>(result);
 }
 double copysign_cotangent(double g, double a, double b) {
-  return a == 0.0 ? 0.0 : g * (std::copysign(1.0, b) * std::copysign(1.0, a));
+  return when(a != 0.0, g * (std::copysign(1.0, b) * std::copysign(1.0, a)));
 }
 /// A divisor that goes into a number no time has no influence on the remainder.
-double divisor_cotangent(double g, double times) { return times == 0.0 ? 0.0 : -g * times; }
+double divisor_cotangent(double g, double times) { return when(times != 0.0, -g * times); }
 double fmod_divisor_cotangent(double g, double a, double b) {
   return divisor_cotangent(g, std::trunc(a / b));
 }
@@ -78,15 +78,15 @@ double remainder_divisor_cotangent(double g, double a, double b) {
 /// What reaches the first of two operands of which one is chosen: equal ones share, and both are
 /// the cause of a NaN, which wins.
 double maximum_cotangent(double g, double a, double b) {
-  return a == b ? 0.5 * g : a < b ? 0.0 : g;
+  return when(!(a < b), g * (a == b ? 0.5 : 1.0));
 }
 double minimum_cotangent(double g, double a, double b) { return maximum_cotangent(g, b, a); }
 /// The same where a NaN loses: of two the first is chosen.
 double fmax_first(double g, double a, double b) {
-  return a == b ? 0.5 * g : a > b || std::isnan(b) ? g : 0.0;
+  return when((a >= b) | (b != b), g * (a == b ? 0.5 : 1.0));
 }
 double fmax_second(double g, double a, double b) {
-  return a == b ? 0.5 * g : a > b || std::isnan(b) ? 0.0 : g;
+  return when(!((a > b) | (b != b)), g * (a == b ? 0.5 : 1.0));
 }
 
 double isclose(double a, double b, Params p) {
