@@ -1,4 +1,6 @@
 // Reductions over dims. An empty list of dims means all of them.
+#include <limits>
+
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
 #include "strategies/ops/reduced.h"
@@ -50,17 +52,28 @@ std::vector<Var> mean_gradient(GradContext& c) {
   return {ops::expanded(c, c.call("div_scalar", {c.cotangent(0)}, {{"value", count}}))};
 }
 
-/// The cotangent of result `which` is shared equally among the elements that equal it, or are the
-/// NaN that it is.
+/// The cotangent of result `which` is shared equally among the elements that equal it; where it is
+/// NaN, the gradient is, as in PyTorch.
 Var extreme_cotangent(GradContext& c, int which) {
-  const Var equal = c.call("eq", {c.input(0), ops::with_kept_dims(c, c.output(which))});
-  const Var hit = c.call("logical_or", {equal, c.call("isnan", {c.input(0)})});
+  const Var result = ops::with_kept_dims(c, c.output(which));
+  const Var hit = c.call("eq", {c.input(0), result});
   const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-  const Var share =
-      c.call("div", {ops::with_kept_dims(c, c.cotangent(which)), c.call("sum", {hit}, kept)});
-  return c.call("where_scalar", {hit, share}, {{"other", 0.0}});
+  const Var cotangent = ops::with_kept_dims(c, c.cotangent(which));
+  const Var share = c.call("div", {cotangent, c.call("sum", {hit}, kept)});
+  const Attrs nan = {{"value", std::numeric_limits<double>::quiet_NaN()}};
+  const Var otherwise =
+      c.call("masked_fill", {c.call("zeros_like", {result}), c.call("isnan", {result})}, nan);
+  return c.call("where", {hit, share, otherwise});
 }
 std::vector<Var> extreme_gradient(GradContext& c) { return {extreme_cotangent(c, 0)}; }
+
+/// The extreme of all: shared by the elements that equal it, or are the NaN that won.
+std::vector<Var> extreme_of_all_gradient(GradContext& c) {
+  const Var equal = c.call("eq", {c.input(0), c.output(0)});
+  const Var hit = c.call("logical_or", {equal, c.call("isnan", {c.input(0)})});
+  const Var share = c.call("div", {c.cotangent(0), c.call("sum", {hit})});
+  return {c.call("where_scalar", {hit, share}, {{"other", 0.0}})};
+}
 
 std::vector<Var> aminmax_gradient(GradContext& c) {
   Var grad;
@@ -133,6 +146,7 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
   over_all.attrs = {};
   over_all.rule = "* -> | *:" + kind + " | " + kind + " A";
   over_all.infer = infer_extreme;
+  over_all.gradient = extreme_of_all_gradient;
   for (const Shape& shape : {Shape{7, 8}, Shape{9, 7}, Shape{8, 6}, Shape{7, 9}, Shape{10, 7}}) {
     over_all.samples.push_back(
         {.shapes = {shape}, .dtypes = {DType::kI64}, .differentiable = false});

@@ -223,6 +223,9 @@ std::vector<Var> cumsum_gradient(GradContext& c) { return {sums_from(c, c.cotang
 std::vector<Var> cumprod_gradient(GradContext& c) {
   const Attrs along = {{"dim", c.attrs().get_int("dim")}};
   const Var grad = c.cotangent(0), x = c.input(0);
+  const Shape& shape = c.input_shape(0);
+  const auto dim = value_or_throw(ops::dim_attr(c.attrs(), static_cast<int>(shape.size())));
+  if (shape[static_cast<std::size_t>(dim)] == 1) return {grad};  // an infinite element's, too
   const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
   const Var first =
       c.call("logical_and",

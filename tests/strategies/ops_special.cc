@@ -161,6 +161,7 @@ TEST_CASE("an infinite cotangent of a running sum or product reaches what came b
       {"cumsum", {row({1, 2, 3})}, along, {1, kNaN, 1}, {{kNaN, kNaN, 1}}},
       {"cumprod", {row({1, 2, 3})}, along, {kInf, 1, 1}, {{kInf, 4, 2}}},
       {"cumprod", {row({2, 0, 3})}, along, {1, 1, 1}, {{1, 8, 0}}},
+      {"cumprod", {row({kInf})}, along, {2}, {{2}}},
   });
 }
 
@@ -220,7 +221,8 @@ TEST_CASE("equal elements share a cotangent, bounds end a slope, a NaN that wins
       {"clamp_tensor", {row({0}), row({3}), row({1})}, {}, {1}, {{0}, {0}, {1}}},
       {"clamp_tensor", {row({0}), row({kNaN}), row({-1})}, {}, {1}, {{0}, {0}, {0}}},
       {"max", {row({1, kNaN, 2})}, {}, {3}, {{0, 3, 0}}},
-      {"amin", {row({1, kNaN, kNaN})}, {}, {3}, {{0, 1.5, 1.5}}},
+      {"min", {row({1, kNaN, kNaN})}, {}, {3}, {{0, 1.5, 1.5}}},
+      {"amin", {row({1, kNaN, kNaN})}, {}, {3}, {{kNaN, kNaN, kNaN}}},
       {"nanmedian", {row({kNaN, kNaN})}, {}, {3}, {{1.5, 1.5}}},
       {"relu", {row({kNaN, 0})}, {}, {3, 3}, {{3, 0}}},
       {"relu6", {row({kNaN, 6})}, {}, {3, 3}, {{3, 0}}},
