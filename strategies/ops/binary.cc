@@ -126,13 +126,15 @@ void add_products(OpTable& table) {
 }
 
 void add_extremes(OpTable& table) {
-  OpDef maximum = binary("maximum", "The larger element of two; NaN wins.",
-                         "*, * -> * | max A,B | mono AB", run_binary<Binary::kMaximum>);
+  OpDef maximum =
+      binary("maximum", "The larger element of two; NaN wins. Equal ones share a cotangent.",
+             "*, * -> * | max A,B | mono AB", run_binary<Binary::kMaximum>);
   maximum.saved_inputs = {0, 1};
   maximum.gradient = ops::pointwise_gradient("maximum");
   table.must_add(std::move(maximum));
-  OpDef minimum = binary("minimum", "The smaller element of two; NaN wins.",
-                         "*, * -> * | min A,B | mono AB", run_binary<Binary::kMinimum>);
+  OpDef minimum =
+      binary("minimum", "The smaller element of two; NaN wins. Equal ones share a cotangent.",
+             "*, * -> * | min A,B | mono AB", run_binary<Binary::kMinimum>);
   minimum.saved_inputs = {0, 1};
   minimum.gradient = ops::pointwise_gradient("minimum");
   table.must_add(std::move(minimum));

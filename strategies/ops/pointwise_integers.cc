@@ -72,7 +72,7 @@ void add_pointwise_integers_ops(OpTable& table) {
       {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
   add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain,
       {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
-  add(table, "lcm", "Least common multiple; 0 where one is 0.", plain);
+  add(table, "lcm", "Least common multiple; 0 where one is 0. It wraps, as products do.", plain);
   add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
   add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");
   add_with_scalar(table, "bitwise_xor_scalar", "Bits set in self or `value` but not in both.");

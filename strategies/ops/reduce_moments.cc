@@ -116,10 +116,14 @@ void add_spread(OpTable& table, const char* name, const char* doc) {
 
 void add_reduce_moments_ops(OpTable& table) {
   add_spread<Spread::kVariance, 1>(
-      table, "var", "Variance over dims, the squares' sum divided by n - correction.");
-  add_spread<Spread::kDeviation, 1>(table, "std", "Standard deviation over dims.");
-  add_spread<Spread::kVariance, 2>(table, "var_mean", "Variance and mean over dims.");
-  add_spread<Spread::kDeviation, 2>(table, "std_mean", "Standard deviation and mean over dims.");
+      table, "var",
+      "Variance over dims, the squares' sum divided by n - correction; NaN of no elements.");
+  add_spread<Spread::kDeviation, 1>(
+      table, "std", "Standard deviation over dims; without slope where all elements are equal.");
+  add_spread<Spread::kVariance, 2>(table, "var_mean",
+                                   "Variance and mean over dims, the mean as `mean` has it.");
+  add_spread<Spread::kDeviation, 2>(
+      table, "std_mean", "Standard deviation and mean over dims, the mean as `mean` has it.");
 }
 
 }  // namespace tessera

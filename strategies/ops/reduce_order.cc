@@ -171,7 +171,7 @@ void add_reduce_order_ops(OpTable& table) {
   add_median<NanRows::kSkip>(table, "nanmedian", "NaN does not count.");
   table.must_add(along("mode",
                        "The value that occurs most often along a dim, the smallest of such, with "
-                       "the index of its last occurrence.",
+                       "the index of its last occurrence; NaN are equal, and the largest.",
                        run_mode));
   OpDef kth = along("kthvalue",
                     "The k-th smallest element along a dim with its index; of equals the lower "

@@ -134,7 +134,8 @@ void add_sums(OpTable& table) {
 void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kernel kernel) {
   OpDef over_dims = reduction("a" + kind,
                               std::string(doc) + " over dims; NaN wins, no elements give " +
-                                  (kind == "max" ? "-inf." : "inf."),
+                                  (kind == "max" ? "-inf." : "inf.") +
+                                  " Equal ones share a cotangent; that of a NaN is NaN.",
                               "*r@dim -> * | r:" + kind + " | " + kind + " A", kernel);
   over_dims.gradient = extreme_gradient;
   over_dims.saved_inputs = {0};
@@ -142,7 +143,8 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
   add_integer_samples(over_dims, 2);
   OpDef over_all = over_dims;
   over_all.name = kind;
-  over_all.doc = std::string(doc) + " of all; NaN wins.";
+  over_all.doc =
+      std::string(doc) + " of all; NaN wins. Equal ones, or NaN that won, share a cotangent.";
   over_all.attrs = {};
   over_all.rule = "* -> | *:" + kind + " | " + kind + " A";
   over_all.infer = infer_extreme;
@@ -163,8 +165,11 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
 
 void add_aminmax(OpTable& table) {
   using Kind = LoweringStep::Kind;
-  OpDef def = reduction("aminmax", "Smallest and largest element along a dim, or of all; NaN wins.",
-                        "*r@dim -> *, * | r!", run_aminmax);
+  OpDef def =
+      reduction("aminmax",
+                "Smallest and largest element along a dim, or of all; NaN wins. Equal ones share a "
+                "cotangent; that of a NaN is NaN.",
+                "*r@dim -> *, * | r!", run_aminmax);
   def.attrs = {ops::int_attr_or_none("dim"), ops::bool_attr("keepdim", false)};
   def.num_outputs = 2;
   def.infer = infer_aminmax;
