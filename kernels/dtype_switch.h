@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -83,7 +84,19 @@ constexpr DType dtype_of() noexcept {
   return DType::kBool;
 }
 
-/// One element as another type: BF16 and F16 go through F32, BOOL is "not zero", U8 wraps.
+/// A floating number as a signed integer: towards 0, the integers' ends beyond them, 0 of NaN.
+template <class To, class From>
+inline To truncated(From value) noexcept {
+  // Selections, so that loops stay vectors; only what the integers hold is converted.
+  constexpr From kEnd = static_cast<From>(std::uint64_t{1} << (8 * sizeof(To) - 1));
+  const From held = value >= -kEnd && value < kEnd ? value : From{0};
+  const To whole = static_cast<To>(held);
+  const To below_end = value >= kEnd ? std::numeric_limits<To>::max() : whole;
+  return value < -kEnd ? std::numeric_limits<To>::min() : below_end;
+}
+
+/// One element as another type: BF16 and F16 go through F32, BOOL is "not zero", floating numbers
+/// become integers as `truncated` has it, U8 is the low byte of an integer.
 template <class To, class From>
 inline To convert(From value) noexcept {
   if constexpr (std::is_same_v<To, From>) {
@@ -95,7 +108,9 @@ inline To convert(From value) noexcept {
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From{0};
   } else if constexpr (std::is_same_v<To, std::uint8_t> && std::is_floating_point_v<From>) {
-    return static_cast<To>(static_cast<std::int32_t>(value));
+    return static_cast<To>(truncated<std::int32_t>(value));
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return truncated<To>(value);
   } else {
     return static_cast<To>(value);
   }

@@ -50,7 +50,7 @@ enum class Binary : std::uint8_t {
   kLogicalOr,
   kFloorDivide,
   kRemainder,
-  kReluGrad,     ///< (grad, out) → grad where out > 0
+  kReluGrad,     ///< (grad, out) → grad but where out <= 0
   kSigmoidGrad,  ///< (grad, out) → grad·out·(1 − out)
   kTanhGrad,     ///< (grad, out) → grad·(1 − out²)
   kSiluGrad,     ///< (grad, x)
@@ -68,7 +68,7 @@ void arange(KernelContext& ctx, double start, double step, const Array& out);
 void unary(KernelContext& ctx, Unary op, const Array& x, const Array& out);
 void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const Array& out);
 void binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, const Array& out);
-/// min(max(x, low), high)
+/// min(max(x, low), high); a NaN among the three wins.
 void clamp(KernelContext& ctx, const Array& x, double low, double high, const Array& out);
 /// condition ? a : b; condition is BOOL.
 void where(KernelContext& ctx, const Array& condition, const Array& a, const Array& b,

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <string>
 
 #include "kernels/block_map.h"
 #include "kernels/elementwise.h"
@@ -147,6 +148,7 @@ struct LogicalOr {
 
 // Rounding towards −∞, with a remainder of the divisor's sign. Source: Python.
 struct Remainder {
+  static constexpr const char* kName = "remainder";
   template <class C>
   static C apply(C a, C b) {
     if constexpr (kIsInteger<C>) {
@@ -160,6 +162,7 @@ struct Remainder {
   }
 };
 struct FloorDivide {
+  static constexpr const char* kName = "floor_divide";
   template <class C>
   static C apply(C a, C b) {
     if constexpr (kIsInteger<C>) {
@@ -169,8 +172,11 @@ struct FloorDivide {
     } else {
       if (b == 0) return a / b;
       // Dividing what is left of a without its remainder rounds exactly; floor(a / b) can be one
-      // too high.
-      const C quotient = (a - Remainder::apply(a, b)) / b;
+      // too high. The remainder is that of fmod, which an infinite b leaves finite.
+      const C rest = std::fmod(a, b);
+      C quotient = (a - rest) / b;
+      if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+      if (quotient == 0) return std::copysign(C{0}, a) * std::copysign(C{1}, b);
       const C floored = std::floor(quotient);
       return quotient - floored > C(0.5) ? floored + 1 : floored;
     }
@@ -180,7 +186,7 @@ struct FloorDivide {
 struct ReluGrad {
   template <class C>
   static C apply(C grad, C out) {
-    return out > C{0} ? grad : C{0};
+    return out <= C{0} ? C{0} : grad;
   }
 };
 struct SigmoidGrad {
@@ -236,8 +242,11 @@ void apply_block(const C* const* in, C* const* out, std::int64_t n) {
 template <class C, class Op>
 void divide_integer_block(const C* const* in, C* const* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
-    if (in[1][i] == 0)
-      throw Error(invalid_argument("floor_divide, remainder: integer division by zero"));
+    if (in[1][i] == 0) {
+      throw Error(invalid_argument(std::string(Op::kName) +
+                                   ": a divisor is 0, which integers have no quotient by; cast to "
+                                   "a floating dtype for an infinity or NaN"));
+    }
     out[0][i] = Op::apply(in[0][i], in[1][i]);
   }
 }

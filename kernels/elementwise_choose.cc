@@ -12,28 +12,14 @@ void require_bool(std::string_view kernel, const Array& mask) {
   if (mask.dtype() != DType::kBool) throw_dtype(kernel, mask.dtype(), "BOOL for the condition");
 }
 
-/// `value` in C, at C's own ends where it lies beyond them.
-template <class C>
-C saturate(double value) {
-  if constexpr (std::is_integral_v<C>) {
-    if (value >= -static_cast<double>(std::numeric_limits<C>::min())) {
-      return std::numeric_limits<C>::max();
-    }
-    if (value <= static_cast<double>(std::numeric_limits<C>::min())) {
-      return std::numeric_limits<C>::min();
-    }
-  }
-  return static_cast<C>(value);
-}
-
 /// The smallest whole bound not below `low` for integers, as values cannot lie between.
 template <class C>
 C lower_bound_of(double low) {
-  return saturate<C>(std::is_integral_v<C> ? std::ceil(low) : low);
+  return convert<C>(std::is_integral_v<C> ? std::ceil(low) : low);
 }
 template <class C>
 C upper_bound_of(double high) {
-  return saturate<C>(std::is_integral_v<C> ? std::floor(high) : high);
+  return convert<C>(std::is_integral_v<C> ? std::floor(high) : high);
 }
 
 inline float swish(float x) { return silu_f32(x); }
@@ -71,6 +57,9 @@ void swiglu_grad_block(const C* const* in, C* const* out, std::int64_t n) {
 }  // namespace
 
 void clamp(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
+  if (is_floating(x.dtype()) && (std::isnan(low) || std::isnan(high))) {
+    return fill(ctx, std::numeric_limits<double>::quiet_NaN(), out);
+  }
   visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
     const C least = lower_bound_of<C>(low);
     const C most = upper_bound_of<C>(high);
@@ -107,7 +96,7 @@ void masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double v
                  const Array& out) {
   require_bool("masked_fill", mask);
   visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
-    const C filler = saturate<C>(value);
+    const C filler = x.dtype() == DType::kBool ? static_cast<C>(value != 0.0) : convert<C>(value);
     BlockMap<C, 1, 2>("masked_fill", {&out, &x, &mask})
         .run(ctx.threads, [filler](const C* const* in, C* const* to, std::int64_t n) {
           const C* from = in[0];

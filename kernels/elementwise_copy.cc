@@ -27,6 +27,44 @@ void visit_word(std::int64_t bytes, F&& f) {
   }
 }
 
+/// Whether every number is far from the ends of the integers that hold To.
+template <class To, class From>
+bool all_fit(const From* from, std::int64_t n) {
+  using Number = ComputeType<From>;
+  constexpr Number kEnd = sizeof(To) == 8 ? Number(0x1p62) : Number(0x1p30);
+  int fit = 1;
+#pragma omp simd reduction(& : fit)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto value = convert<Number>(from[i]);
+    fit &= (value > -kEnd) & (value < kEnd);
+  }
+  return fit != 0;
+}
+
+/// Adjacent elements. Numbers that integers hold, which is most often all, need no care for the
+/// others: pieces that stay in the first-level cache are looked over first.
+template <class To, class From>
+void convert_row(const From* from, To* to, std::int64_t n) {
+  constexpr bool kIsCutOff = std::is_integral_v<To> && !std::is_same_v<To, bool> &&
+                             std::is_floating_point_v<ComputeType<From>>;
+  constexpr std::int64_t kPiece = 1024;
+  using Whole = std::conditional_t<sizeof(To) == 8, std::int64_t, std::int32_t>;
+  for (std::int64_t begin = 0; begin < n; begin += kPiece) {
+    const std::int64_t end = std::min(n, begin + kPiece);
+    if constexpr (kIsCutOff) {
+      if (all_fit<To>(from + begin, end - begin)) {
+#pragma omp simd
+        for (std::int64_t i = begin; i < end; ++i) {
+          to[i] = static_cast<To>(static_cast<Whole>(convert<ComputeType<From>>(from[i])));
+        }
+        continue;
+      }
+    }
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) to[i] = convert<To>(from[i]);
+  }
+}
+
 template <class To, class From>
 void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t to_stride,
               std::int64_t n) {
@@ -34,8 +72,7 @@ void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t t
     if constexpr (std::is_same_v<To, From>) {
       std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(To));
     } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+      convert_row(from, to, n);
     }
   } else if (to_stride == 1 && from_stride == 0) {
     std::fill_n(to, n, convert<To>(from[0]));

@@ -9,6 +9,13 @@
 namespace tessera::kernels {
 namespace {
 
+/// factor·x, but 0 where the factor is 0: what is not to be taken counts for nothing, whatever it
+/// is (a state before the first step, an infinite number).
+template <class C>
+[[gnu::always_inline]] inline C taken(C factor, C x) {
+  return factor * (factor == C{0} ? C{0} : x);
+}
+
 /// The update's factors, computed once in F64.
 template <class C>
 struct AdamWFactors {
@@ -44,11 +51,18 @@ void update_piece(const AdamWFactors<C>& f, const C* const* in, C* const* out, s
   C* new_param = out[0];
   C* m = out[1];
   C* v = out[2];
+  const auto update_moments = [&](const auto& decay) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    const C g = grad[i] * f.grad_scale + f.in_gradient * param[i];
-    m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
-    v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const C g = grad[i] * f.grad_scale + decay(param[i]);
+      m[i] = f.beta1 * old_m[i] + f.one_minus_beta1 * g;
+      v[i] = f.beta2 * old_v[i] + f.one_minus_beta2 * g * g;
+    }
+  };
+  if (f.in_gradient == C{0}) {
+    update_moments([](C) { return C{0}; });
+  } else {
+    update_moments([&f](C p) { return f.in_gradient * p; });
   }
   square_roots(v, roots, n);
 #pragma omp simd
@@ -90,7 +104,7 @@ void run_sgd(KernelContext& ctx, const SgdFactors<C>& f, const Array& param, con
       .run(ctx.threads, [&f](const C* const* in, C* const* out, std::int64_t n) {
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) {
-          const C g = in[1][i] * f.grad_scale + f.decay * in[0][i];
+          const C g = in[1][i] * f.grad_scale + taken(f.decay, in[0][i]);
           out[0][i] = in[0][i] - f.lr * g;
         }
       });
@@ -104,10 +118,10 @@ void run_sgd_with_momentum(KernelContext& ctx, const SgdFactors<C>& f, const Arr
 #pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) {
           const C p = in[0][i];
-          const C g = in[1][i] * f.grad_scale + f.decay * p;
-          const C b = f.momentum * in[2][i] + f.take * g;
+          const C g = in[1][i] * f.grad_scale + taken(f.decay, p);
+          const C b = taken(f.momentum, in[2][i]) + f.take * g;
           out[1][i] = b;
-          out[0][i] = p - f.lr * (f.of_grad * g + f.of_buffer * b);
+          out[0][i] = p - f.lr * (taken(f.of_grad, g) + f.of_buffer * b);
         }
       });
 }

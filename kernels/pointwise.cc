@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -51,11 +52,32 @@ void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> 
   }
 }
 
-template <class C>
+/// The neighbour among numbers of T, of which a is one; C holds them all.
+template <class T, class C>
+C next_in(C a, C b) {
+  if constexpr (!kIsHalf<T>) {
+    return std::nextafter(a, b);
+  } else {
+    if (std::isnan(a) || std::isnan(b)) return a + b;
+    if (a == b) return b;
+    // As integers the numbers of one sign are in the order of their magnitudes.
+    auto bits = std::bit_cast<std::uint16_t>(T(a));
+    if (a == C{0}) {
+      bits = b > C{0} ? 1 : 0x8001;
+    } else {
+      bits = static_cast<std::uint16_t>((a < b) == (a > C{0}) ? bits + 1 : bits - 1);
+    }
+    return convert<C>(std::bit_cast<T>(bits));
+  }
+}
+
+template <class T, class C>
 void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   BlockMap<C, 1, 2>("nextafter", {&out, &a, &b})
       .run(ctx.threads, [](const C* const* in, C* const* to, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; ++i) to[0][i] = std::nextafter(in[0][i], in[1][i]);
+        for (std::int64_t i = 0; i < n; ++i) {
+          to[0][i] = next_in<T>(in[0][i], convert<C>(convert<T>(in[1][i])));
+        }
       });
 }
 
@@ -91,10 +113,11 @@ void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Ar
 }
 
 void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  const DType dtype = promote(a.dtype(), b.dtype());
-  if (dtype == DType::kF64) return run_nextafter<double>(ctx, a, b, out);
-  if (dtype != DType::kF32) throw_dtype("nextafter", dtype, "F64, F32");
-  run_nextafter<float>(ctx, a, b, out);
+  require_floating("nextafter", out.dtype());
+  visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
+    using C = ComputeType<T>;
+    if constexpr (std::is_floating_point_v<C>) run_nextafter<T, C>(ctx, a, b, out);
+  });
 }
 
 }  // namespace tessera::kernels

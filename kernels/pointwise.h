@@ -37,7 +37,7 @@ bool has_pointwise_function(std::string_view name) noexcept;
 void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
                std::span<const double> params, const Array& out);
 
-/// The neighbour of a towards b in the operands' own dtype. dtypes: F64, F32.
+/// The neighbour of a towards b, both as numbers of out's dtype, which is floating.
 void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out);
 
 }  // namespace kernels

@@ -15,8 +15,16 @@ double log_sigmoid(double x) {
   return (x < 0.0 ? x : 0.0) - tail;
 }
 double hardsigmoid(double x) { return between((x + 3.0) / 6.0, 0.0, 1.0); }
-double hardswish(double x) { return x <= -3.0 ? 0.0 : x >= 3.0 ? x : x * hardsigmoid(x); }
-double hardswish_slope(double x) { return x < -3.0 ? 0.0 : x > 3.0 ? 1.0 : x / 3.0 + 0.5; }
+double hardswish(double x) { return x <= -3.0 ? -0.0 : x >= 3.0 ? x : x * hardsigmoid(x); }
+double hardswish_cotangent(double g, double x) {
+  return when(!(x <= -3.0), g) * (x < 3.0 ? x / 3.0 + 0.5 : 1.0);
+}
+double hardsigmoid_cotangent(double g, double x) {
+  return when((x > -3.0) & (x < 3.0), g * (1.0 / 6.0));
+}
+double prelu_weight_cotangent(double g, double x, double) { return when(!(x >= 0.0), g * x); }
+/// Between two numbers, at neither. A NaN is outside of nothing: it passes the cotangent on.
+bool is_inside(double x, double low, double high) { return !((x <= low) | (x >= high)); }
 double softplus(double x, Params p) {
   const double scaled = x * p[0];
   return scaled > p[1] ? x : softplus_of(scaled) / p[0];
@@ -36,13 +44,14 @@ double gelu_slope(double x) { return normal_below(x) + x * kNormalPeak * std::ex
 constexpr double kSeluAlpha = 1.6732632423543772848;  // Source: Klambauer et al. 2017
 constexpr double kSeluScale = 1.0507009873554804934;
 
-double selu(double x) { return kSeluScale * (x > 0.0 ? x : kSeluAlpha * std::expm1(x)); }
-double selu_slope(double x) { return kSeluScale * (x > 0.0 ? 1.0 : kSeluAlpha * std::exp(x)); }
-double elu(double x, Params p) { return p[1] * (x > 0.0 ? x : p[0] * std::expm1(x * p[2])); }
+double selu(double x) { return kSeluScale * (x < 0.0 ? kSeluAlpha * std::expm1(x) : x); }
+double selu_slope(double x) { return kSeluScale * (x <= 0.0 ? kSeluAlpha * std::exp(x) : 1.0); }
+double elu(double x, Params p) { return p[1] * (x < 0.0 ? p[0] * std::expm1(x * p[2]) : x); }
 double elu_slope(double x, Params p) {
-  return p[1] * (x > 0.0 ? 1.0 : p[0] * p[2] * std::exp(x * p[2]));
+  return p[1] * (x <= 0.0 ? p[0] * p[2] * std::exp(x * p[2]) : 1.0);
 }
-double celu(double x, Params p) { return x > 0.0 ? x : p[0] * std::expm1(x / p[0]); }
+double celu(double x, Params p) { return x < 0.0 ? p[0] * std::expm1(x / p[0]) : x; }
+double celu_slope(double x, Params p) { return x <= 0.0 ? std::exp(x / p[0]) : 1.0; }
 double softsign(double x) {
   return std::isinf(x) ? std::copysign(1.0, x) : x / (1.0 + std::fabs(x));
 }
@@ -50,15 +59,17 @@ double softsign_slope(double x) {
   const double d = 1.0 + std::fabs(x);
   return 1.0 / (d * d);
 }
-double softshrink(double x, Params p) {
-  return x > p[0] ? x - p[0] : x < -p[0] ? x + p[0] : x * 0.0;
+double softshrink(double x, Params p) { return x - (x > p[0] ? p[0] : x < -p[0] ? -p[0] : x); }
+
+double shrink_cotangent(double g, double x, Params p) {
+  return when(!((x >= -p[0]) & (x <= p[0])), g);
 }
 
 constexpr auto hold = [](auto x, Params p) {
   using C = decltype(x);
   const auto value = static_cast<double>(x);
-  if (value < p[0]) return static_cast<C>(p[0]);
-  return value > p[1] ? static_cast<C>(p[1]) : x;
+  if (value < p[0]) return convert<C>(p[0]);
+  return value > p[1] ? convert<C>(p[1]) : x;
 };
 constexpr auto hold_below_six = [](auto x) {
   using C = decltype(x);
@@ -84,34 +95,33 @@ constexpr Pointwise kFunctions[] = {
     floating<1, [](double x, Params p) { return x >= -p[0] && x <= p[0] ? 0.0 : x; }>("hardshrink"),
     any<1,
         [](auto x, Params p) {
-          return static_cast<double>(x) <= p[0] ? static_cast<decltype(x)>(p[1]) : x;
+          return static_cast<double>(x) <= p[0] ? convert<decltype(x)>(p[1]) : x;
         }>("threshold"),
     floating<2, [](double x, double w) { return (x > 0.0) ? x : x * w; }>("prelu"),
 };
 
 constexpr Pointwise kSlopes[] = {
     slope<1, [](double x) { return sigmoid(-x); }>("log_sigmoid'0"),
-    slope<1, [](double x) { return (x > -3.0 && x < 3.0) ? 1.0 / 6.0 : 0.0; }>("hardsigmoid'0"),
-    slope<1, hardswish_slope>("hardswish'0"),
-    slope<1, [](double x, Params p) { return (x > p[0] && x < p[1]) ? 1.0 : 0.0; }>("hardtanh'0"),
-    slope<1, [](double x) { return (x > 0.0 && x < 6.0) ? 1.0 : 0.0; }>("relu6'0"),
+    cotangent<1, hardsigmoid_cotangent>("hardsigmoid'0"),
+    cotangent<1, hardswish_cotangent>("hardswish'0"),
+    cotangent<1, [](double g, double x, Params p) { return when(is_inside(x, p[0], p[1]), g); }>(
+        "hardtanh'0"),
+    cotangent<1, [](double g, double x) { return when(is_inside(x, 0.0, 6.0), g); }>("relu6'0"),
     slope<1, [](double x, Params p) { return (x * p[0] > p[1]) ? 1.0 : sigmoid(x * p[0]); }>(
         "softplus'0"),
     slope<1, mish_slope>("mish'0"),
     slope<1, gelu_slope>("gelu'0"),
     slope<1, elu_slope>("elu'0"),
     slope<1, selu_slope>("selu'0"),
-    slope<1, [](double x, Params p) { return (x > 0.0) ? 1.0 : std::exp(x / p[0]); }>("celu'0"),
+    slope<1, celu_slope>("celu'0"),
     slope<1, [](double x, Params p) { return (x > 0.0) ? 1.0 : p[0]; }>("leaky_relu'0"),
     slope<1, softsign_slope>("softsign'0"),
     slope<1, [](double x) { return std::tanh(x) * std::tanh(x); }>("tanhshrink'0"),
-    slope<1, [](double x, Params p) { return (x > p[0] || x < -p[0]) ? 1.0 : 0.0; }>(
-        "softshrink'0"),
-    slope<1, [](double x, Params p) { return x >= -p[0] && x <= p[0] ? 0.0 : 1.0; }>(
-        "hardshrink'0"),
-    slope<1, [](double x, Params p) { return x <= p[0] ? 0.0 : 1.0; }>("threshold'0"),
+    cotangent<1, shrink_cotangent>("softshrink'0"),
+    cotangent<1, shrink_cotangent>("hardshrink'0"),
+    cotangent<1, [](double g, double x, Params p) { return when(!(x <= p[0]), g); }>("threshold'0"),
     slope<2, [](double x, double w) { return (x > 0.0) ? 1.0 : w; }>("prelu'0"),
-    slope<2, [](double x, double) { return (x > 0.0) ? 0.0 : x; }>("prelu'1"),
+    cotangent<2, prelu_weight_cotangent>("prelu'1"),
 };
 
 }  // namespace

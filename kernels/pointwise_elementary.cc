@@ -10,10 +10,10 @@ double logit(double x, Params p) {
   const double z = eps < 0.0 ? x : (x < eps ? eps : (x > 1.0 - eps ? 1.0 - eps : x));
   return std::log(z / (1.0 - z));
 }
-double logit_slope(double x, Params p) {
+double logit_cotangent(double g, double x, Params p) {
   const double eps = p[0];
-  if (eps < 0.0) return x < 0.0 || x > 1.0 ? kNan : 1.0 / (x * (1.0 - x));
-  return x < eps || x > 1.0 - eps ? 0.0 : 1.0 / (x * (1.0 - x));
+  if (eps < 0.0) return x < 0.0 || x > 1.0 ? kNan : g / (x * (1.0 - x));
+  return x < eps || x > 1.0 - eps ? 0.0 : g / (x * (1.0 - x));
 }
 double nan_to_num(double x, Params p) {
   if (std::isnan(x)) return p[0];
@@ -22,6 +22,7 @@ double nan_to_num(double x, Params p) {
 double round_even(double x) { return std::nearbyint(x); }
 
 constexpr double kRootPi = 1.7724538509055160273;
+constexpr double kLn10 = 2.30258509299404568402;
 
 constexpr auto identity = [](auto x) { return x; };
 constexpr auto never = [](std::int64_t) { return 0; };
@@ -82,22 +83,22 @@ constexpr Pointwise kSlopes[] = {
     slope<1, [](double x) { return 1.0 / (1.0 - x * x); }>("atanh'0"),
     slope<1, [](double x) { return kLn2 * std::exp2(x); }>("exp2'0"),
     slope<1, [](double x) { return std::exp(x); }>("expm1'0"),
-    slope<1, [](double x) { return 1.0 / (x * kLn2); }>("log2'0"),
-    slope<1, [](double x) { return 1.0 / (x * 2.30258509299404568402); }>("log10'0"),
+    cotangent<1, [](double g, double x) { return g / (x * kLn2); }>("log2'0"),
+    cotangent<1, [](double g, double x) { return g / (x * kLn10); }>("log10'0"),
     slope<1, [](double x) { return 1.0 / (1.0 + x); }>("log1p'0"),
     slope<1, [](double x) { return 2.0 / kRootPi * std::exp(-x * x); }>("erf'0"),
     slope<1, [](double x) { return -2.0 / kRootPi * std::exp(-x * x); }>("erfc'0"),
     slope<1, [](double y) { return kRootPi / 2.0 * std::exp(erfinv(y) * erfinv(y)); }>("erfinv'0"),
     slope<1, digamma>("lgamma'0"),
     slope<1, trigamma>("digamma'0"),
-    slope<1, sinc_slope>("sinc'0"),
+    cotangent<1, [](double g, double x) { return when(x != 0.0, g * sinc_slope(x)); }>("sinc'0"),
     slope<1, bessel_i1>("i0'0"),
-    slope<1, logit_slope>("logit'0"),
+    cotangent<1, logit_cotangent>("logit'0"),
     slope<1, [](double) { return kPi / 180.0; }>("deg2rad'0"),
     slope<1, [](double) { return 180.0 / kPi; }>("rad2deg'0"),
     slope<1, [](double) { return 1.0; }>("frac'0"),
     slope<1, [](double) { return 1.0; }>("positive'0"),
-    slope<1, [](double x) { return std::isfinite(x) ? 1.0 : 0.0; }>("nan_to_num'0"),
+    cotangent<1, [](double g, double x) { return when(std::isfinite(x), g); }>("nan_to_num'0"),
 };
 
 }  // namespace

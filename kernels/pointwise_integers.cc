@@ -40,9 +40,9 @@ constexpr Pointwise kFunctions[] = {
     integral<2, shift_right>("bitwise_right_shift"),
     integral<2, gcd>("gcd"),
     integral<2, lcm>("lcm"),
-    integral<1, [](I x, Params p) { return x & static_cast<I>(p[0]); }>("bitwise_and_scalar"),
-    integral<1, [](I x, Params p) { return x | static_cast<I>(p[0]); }>("bitwise_or_scalar"),
-    integral<1, [](I x, Params p) { return x ^ static_cast<I>(p[0]); }>("bitwise_xor_scalar"),
+    integral<1, [](I x, Params p) { return x & convert<I>(p[0]); }>("bitwise_and_scalar"),
+    integral<1, [](I x, Params p) { return x | convert<I>(p[0]); }>("bitwise_or_scalar"),
+    integral<1, [](I x, Params p) { return x ^ convert<I>(p[0]); }>("bitwise_xor_scalar"),
 };
 
 }  // namespace

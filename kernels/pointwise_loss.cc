@@ -11,15 +11,18 @@ double smooth_l1(double x, double t, Params p) {
   const double gap = std::fabs(x - t);
   return gap < p[0] ? 0.5 * gap * gap / p[0] : gap - 0.5 * p[0];
 }
+/// NaN where either is.
 double smooth_l1_slope(double x, double t, Params p) {
-  return std::fabs(x - t) < p[0] ? (x - t) / p[0] : sign(x - t);
+  const double gap = x - t;
+  return std::fabs(gap) >= p[0] ? sign(gap) : gap / p[0];
 }
 double huber(double x, double t, Params p) {
   const double gap = std::fabs(x - t);
   return gap <= p[0] ? 0.5 * gap * gap : p[0] * (gap - 0.5 * p[0]);
 }
 double huber_slope(double x, double t, Params p) {
-  return std::fabs(x - t) <= p[0] ? x - t : p[0] * sign(x - t);
+  const double gap = x - t;
+  return std::fabs(gap) > p[0] ? p[0] * sign(gap) : gap;
 }
 /// A logarithm is held at −100, so that a wrong certainty costs a finite amount. Source: torch.
 double held_log(double log) { return log < -100.0 ? -100.0 : log; }
@@ -33,8 +36,10 @@ double bce_slope(double x, double t) {
 double bce_slope_target(double x, double) {
   return held_log(std::log1p(-x)) - held_log(std::log(x));
 }
+/// Written so that an infinite x meets no other infinity.
 double bce_logits(double x, double t) {
-  return (x > 0.0 ? x : 0.0) - x * t + std::log1p(std::exp(-std::fabs(x)));
+  const double above = x > 0.0 ? x : 0.0, below = x < 0.0 ? x : 0.0;
+  return above * (1.0 - t) - below * t + std::log1p(std::exp(-std::fabs(x)));
 }
 /// p[0]: the target is a logarithm too.
 double kl_div(double x, double t, Params p) {
@@ -58,12 +63,12 @@ constexpr Pointwise kFunctions[] = {
     slope<2, [](double x, double t) { return 2.0 * (x - t); }>("mse_loss'0"),
     slope<2, [](double x, double t) { return 2.0 * (t - x); }>("mse_loss'1"),
     slope<2, [](double x, double t) { return sign(x - t); }>("l1_loss'0"),
-    slope<2, [](double x, double t) { return sign(t - x); }>("l1_loss'1"),
+    slope<2, [](double x, double t) { return -sign(x - t); }>("l1_loss'1"),
     slope<2, smooth_l1_slope>("smooth_l1_loss'0"),
-    slope<2, [](double x, double t, Params p) { return -smooth_l1_slope(x, t, p); }>(
+    slope<2, [](double x, double t, Params p) { return smooth_l1_slope(t, x, p); }>(
         "smooth_l1_loss'1"),
     slope<2, huber_slope>("huber_loss'0"),
-    slope<2, [](double x, double t, Params p) { return -huber_slope(x, t, p); }>("huber_loss'1"),
+    slope<2, [](double x, double t, Params p) { return huber_slope(t, x, p); }>("huber_loss'1"),
     slope<2, bce_slope>("binary_cross_entropy'0"),
     slope<2, bce_slope_target>("binary_cross_entropy'1"),
     slope<2, [](double x, double t) { return sigmoid(x) - t; }>(

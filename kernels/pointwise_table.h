@@ -2,6 +2,7 @@
 // For kernels/pointwise*.cc only.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/dtype_switch.h"
 #include "kernels/pointwise.h"
 
 namespace tessera::kernels {
@@ -73,6 +75,19 @@ void slope_block(const double* const* in, double* out, std::int64_t n, Params pa
 template <int N, auto f>
 constexpr Pointwise slope(std::string_view name) {
   return {name, N + 1, slope_block<N, f>, nullptr};
+}
+
+/// `x` where `chosen`, else 0 whatever x is; without a branch, which a loop that is no vector would
+/// take at random. Conditions are joined by & and |, for the same reason.
+inline double when(bool chosen, double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & (0 - std::uint64_t{chosen}));
+}
+
+/// The same by a function of g and the operands that gives the whole product: where the op takes a
+/// piece on which an operand has no influence it gives 0, and an infinite g does not pass as 0·∞.
+template <int N, auto f>
+constexpr Pointwise cotangent(std::string_view name) {
+  return floating<N + 1, f>(name);
 }
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

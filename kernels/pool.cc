@@ -78,7 +78,8 @@ void for_windows(const PoolSizes& sizes, const WindowPlane& window, const F& f) 
   }
 }
 
-/// The place of the largest element of a window in its plane, or −1 for a window of none.
+/// The place of the largest element of a window in its plane, or −1 for a window of none. NaN
+/// counts as it, and the last of several wins, as torch has it.
 template <class C, class T>
 std::int64_t largest(const T* plane, std::int64_t width, const Taps& rows, const Taps& columns) {
   std::int64_t at = -1;
@@ -86,7 +87,7 @@ std::int64_t largest(const T* plane, std::int64_t width, const Taps& rows, const
   for (std::int64_t i = rows.start; i < rows.stop; i += rows.step) {
     for (std::int64_t j = columns.start; j < columns.stop; j += columns.step) {
       const C value = convert<C>(plane[i * width + j]);
-      if (at < 0 || value > most || (std::isnan(value) && !std::isnan(most))) {
+      if (at < 0 || value > most || std::isnan(value)) {
         at = i * width + j;
         most = value;
       }

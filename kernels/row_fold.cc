@@ -131,6 +131,28 @@ void fold_rows(KernelContext& ctx, RowFolding folding, const Array& x, const Arr
   if (!direct) copy(ctx, results, out);
 }
 
+void products_of_others(KernelContext& ctx, const Array& x, const Array& others,
+                        const Array& totals) {
+  const int last = x.ndim() - 1;
+  const std::int64_t n = x.size(last), stride = x.strides()[static_cast<std::size_t>(last)];
+  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
+    for_rows<T>(ctx.threads, x, [&](const T* row, std::int64_t line) {
+      double* const to = others.data<double>() + line * n;
+      double before = 1.0;
+      for (std::int64_t i = 0; i < n; ++i) {
+        to[i] = before;
+        before *= convert<double>(row[i * stride]);
+      }
+      totals.data<double>()[line] = before;
+      double after = 1.0;
+      for (std::int64_t i = n; i-- > 0;) {
+        to[i] *= after;
+        after *= convert<double>(row[i * stride]);
+      }
+    });
+  });
+}
+
 void row_moments(KernelContext& ctx, const Array& x, const Array& out) {
   const int last = x.ndim() - 1;
   const Shape kept = without_dim(x.shape(), last);

@@ -28,6 +28,12 @@ struct RowFolding {
 /// x (…, n) → out (…), cast to its dtype.
 void fold_rows(KernelContext& ctx, RowFolding folding, const Array& x, const Array& out);
 
+/// x (…, n) → others (…, n): for each element the product of all others of its row, and totals (…):
+/// the product of the row; both contiguous, in F64. Without division, so that zeros and infinities
+/// are factors like others.
+void products_of_others(KernelContext& ctx, const Array& x, const Array& others,
+                        const Array& totals);
+
 /// Count, mean and sum of squared deviations from it of each row of a floating x (…, n): out
 /// (3, …) in F64. The mean of none is 0. Source: Chan, Golub, LeVeque.
 void row_moments(KernelContext& ctx, const Array& x, const Array& out);

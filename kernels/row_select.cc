@@ -114,7 +114,7 @@ void histogram(KernelContext& ctx, const Array& x, double low, double high, cons
     for (std::int64_t i = 0; i < dense.num_elements(); ++i) {
       const auto value = convert<double>(from[i]);
       if (!(value >= low && value <= high)) continue;
-      const auto bin = static_cast<std::int64_t>((value - low) * scale);
+      const auto bin = convert<std::int64_t>((value - low) * scale);
       counts[static_cast<std::size_t>(std::min(bin, bins - 1))] += 1.0;
     }
   });

@@ -12,18 +12,19 @@ namespace {
 template <class T>
 using ScanType = std::conditional_t<is_floating(dtype_of<T>()), double, std::int64_t>;
 
+// Integers wrap, as they do in torch; an unsigned type makes that defined.
 struct SumFold {
   static constexpr int kIdentity = 0;
-  template <class V>
-  static V apply(V a, V b) {
-    return a + b;
+  static double apply(double a, double b) { return a + b; }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 };
 struct ProdFold {
   static constexpr int kIdentity = 1;
-  template <class V>
-  static V apply(V a, V b) {
-    return a * b;
+  static double apply(double a, double b) { return a * b; }
+  static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
   }
 };
 struct LogSumExpFold {
@@ -83,6 +84,26 @@ void scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& o
             to[i * lines.stride(0)] = convert<To>(value);
           }
         });
+      });
+    });
+  });
+}
+
+void sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out) {
+  require_dim("sum_back", x, dim);
+  require_shape("sum_back", "output", out, x.shape());
+  const DimLines lines(dim, {&out, &x});
+  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
+    using Value = ScanType<T>;
+    visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
+      lines.for_each(ctx.threads, [&](const Offsets& offsets) {
+        const T* from = x.data<T>() + offsets[1];
+        To* to = out.data<To>() + offsets[0];
+        Value value = SumFold::kIdentity;
+        for (std::int64_t i = x.size(dim); i-- > 0;) {
+          value = SumFold::apply(value, convert<Value>(from[i * lines.stride(1)]));
+          to[i * lines.stride(0)] = convert<To>(value);
+        }
       });
     });
   });

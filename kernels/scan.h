@@ -13,6 +13,9 @@ enum class Scan : std::uint8_t { kSum, kProd, kLogSumExp };
 
 /// out_i = fold of x_0 … x_i along `dim`, formed in F64 (integers in I64).
 void scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& out);
+/// out_i = x_i + … + x_last along `dim`, formed likewise: what an element of a running sum is part
+/// of.
+void sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out);
 /// Parts (p, other dims...): out_i = fold(parts[0] … parts[count − 1], out_i).
 void carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int64_t count, int dim,
                 const Array& out);

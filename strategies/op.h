@@ -154,6 +154,9 @@ struct OpDef {
   StrategyFn strategies = nullptr;
   Localize localize = nullptr;
   std::vector<Lowering> lowerings = {};
+  /// Why an element of a cotangent that is not finite may reach gradients that do not depend on it
+  /// (it meets a 0 in a product); empty: it must not.
+  std::string cotangent_spreads = {};
   bool is_view = false;  ///< the output aliases operand 0
   /// How a view's elements stand in storage: what may be written through it hangs on that.
   enum class ViewOrder : std::uint8_t {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/verify_complete.h"
+#include "strategies/verify_cotangent.h"
 #include "strategies/verify_derived.h"
 #include "strategies/verify_gradient.h"
 #include "strategies/verify_soundness.h"
@@ -26,6 +27,11 @@ class Verifier {
       }
     }
     check_finite();
+    try {
+      if (checks_gradients() && gradient_works_) verify_cotangents();
+    } catch (const std::exception& error) {
+      fail("1", "cotangent", "", error.what());
+    }
     findings_.move_to(report_);
     if (options_.completeness == VerifyOptions::Completeness::kSearch) verify_completeness();
     report_.declined = op_.def.declined;
@@ -37,7 +43,11 @@ class Verifier {
   void verify_derived(const Sample& sample);
   void run_gradient(const VerifyCase& test);
   void verify_storage(const VerifyCase& test);
+  bool checks_gradients() const {
+    return options_.gradients == VerifyOptions::Gradients::kCheck && op_.def.gradient != nullptr;
+  }
   void verify_gradient(const VerifyCase& test);
+  void verify_cotangents();
   void verify_in_place(const VerifyCase& test);
   void verify_completeness();
   void check_finite();
@@ -59,7 +69,7 @@ void Verifier::verify_sample(const Sample& sample) {
   CaseSource source(op_, sample, random_);
   SoundnessJudge(op_, options_, random_, findings_).judge(source);
   if (op_.mutates()) verify_in_place(source.as_given());
-  if (options_.gradients == VerifyOptions::Gradients::kCheck) verify_gradient(source.as_given());
+  if (checks_gradients()) verify_gradient(source.as_given());
   verify_storage(source.as_given());
   for (const Sample& other : derived_samples(op_, sample)) verify_derived(other);
 }
@@ -70,7 +80,7 @@ void Verifier::verify_derived(const Sample& sample) {
   try {
     CaseSource source(op_, sample, random_);
     SoundnessJudge(op_, options_, random_, findings_).judge_derived(source);
-    if (options_.gradients == VerifyOptions::Gradients::kCheck) run_gradient(source.as_given());
+    if (checks_gradients()) run_gradient(source.as_given());
   } catch (const Error& error) {
     if (error.status().code() == absl::StatusCode::kOutOfRange) return;
     fail("", "on one rank", describe(sample), error.what());
@@ -80,7 +90,7 @@ void Verifier::verify_derived(const Sample& sample) {
 /// That the gradient exists and has the operands' shapes: values at the ends of what an op takes
 /// are no limits of differences.
 void Verifier::run_gradient(const VerifyCase& test) {
-  if (op_.def.gradient == nullptr || !test.sample->differentiable || !gradient_works_) return;
+  if (!test.sample->differentiable || !gradient_works_) return;
   std::vector<Array> operands;
   for (const WholeTensor& operand : test.operands) operands.push_back(array_of(operand));
   operands.resize(test.metas.size());
@@ -95,16 +105,15 @@ void Verifier::run_gradient(const VerifyCase& test) {
 }
 
 void Verifier::verify_storage(const VerifyCase& test) {
-  const bool differentiated = options_.gradients == VerifyOptions::Gradients::kCheck &&
-                              op_.def.gradient != nullptr && test.sample->differentiable &&
-                              test.precision() == DType::kF64;
+  const bool differentiated =
+      checks_gradients() && test.sample->differentiable && test.precision() == DType::kF64;
   const std::string problem =
       storage_error(op_, test, differentiated && gradient_works_ ? &table_ : nullptr);
   if (!problem.empty()) fail("1", "storage", describe(test), problem);
 }
 
 void Verifier::verify_gradient(const VerifyCase& test) {
-  if (op_.def.gradient == nullptr || !test.sample->differentiable) return;
+  if (!test.sample->differentiable) return;
   for (const WholeTensor& operand : test.operands) {
     if (is_floating(operand.dtype) && operand.dtype != DType::kF64) return;
   }
@@ -117,6 +126,28 @@ void Verifier::verify_gradient(const VerifyCase& test) {
   if (problem.empty()) return;
   gradient_works_ = false;
   fail("1", "gradient", describe(test), problem);
+}
+
+/// What is not finite in a cotangent stays with what depends on it, beside ties and zeros too. With
+/// values of its own, so that the rows' do not change with it.
+void Verifier::verify_cotangents() {
+  bool spreads = false;
+  VerifyRandom random(options_.seed);
+  for (const Sample& sample : op_.def.samples) {
+    if (!sample.differentiable) continue;
+    CaseSource source(op_, sample, random);
+    const VerifyCase* ties = source.with(SpecialValues::kTies, ~std::uint32_t{0});
+    for (const VerifyCase* test : {&source.as_given(), ties}) {
+      if (test == nullptr) continue;
+      const std::string problem =
+          cotangent_error(table_, op_, test->attrs, test->operands, options_.seed);
+      if (problem.empty()) continue;
+      spreads = true;
+      if (op_.def.cotangent_spreads.empty()) fail("1", "cotangent", describe(*test), problem);
+    }
+  }
+  if (spreads || op_.def.cotangent_spreads.empty()) return;
+  fail("1", "cotangent", "", "it is said to spread, but does so on no sample");
 }
 
 /// `add_` and `add` compute the same.

@@ -83,12 +83,6 @@ class PlainGradient : public GradContext {
   std::vector<Array> arrays_;
 };
 
-std::vector<Array> arrays_of(std::span<const WholeTensor> operands) {
-  std::vector<Array> arrays;
-  for (const WholeTensor& operand : operands) arrays.push_back(array_of(operand));
-  return arrays;
-}
-
 /// Σ cotangent · result over the floating results.
 double weighted_sum(std::span<const Array> outputs, std::span<const std::vector<double>> weights) {
   double sum = 0.0;
@@ -101,6 +95,12 @@ double weighted_sum(std::span<const Array> outputs, std::span<const std::vector<
 }
 
 }  // namespace
+
+std::vector<Array> arrays_of(std::span<const WholeTensor> operands) {
+  std::vector<Array> arrays;
+  for (const WholeTensor& operand : operands) arrays.push_back(array_of(operand));
+  return arrays;
+}
 
 std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const Attrs& attrs) {
   std::vector<Spec> specs;
@@ -126,21 +126,50 @@ std::vector<Array> run_plain(const Op& op, std::span<const Array> inputs, const 
   return outputs;
 }
 
+GradientAt::GradientAt(const OpTable& table, const Op& op, const Attrs& attrs,
+                       std::vector<Array> operands)
+    : table_(table), op_(op), attrs_(attrs), operands_(std::move(operands)) {
+  operands_.resize(std::max(operands_.size(), op.def.args.size()));
+  results_ = run_plain(op, operands_, attrs);
+}
+
+std::vector<Array> GradientAt::run(std::span<const Array> cotangents) const {
+  PlainGradient context(table_, op_, attrs_);
+  context.forward_inputs = operands_;
+  context.forward_outputs = results_;
+  context.cotangents.assign(cotangents.begin(), cotangents.end());
+  std::vector<Array> gradients(operands_.size());
+  const std::vector<Var> vars = op_.def.gradient(context);
+  for (std::size_t i = 0; i < std::min(vars.size(), gradients.size()); ++i) {
+    if (vars[i].defined()) gradients[i] = context.array(vars[i]);
+  }
+  return gradients;
+}
+
+std::vector<std::vector<double>> GradientAt::run(
+    std::span<const std::vector<double>> cotangents) const {
+  std::vector<Array> arrays(results_.size());
+  for (std::size_t o = 0; o < results_.size(); ++o) {
+    if (cotangents[o].empty()) continue;
+    arrays[o] = Array::from_values(results_[o].shape(), results_[o].dtype(), cotangents[o]);
+  }
+  std::vector<std::vector<double>> gradients;
+  for (const Array& gradient : run(arrays)) {
+    std::vector<double>& values = gradients.emplace_back();
+    if (!gradient.is_null()) values = gradient.to_vector();
+  }
+  return gradients;
+}
+
 std::vector<Array> gradients_of(const OpTable& table, const Op& op, const Attrs& attrs,
                                 std::span<const Array> operands,
                                 const std::function<Array(const Array& result)>& cotangent_of) {
-  PlainGradient context(table, op, attrs);
-  context.forward_inputs.assign(operands.begin(), operands.end());
-  context.forward_outputs = run_plain(op, context.forward_inputs, attrs);
-  for (const Array& output : context.forward_outputs) {
-    context.cotangents.push_back(is_floating(output.dtype()) ? cotangent_of(output) : Array());
+  const GradientAt gradient(table, op, attrs, {operands.begin(), operands.end()});
+  std::vector<Array> cotangents;
+  for (const Array& result : gradient.results()) {
+    cotangents.push_back(is_floating(result.dtype()) ? cotangent_of(result) : Array());
   }
-  std::vector<Array> grads(operands.size());
-  const std::vector<Var> vars = op.def.gradient(context);
-  for (std::size_t i = 0; i < std::min(vars.size(), grads.size()); ++i) {
-    if (vars[i].defined()) grads[i] = context.array(vars[i]);
-  }
-  return grads;
+  return gradient.run(cotangents);
 }
 
 std::string gradient_error(const OpTable& table, const Op& op, const Attrs& attrs,

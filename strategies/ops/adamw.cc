@@ -61,16 +61,19 @@ void add_sgd(OpTable& table) {
   const std::vector<AttrDef> common = {ops::double_attr("lr"),
                                        ops::double_attr("weight_decay", 0.0),
                                        ops::double_attr("grad_scale", 1.0)};
-  OpDef plain = {.name = "sgd_",
-                 .doc = "One step of gradient descent in place on param.",
-                 .args = {in("param"), in("grad")},
-                 .attrs = common,
-                 .rule = "*, * -> &A * | lin A+B",
-                 .kernel = run_sgd,
-                 .infer = infer_step,
-                 .samples = step_samples(2, {{{"lr", 0.1}},
-                                             {{"lr", 0.1}, {"weight_decay", 0.3}},
-                                             {{"lr", 0.2}, {"grad_scale", 0.5}}})};
+  OpDef plain = {
+      .name = "sgd_",
+      .doc = "One step of gradient descent in place on param.",
+      .args = {in("param"), in("grad")},
+      .attrs = common,
+      .rule = "*, * -> &A * | lin A+B",
+      .kernel = run_sgd,
+      .infer = infer_step,
+      .declined = {"P(max), R -> P(max); P(min), R -> P(min): only without weight decay, "
+                   "and no parameter is Partial alone"},
+      .samples = step_samples(2, {{{"lr", 0.1}},
+                                  {{"lr", 0.1}, {"weight_decay", 0.3}},
+                                  {{"lr", 0.2}, {"grad_scale", 0.5}}})};
   OpDef momentum = plain;
   momentum.name = "sgd_momentum_";
   momentum.doc =
@@ -85,7 +88,8 @@ void add_sgd(OpTable& table) {
   momentum.rule = "*, *, * -> &A *, &C * | lin A+B+C";
   momentum.num_outputs = 2;
   momentum.declined = {
-      "P(avg), R, R -> P(avg), R: only without weight decay, and no parameter is Partial alone"};
+      "P(avg), R, R -> P(avg), R; P(max), R, R -> P(max), R; P(min), R, R -> P(min), R: only "
+      "without weight decay, and no parameter is Partial alone"};
   momentum.samples = step_samples(
       3, {{{"lr", 0.1}, {"momentum", 0.9}, {"step", 2}, {"weight_decay", 0.2}},
           {{"lr", 0.1}, {"momentum", 0.9}, {"step", 1}},

@@ -164,6 +164,8 @@ void add_attention_ops(OpTable& table) {
                         return ops::joined_over_keys({0, 1, 2}, {3, 4}, 5, attend_own_keys);
                       },
                       Lowering::Cut::kIntervals}},
+       .cotangent_spreads = "to keys and values that a row does not see: their weight, 0, is a "
+                            "factor of matrix products, as in PyTorch",
        .declined = {"R, R, S(3) -> S(3), R: a rule has no form for a result that is R because it "
                     "lacks the factor"},
        .samples = {{.shapes = {{6, 6, 7, 6}, {6, 6, 8, 6}, {6, 6, 8, 6}},

@@ -248,6 +248,8 @@ void add_attention_general_ops(OpTable& table) {
        .saved_inputs = {0, 1, 2, 3},
        .strategies = strategies,
        .lowerings = lowerings(),
+       .cotangent_spreads = "to keys and values that a row does not see: their weight, 0, is a "
+                            "factor of matrix products, as in PyTorch",
        .samples = samples()});
 }
 

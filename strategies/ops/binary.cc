@@ -130,27 +130,18 @@ void add_products(OpTable& table) {
   table.must_add(std::move(div));
 }
 
-/// The cotangent goes to the operand that was chosen, to the first where they tie.
-Gradient choice_gradient(std::string first_loses) {
-  return [first_loses](GradContext& c) -> std::vector<Var> {
-    const Var lost = c.call(first_loses, {c.input(0), c.input(1)});
-    const Var kept = c.call("logical_not", {lost});
-    const Attrs zero = {{"value", 0.0}};
-    return {grad_like(c, c.call("masked_fill", {c.cotangent(0), lost}, zero), 0),
-            grad_like(c, c.call("masked_fill", {c.cotangent(0), kept}, zero), 1)};
-  };
-}
-
 void add_extremes(OpTable& table) {
-  OpDef maximum = binary("maximum", "The larger element of two; NaN wins.",
-                         "*, * -> * | max A,B | mono AB", run_binary<Binary::kMaximum>);
+  OpDef maximum =
+      binary("maximum", "The larger element of two; NaN wins. Equal ones share a cotangent.",
+             "*, * -> * | max A,B | mono AB", run_binary<Binary::kMaximum>);
   maximum.saved_inputs = {0, 1};
-  maximum.gradient = choice_gradient("lt");
+  maximum.gradient = ops::pointwise_gradient("maximum");
   table.must_add(std::move(maximum));
-  OpDef minimum = binary("minimum", "The smaller element of two; NaN wins.",
-                         "*, * -> * | min A,B | mono AB", run_binary<Binary::kMinimum>);
+  OpDef minimum =
+      binary("minimum", "The smaller element of two; NaN wins. Equal ones share a cotangent.",
+             "*, * -> * | min A,B | mono AB", run_binary<Binary::kMinimum>);
   minimum.saved_inputs = {0, 1};
-  minimum.gradient = choice_gradient("gt");
+  minimum.gradient = ops::pointwise_gradient("minimum");
   table.must_add(std::move(minimum));
 }
 

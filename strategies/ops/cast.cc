@@ -7,7 +7,9 @@ namespace tessera {
 void add_cast_ops(OpTable& table) {
   table.must_add(
       {.name = "to",
-       .doc = "The same values as another dtype; a floating value goes to an integer towards zero.",
+       .doc =
+           "The same values as another dtype; a floating value goes to an integer towards zero, to "
+           "its ends beyond them, and NaN to 0; U8 is the low byte, BOOL what is not zero.",
        .args = {in("self")},
        .attrs = {{"dtype", AttrDef::Type::kDType, {}}},
        .rule = "* -> * | lin A | prod A",

@@ -281,6 +281,9 @@ void add_forward(OpTable& table, int num_dims) {
             .localize = ops::conv_kernel_localize(),
             .lowerings = ops::halo_lowerings({Role::kForward, num_dims, 3}),
             .declined = {kInfinitiesMeet},
+            .cotangent_spreads =
+                "to the weight: the input's zero padding is a factor of its "
+                "products, as in PyTorch",
             .samples = forward_samples(num_dims)};
   table.must_add(std::move(def));
 }

@@ -299,10 +299,9 @@ void add_part_scatter(OpTable& table) {
       .infer = infer_part_scatter<slice_stretch>,
       .gradient = [](GradContext& c) -> std::vector<Var> {
         const Attrs& attrs = c.attrs();
-        const Var zeros =
-            c.call("mul_scalar", {c.call("slice", {c.cotangent(0)}, attrs)}, {{"value", 0.0}});
-        return {c.call("slice_scatter", {c.cotangent(0), zeros}, attrs),
-                c.call("slice", {c.cotangent(0)}, attrs)};
+        const Var part = c.call("slice", {c.cotangent(0)}, attrs);
+        const Var zeros = c.call("zeros_like", {part});
+        return {c.call("slice_scatter", {c.cotangent(0), zeros}, attrs), part};
       },
       .samples = {{.shapes = {{9, 6}, {6, 6}}, .attrs = {{"dim", 0}, {"start", 2}, {"end", 8}}},
                   {.shapes = {{8, 6}, {8, 3}}, .attrs = {{"dim", 1}, {"step", 2}}},
@@ -319,7 +318,7 @@ void add_part_scatter(OpTable& table) {
       .gradient = [](GradContext& c) -> std::vector<Var> {
         const Attrs& attrs = c.attrs();
         const Var part = c.call("select", {c.cotangent(0)}, attrs);
-        const Var zeros = c.call("mul_scalar", {part}, {{"value", 0.0}});
+        const Var zeros = c.call("zeros_like", {part});
         return {c.call("select_scatter", {c.cotangent(0), zeros}, attrs), part};
       },
       .samples = {{.shapes = {{8, 6}, {6}}, .attrs = {{"dim", 0}, {"index", 2}}},

@@ -113,11 +113,13 @@ std::vector<Var> bag_gradient(GradContext& c) {
   // Ties share equally: of equal rows, one and the same gets all shares.
   const Var held = c.call("embedding", {c.input(0), indices});
   const Var best = c.call("index_select", {c.output(0), bags}, rows);
-  const Var hit = c.call("to", {c.call("eq", {held, best})}, {{"dtype", c.input_dtype(0)}});
-  const Var ties = c.call("index_add", {zeros, bags, hit}, rows);
+  const Var hit = c.call("logical_or", {c.call("eq", {held, best}), c.call("isnan", {held})});
+  const Var counted = c.call("to", {hit}, {{"dtype", c.input_dtype(0)}});
+  const Var ties = c.call("index_add", {zeros, bags, counted}, rows);
   const Var some = c.call("maximum", {ties, c.call("ones_like", {ties})});
   const Var share = c.call("index_select", {c.call("div", {grad, some}), bags}, rows);
-  return {c.call("embedding_grad", {c.call("mul", {share, hit}), indices}, table), Var{}, Var{}};
+  const Var won = c.call("where_scalar", {hit, share}, {{"other", 0.0}});
+  return {c.call("embedding_grad", {won, indices}, table), Var{}, Var{}};
 }
 
 void bag_starts(int operand, const Shape&, std::vector<double>& values) {

@@ -1,5 +1,7 @@
 // Updates at an index that combine with what is there: scatter_reduce and index_reduce. The rule
 // depends on the reduction.
+#include <cmath>
+
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "strategies/ops/index_local.h"
@@ -196,13 +198,16 @@ class ReduceGradient {
     return {kept(share), Var{}, at_source(gather(share))};
   }
 
-  /// Ties share equally.
+  /// Ties share equally; where the result is NaN, the gradient is, as in PyTorch.
   std::vector<Var> extreme() {
-    const Var is_self = kept(as_number(c_.call("eq", {c_.input(0), c_.output(0)})));
-    const Var is_src = as_number(c_.call("eq", {source(), gather(c_.output(0))}));
-    const Var share = c_.call("div", {c_.cotangent(0), add(is_self, is_src)});
-    return {c_.call("mul", {share, is_self}), Var{},
-            at_source(c_.call("mul", {gather(share), is_src}))};
+    const Var result = c_.output(0);
+    const Var is_self = c_.call("eq", {c_.input(0), result});
+    const Var is_src = c_.call("eq", {source(), gather(result)});
+    const Var ties = add(kept(as_number(is_self)), as_number(is_src));
+    const Var share = c_.call("div", {c_.cotangent(0), ties});
+    const Var otherwise = where_true(c_.call("isnan", {result}), like(result, 0.0), std::nan(""));
+    return {kept(c_.call("where", {is_self, share, otherwise})), Var{},
+            at_source(c_.call("where", {is_src, gather(share), gather(otherwise)}))};
   }
 
   /// Products without one factor: by division, or anew with a 1 in place of a lone 0.

@@ -54,7 +54,7 @@ void add_search(OpTable& table) {
       {.name = "searchsorted",
        .doc =
            "For each value, how many elements of its ascending sequence (the last dim) are less; "
-           "`right`: less or equal.",
+           "`right`: less or equal. NaN stands behind all numbers.",
        .args = {in("sorted_sequence"), in("self")},
        .attrs = attrs,
        .rule = "*s, *m -> *m int | s:sum | max[0] B",
@@ -80,7 +80,7 @@ void add_search(OpTable& table) {
   table.must_add(
       {.name = "bucketize",
        .doc = "For each value, how many of the ascending boundaries are less; `right`: less or "
-              "equal.",
+              "equal. NaN stands behind all numbers.",
        .args = {in("self"), in("boundaries")},
        .attrs = attrs,
        .rule = "*, s -> * int | s:sum | max[0] A",

@@ -83,7 +83,8 @@ std::vector<Var> nll_gradient(GradContext& c) {
   const Attrs skipped = {{"value", static_cast<double>(c.attrs().get_int("ignore_index"))}};
   const Var ignored = c.call("eq_scalar", {c.input(1)}, skipped);
   const Var ids = c.call("masked_fill", {c.input(1), ignored}, {{"value", 0.0}});
-  const Var slope = c.call("neg", {c.call("mul", {c.cotangent(0), c.output(1)})});
+  const Var weighted = c.call("neg", {c.call("mul", {c.cotangent(0), c.output(1)})});
+  const Var slope = c.call("masked_fill", {weighted, ignored}, {{"value", 0.0}});
   const Attrs last = {{"dim", std::int64_t{-1}}};
   const Attrs into = {{"dim", std::int64_t{-1}}, {"size", c.input_shape(0)}};
   std::vector<Var> grads(3);

@@ -97,16 +97,18 @@ Kernel pointwise_kernel(std::string name) {
 
 Gradient pointwise_gradient(std::string name) {
   return [name = std::move(name)](GradContext& c) {
+    constexpr const char* kOps[] = {"pointwise_grad", "pointwise_grad_of_two",
+                                    "pointwise_grad_of_three"};
     const std::array<double, kMaxParams> params = params_of(c.attrs());
-    std::vector<Var> grads(static_cast<std::size_t>(c.num_inputs()));
+    const auto count = static_cast<std::size_t>(c.num_inputs());
+    std::vector<Var> grads(count);
     for (int i = 0; i < c.num_inputs(); ++i) {
       if (!c.needs(i)) continue;
       Attrs attrs = {{"function", slope_name(name, i)}};
       for (std::size_t p = 0; p < std::size(kParamNames); ++p) attrs.set(kParamNames[p], params[p]);
-      const Var grad =
-          c.num_inputs() == 1
-              ? c.call("pointwise_grad", {c.cotangent(0), c.input(0)}, attrs)
-              : c.call("pointwise_grad_of_two", {c.cotangent(0), c.input(0), c.input(1)}, attrs);
+      std::vector<Var> operands = {c.cotangent(0)};
+      for (int k = 0; k < c.num_inputs(); ++k) operands.push_back(c.input(k));
+      const Var grad = c.call_all(kOps[count - 1], operands, attrs)[0];
       grads[static_cast<std::size_t>(i)] = grad_like(c, grad, i);
     }
     return grads;

@@ -27,7 +27,10 @@ void add_gates(OpTable& table) {
             .doc = "x times hardsigmoid(x).",
             .rule = kPlain,
             .range = {-5.0, 5.1}},
-           {.name = "mish", .doc = "x tanh(softplus(x)).", .rule = kPlain, .range = {-5.0, 3.0}},
+           {.name = "mish",
+            .doc = "x tanh(softplus(x)); 0 at -inf.",
+            .rule = kPlain,
+            .range = {-5.0, 3.0}},
            {.name = "softsign", .doc = "x / (1 + |x|); 1 and -1 at infinity.", .rule = kIncreasing},
            {.name = "tanhshrink", .doc = "x - tanh(x).", .rule = kIncreasing},
            {.name = "softplus",
@@ -40,18 +43,22 @@ void add_gates(OpTable& table) {
 }
 
 void add_rectifiers(OpTable& table) {
-  PointwiseDef relu6 = {.name = "relu6",
-                        .doc = "The element held between 0 and 6.",
-                        .rule = kIncreasing,
-                        .infer = ops::infer_elementwise,
-                        .range = {-8.0, 8.3}};
-  PointwiseDef hardtanh = {.name = "hardtanh",
-                           .doc = "The element held between min_val and max_val.",
-                           .rule = kIncreasing,
-                           .attrs = {double_attr("min_val", -1.0), double_attr("max_val", 1.0)},
-                           .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
-                           .infer = ops::infer_elementwise,
-                           .range = {-2.0, 2.11}};
+  PointwiseDef relu6 = {
+      .name = "relu6",
+      .doc = "The element held between 0 and 6; a NaN stays, and passes its cotangent.",
+      .rule = kIncreasing,
+      .infer = ops::infer_elementwise,
+      .range = {-8.0, 8.3}};
+  PointwiseDef hardtanh = {
+      .name = "hardtanh",
+      .doc =
+          "The element held between min_val and max_val; a NaN stays, and passes its "
+          "cotangent.",
+      .rule = kIncreasing,
+      .attrs = {double_attr("min_val", -1.0), double_attr("max_val", 1.0)},
+      .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
+      .infer = ops::infer_elementwise,
+      .range = {-2.0, 2.11}};
   add_all(table,
           {relu6,
            hardtanh,

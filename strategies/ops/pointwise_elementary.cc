@@ -65,7 +65,7 @@ void add_exponentials(OpTable& table) {
                             "eps is negative.",
                         .rule = "* -> * | mono A if eps>=0",
                         .attrs = {ops::double_attr("eps", -1.0)},
-                        .attr_samples = {{}, {{"eps", 0.0001}}, {{"eps", 0.02}}},
+                        .attr_samples = {{}, {{"eps", 0.0001}}, {{"eps", 0.2}}},
                         .range = {0.05, 0.95}};
   table.must_add(ops::pointwise_op(logit));
 }

@@ -62,6 +62,16 @@ void add_pointwise_grad_ops(OpTable& table) {
                  sample({{5, 3}, {5, 3}, {3}}, "hypot'1", 0.0),
                  sample({{6, 7}, {6, 7}, {6, 7}}, "atan2'1", 0.0)};
   table.must_add(std::move(two));
+  OpDef three =
+      grad_op("pointwise_grad_of_three", {in("grad"), in("self"), in("other"), in("third")},
+              "*, *, *, * -> * | lin A");
+  three.declined = {
+      "P(max), R, R, R -> P(max); P(min), R, R, R -> P(min): only where the slope that `function` "
+      "names is nowhere negative"};
+  three.samples = {sample({{8, 6}, {8, 6}, {8, 6}, {8, 6}}, "clamp_tensor'0", 0.0),
+                   sample({{5, 3}, {5, 3}, {3}, {5, 1}}, "clamp_tensor'1", 0.0),
+                   sample({{6, 7}, {6, 7}, {6, 7}, {7}}, "clamp_tensor'2", 0.0)};
+  table.must_add(std::move(three));
 }
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
 // Bits, divisors and shifts: integers only.
+#include "kernels/elementwise.h"
 #include "strategies/ops/pointwise.h"
 
 namespace tessera {
@@ -26,6 +27,24 @@ void add(OpTable& table, std::string name, std::string doc, std::string rule,
                                  7));
 }
 
+/// Of BOOL the one bit is turned over, not those of the word that holds it.
+void run_not(KernelCall& call) {
+  static const Kernel kOfIntegers = ops::pointwise_kernel("bitwise_not");
+  if (call.inputs[0].dtype() != DType::kBool) return kOfIntegers(call);
+  kernels::unary(call.ctx, kernels::Unary::kLogicalNot, call.inputs[0], call.outputs[0]);
+}
+
+void add_not(OpTable& table) {
+  OpDef op = ops::integer_op({.name = "bitwise_not",
+                              .doc = "All bits turned over: -x - 1; true and false of BOOL.",
+                              .rule = "* -> * | anti A",
+                              .infer = infer_integers},
+                             7);
+  op.kernel = run_not;
+  op.samples.push_back({.shapes = {{8, 6}}, .dtypes = {DType::kBool}, .differentiable = false});
+  table.must_add(std::move(op));
+}
+
 void add_with_scalar(OpTable& table, std::string name, std::string doc) {
   table.must_add(ops::integer_op({.name = std::move(name),
                                   .doc = std::move(doc),
@@ -40,7 +59,7 @@ void add_with_scalar(OpTable& table, std::string name, std::string doc) {
 
 void add_pointwise_integers_ops(OpTable& table) {
   const char plain[] = "*, * -> *";
-  add(table, "bitwise_not", "All bits turned over: -x - 1.", "* -> * | anti A");
+  add_not(table);
   add(table, "bitwise_and", "Bits set in both.", plain);
   add(table, "bitwise_or", "Bits set in one.", plain);
   add(table, "bitwise_xor", "Bits set in one but not in both.", plain);
@@ -53,7 +72,7 @@ void add_pointwise_integers_ops(OpTable& table) {
       {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
   add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain,
       {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
-  add(table, "lcm", "Least common multiple; 0 where one is 0.", plain);
+  add(table, "lcm", "Least common multiple; 0 where one is 0. It wraps, as products do.", plain);
   add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
   add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");
   add_with_scalar(table, "bitwise_xor_scalar", "Bits set in self or `value` but not in both.");

@@ -34,8 +34,10 @@ void adjust_to_ties(OpDef& op) {
 }
 
 void add_angles(OpTable& table) {
-  OpDef atan2 = ops::pointwise_op(
-      {.name = "atan2", .doc = "Angle of (other, self), in radians.", .rule = kPlain});
+  OpDef atan2 =
+      ops::pointwise_op({.name = "atan2",
+                         .doc = "Angle of (other, self), in radians; without slope at (0, 0).",
+                         .rule = kPlain});
   adjust_operand(atan2, 1, keep_from_zero);
   table.must_add(std::move(atan2));
   OpDef hypot = ops::pointwise_op(
@@ -103,19 +105,21 @@ void run_binary(KernelCall& call) {
 }
 
 void add_divisions(OpTable& table) {
-  OpDef fmod = ops::pointwise_op({.name = "fmod",
-                                  .doc = "Remainder of the sign of self. Source: C.",
-                                  .rule = kPlain,
-                                  .infer = ops::infer_elementwise});
+  OpDef fmod = ops::pointwise_op(
+      {.name = "fmod",
+       .doc = "Remainder of the sign of self. Source: C. Integers have none by 0.",
+       .rule = kPlain,
+       .infer = ops::infer_elementwise});
   adjust_operand(fmod, 1, keep_from_zero);
   OpDef remainder = fmod;
   remainder.name = "remainder";
-  remainder.doc = "Remainder of the sign of other. Source: Python.";
+  remainder.doc = "Remainder of the sign of other. Source: Python. Integers have none by 0.";
   remainder.kernel = run_binary<kernels::Binary::kRemainder>;
   remainder.gradient = ops::pointwise_gradient("remainder");
   OpDef floor_divide = remainder;
   floor_divide.name = "floor_divide";
-  floor_divide.doc = "Quotient rounded towards -inf.";
+  floor_divide.doc =
+      "Quotient rounded towards -inf; 0 or -1 by an infinity. Integers have none by 0.";
   floor_divide.kernel = run_binary<kernels::Binary::kFloorDivide>;
   floor_divide.gradient = ops::zero_gradient;
   floor_divide.saved_inputs = {};
@@ -139,19 +143,24 @@ void add_extremes(OpTable& table) {
   const std::string reason =
       "P(max), _; _, P(max); P(min), _; _, P(min): a NaN on one rank is passed over by the op, but "
       "wins over the ranks";
-  table.must_add(ops::pointwise_op({.name = "fmax",
-                                    .doc = "The larger of two; a NaN loses to a number.",
-                                    .rule = kPlain,
-                                    .infer = ops::infer_elementwise,
-                                    .declined = {reason}}));
-  table.must_add(ops::pointwise_op({.name = "fmin",
-                                    .doc = "The smaller of two; a NaN loses to a number.",
-                                    .rule = kPlain,
-                                    .infer = ops::infer_elementwise,
-                                    .declined = {reason}}));
+  table.must_add(
+      ops::pointwise_op({.name = "fmax",
+                         .doc = "The larger of two; a NaN loses to a number. Equal ones share a "
+                                "cotangent.",
+                         .rule = kPlain,
+                         .infer = ops::infer_elementwise,
+                         .declined = {reason}}));
+  table.must_add(
+      ops::pointwise_op({.name = "fmin",
+                         .doc = "The smaller of two; a NaN loses to a number. Equal ones share a "
+                                "cotangent.",
+                         .rule = kPlain,
+                         .infer = ops::infer_elementwise,
+                         .declined = {reason}}));
   table.must_add(
       {.name = "nextafter",
-       .doc = "The number next to self in the direction of other, in the operands' own dtype.",
+       .doc = "The number next to self in the direction of other, both taken as numbers of the "
+              "result's dtype.",
        .args = {in("self"), in("other")},
        .rule = "*, * -> * | mono AB",
        .kernel =

@@ -27,9 +27,10 @@ Var scaled(GradContext& c, Var value, double factor) {
 
 std::vector<Var> lerp_gradient(GradContext& c) {
   const Var g = c.cotangent(0);
-  const Var to_end = c.call("mul", {g, c.input(2)});
+  const Var rest = c.call("rsub_scalar", {c.input(2)}, {{"value", 1.0}});
   const Var gap = c.call("sub", {c.input(1), c.input(0)});
-  return {grad_like(c, c.call("sub", {g, to_end}), 0), grad_like(c, to_end, 1),
+  return {grad_like(c, c.call("mul", {g, rest}), 0),
+          grad_like(c, c.call("mul", {g, c.input(2)}), 1),
           grad_like(c, c.call("mul", {g, gap}), 2)};
 }
 
@@ -110,32 +111,21 @@ void add_products(OpTable& table) {
   table.must_add(std::move(addcdiv));
 }
 
-/// Where the operand is between, at or beyond the bounds.
-std::vector<Var> clamp_tensor_gradient(GradContext& c) {
-  const Attrs zero = {{"value", 0.0}};
-  const auto kept = [&](Var lost) { return c.call("masked_fill", {c.cotangent(0), lost}, zero); };
-  const Var below = c.call("lt", {c.input(0), c.input(1)});
-  const Var raised = c.call("maximum", {c.input(0), c.input(1)});
-  const Var above = c.call("gt", {raised, c.input(2)});
-  const Var not_above = c.call("logical_not", {above});
-  const Var not_min = c.call("logical_or", {c.call("logical_not", {below}), above});
-  return {grad_like(c, kept(c.call("logical_or", {below, above})), 0),
-          grad_like(c, kept(not_min), 1), grad_like(c, kept(not_above), 2)};
-}
-
 void add_clamps(OpTable& table) {
   OpDef bounds = ops::pointwise_op({.name = "clamp_tensor",
                                     .doc = "min(max(self, min), max) with bounds for each element; "
-                                           "a NaN among the three wins.",
+                                           "a NaN among the three wins, and an element shares its "
+                                           "cotangent with a bound that it equals.",
                                     .rule = "*, *, * -> * | mono ABC | max A,B | min A,C | min B,C",
                                     .infer = ops::infer_elementwise});
   name_args(bounds, "min", "max");
-  differentiable(bounds, clamp_tensor_gradient, {0, 1, 2});
+  for (Sample& sample : bounds.samples) sample.differentiable = true;
   table.must_add(std::move(bounds));
 
   const auto one_bound = [&](const char* name, const char* bound, bool lower) {
     OpDef op = {.name = name,
-                .doc = std::string(lower ? "max" : "min") + "(self, " + bound + "); NaN stays.",
+                .doc = std::string(lower ? "max" : "min") + "(self, " + bound +
+                       "); a NaN of either wins, and at the bound there is no slope.",
                 .args = {in("self")},
                 .attrs = {double_attr(bound)},
                 .rule = "* -> * | mono A",
@@ -149,9 +139,9 @@ void add_clamps(OpTable& table) {
                      call.outputs[0]);
     };
     op.gradient = [bound, lower](GradContext& c) -> std::vector<Var> {
-      const Var lost = c.call(lower ? "lt_scalar" : "gt_scalar", {c.input(0)},
-                              {{"value", c.attrs().get_double(bound)}});
-      return {c.call("masked_fill", {c.cotangent(0), lost}, {{"value", 0.0}})};
+      const Var inside = c.call(lower ? "gt_scalar" : "lt_scalar", {c.input(0)},
+                                {{"value", c.attrs().get_double(bound)}});
+      return {c.call("where_scalar", {inside, c.cotangent(0)}, {{"other", 0.0}})};
     };
     for (Sample& sample : op.samples) sample.attrs = {{bound, 0.137}};
     table.must_add(std::move(op));

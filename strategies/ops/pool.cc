@@ -427,7 +427,7 @@ void add_pool_ops(OpTable& table) {
         add_pool(table, largest, stem_of(largest), "Largest elements of windows.");
         add_pool(table, indexed, stem_of(indexed) + "_with_indices",
                  "Largest elements of windows, and where in the plane they stand; the first of "
-                 "equals.");
+                 "equals, of NaN the last.");
       }
       add_grad(table, largest);
     }

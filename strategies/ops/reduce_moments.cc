@@ -2,6 +2,7 @@
 // deviations of their parts, however uneven.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/elementwise.h"
 #include "kernels/row_fold.h"
@@ -22,7 +23,10 @@ void finish(KernelCall& call) {
   const Array spread = ops::moment(whole, ops::Moment::kDeviations);
   const double* count = ops::moment(whole, ops::Moment::kCount).data<double>();
   double* value = spread.data<double>();
+  double* mean_of = mean.data<double>();
   for (std::int64_t i = 0; i < spread.num_elements(); ++i) {
+    // Of no elements there is neither.
+    if (count[i] == 0.0) value[i] = mean_of[i] = std::numeric_limits<double>::quiet_NaN();
     value[i] /= std::max(0.0, count[i] - correction);
     if (kSpread == Spread::kDeviation) value[i] = std::sqrt(value[i]);
   }
@@ -43,14 +47,17 @@ void run_spread(KernelCall& call) {
   finish<kSpread>(last);
 }
 
-/// d variance = 2 (x − mean) / (n − correction); the root's slope is half its inverse.
+/// d variance = 2 (x − mean) / (n − correction); the root's slope is half its inverse, and none
+/// where all elements are one: there it is taken as 0.
 template <Spread kSpread>
 Var through_spread(GradContext& c, double count) {
-  const double freedom = std::max(0.0, count - c.attrs().get_double("correction"));
+  const double freedom = count - c.attrs().get_double("correction");
   Var scale = ops::with_kept_dims(c, c.cotangent(0));
   double factor = 2.0 / freedom;
   if (kSpread == Spread::kDeviation) {
-    scale = c.call("div", {scale, ops::with_kept_dims(c, c.output(0))});
+    const Var deviation = ops::with_kept_dims(c, c.output(0));
+    const Var none = c.call("eq_scalar", {deviation}, {{"value", 0.0}});
+    scale = c.call("masked_fill", {c.call("div", {scale, deviation}), none}, {{"value", 0.0}});
     factor = 1.0 / freedom;
   }
   const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
@@ -109,10 +116,14 @@ void add_spread(OpTable& table, const char* name, const char* doc) {
 
 void add_reduce_moments_ops(OpTable& table) {
   add_spread<Spread::kVariance, 1>(
-      table, "var", "Variance over dims, the squares' sum divided by n - correction.");
-  add_spread<Spread::kDeviation, 1>(table, "std", "Standard deviation over dims.");
-  add_spread<Spread::kVariance, 2>(table, "var_mean", "Variance and mean over dims.");
-  add_spread<Spread::kDeviation, 2>(table, "std_mean", "Standard deviation and mean over dims.");
+      table, "var",
+      "Variance over dims, the squares' sum divided by n - correction; NaN of no elements.");
+  add_spread<Spread::kDeviation, 1>(
+      table, "std", "Standard deviation over dims; without slope where all elements are equal.");
+  add_spread<Spread::kVariance, 2>(table, "var_mean",
+                                   "Variance and mean over dims, the mean as `mean` has it.");
+  add_spread<Spread::kDeviation, 2>(
+      table, "std_mean", "Standard deviation and mean over dims, the mean as `mean` has it.");
 }
 
 }  // namespace tessera

@@ -87,12 +87,14 @@ OpDef along(std::string name, std::string doc, Kernel kernel) {
           .samples = samples_along()};
 }
 
-/// The cotangent is shared equally among the elements that equal the result.
+/// The cotangent is shared equally among the elements that equal the result, or are the NaN that it
+/// is.
 std::vector<Var> of_all_gradient(GradContext& c) {
-  const Var hit =
-      c.call("to", {c.call("eq", {c.input(0), c.output(0)})}, {{"dtype", c.input_dtype(0)}});
+  const Var both_nan =
+      c.call("logical_and", {c.call("isnan", {c.input(0)}), c.call("isnan", {c.output(0)})});
+  const Var hit = c.call("logical_or", {c.call("eq", {c.input(0), c.output(0)}), both_nan});
   const Var share = c.call("div", {c.cotangent(0), c.call("sum", {hit})});
-  return {c.call("mul", {hit, share})};
+  return {c.call("where_scalar", {hit, share}, {{"other", 0.0}})};
 }
 
 template <kernels::NanRows kNan>
@@ -169,7 +171,7 @@ void add_reduce_order_ops(OpTable& table) {
   add_median<NanRows::kSkip>(table, "nanmedian", "NaN does not count.");
   table.must_add(along("mode",
                        "The value that occurs most often along a dim, the smallest of such, with "
-                       "the index of its last occurrence.",
+                       "the index of its last occurrence; NaN are equal, and the largest.",
                        run_mode));
   OpDef kth = along("kthvalue",
                     "The k-th smallest element along a dim with its index; of equals the lower "

@@ -1,4 +1,6 @@
 // Reductions over dims. An empty list of dims means all of them.
+#include <limits>
+
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
 #include "strategies/ops/reduced.h"
@@ -50,16 +52,28 @@ std::vector<Var> mean_gradient(GradContext& c) {
   return {ops::expanded(c, c.call("div_scalar", {c.cotangent(0)}, {{"value", count}}))};
 }
 
-/// The cotangent of result `which` is shared equally among the elements that equal it.
+/// The cotangent of result `which` is shared equally among the elements that equal it; where it is
+/// NaN, the gradient is, as in PyTorch.
 Var extreme_cotangent(GradContext& c, int which) {
   const Var result = ops::with_kept_dims(c, c.output(which));
-  const Var hit = c.call("to", {c.call("eq", {c.input(0), result})}, {{"dtype", c.input_dtype(0)}});
+  const Var hit = c.call("eq", {c.input(0), result});
   const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-  const Var share =
-      c.call("div", {ops::with_kept_dims(c, c.cotangent(which)), c.call("sum", {hit}, kept)});
-  return c.call("mul", {hit, share});
+  const Var cotangent = ops::with_kept_dims(c, c.cotangent(which));
+  const Var share = c.call("div", {cotangent, c.call("sum", {hit}, kept)});
+  const Attrs nan = {{"value", std::numeric_limits<double>::quiet_NaN()}};
+  const Var otherwise =
+      c.call("masked_fill", {c.call("zeros_like", {result}), c.call("isnan", {result})}, nan);
+  return c.call("where", {hit, share, otherwise});
 }
 std::vector<Var> extreme_gradient(GradContext& c) { return {extreme_cotangent(c, 0)}; }
+
+/// The extreme of all: shared by the elements that equal it, or are the NaN that won.
+std::vector<Var> extreme_of_all_gradient(GradContext& c) {
+  const Var equal = c.call("eq", {c.input(0), c.output(0)});
+  const Var hit = c.call("logical_or", {equal, c.call("isnan", {c.input(0)})});
+  const Var share = c.call("div", {c.cotangent(0), c.call("sum", {hit})});
+  return {c.call("where_scalar", {hit, share}, {{"other", 0.0}})};
+}
 
 std::vector<Var> aminmax_gradient(GradContext& c) {
   Var grad;
@@ -71,19 +85,10 @@ std::vector<Var> aminmax_gradient(GradContext& c) {
   return {grad};
 }
 
-/// The product of the other elements, times the cotangent: the product of what is not zero, divided
-/// by the element, where all zeros of the row are the element itself.
+/// The product of the other elements, times the cotangent.
 std::vector<Var> prod_gradient(GradContext& c) {
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
-  const Var x = c.input(0);
-  const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
-  const Var nonzero = c.call("masked_fill", {x, zero}, {{"value", 1.0}});
-  const Var zeros = c.call("sum", {zero}, kept);
-  const Var alone = c.call("eq", {c.call("to", {zero}, {{"dtype", DType::kI64}}), zeros});
-  const Var product = c.call("prod", {nonzero}, kept);
-  const Var weighted = c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), product});
-  const Var counted = c.call("to", {alone}, {{"dtype", c.input_dtype(0)}});
-  return {c.call("div", {c.call("mul", {counted, weighted}), nonzero})};
+  const Var others = c.call("prod_of_others", {c.input(0)}, {{"dim", c.attrs().get_ints("dim")}});
+  return {c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), others})};
 }
 
 OpDef reduction(std::string name, std::string doc, std::string rule, Kernel kernel) {
@@ -129,7 +134,8 @@ void add_sums(OpTable& table) {
 void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kernel kernel) {
   OpDef over_dims = reduction("a" + kind,
                               std::string(doc) + " over dims; NaN wins, no elements give " +
-                                  (kind == "max" ? "-inf." : "inf."),
+                                  (kind == "max" ? "-inf." : "inf.") +
+                                  " Equal ones share a cotangent; that of a NaN is NaN.",
                               "*r@dim -> * | r:" + kind + " | " + kind + " A", kernel);
   over_dims.gradient = extreme_gradient;
   over_dims.saved_inputs = {0};
@@ -137,10 +143,12 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
   add_integer_samples(over_dims, 2);
   OpDef over_all = over_dims;
   over_all.name = kind;
-  over_all.doc = std::string(doc) + " of all; NaN wins.";
+  over_all.doc =
+      std::string(doc) + " of all; NaN wins. Equal ones, or NaN that won, share a cotangent.";
   over_all.attrs = {};
   over_all.rule = "* -> | *:" + kind + " | " + kind + " A";
   over_all.infer = infer_extreme;
+  over_all.gradient = extreme_of_all_gradient;
   for (const Shape& shape : {Shape{7, 8}, Shape{9, 7}, Shape{8, 6}, Shape{7, 9}, Shape{10, 7}}) {
     over_all.samples.push_back(
         {.shapes = {shape}, .dtypes = {DType::kI64}, .differentiable = false});
@@ -157,8 +165,11 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
 
 void add_aminmax(OpTable& table) {
   using Kind = LoweringStep::Kind;
-  OpDef def = reduction("aminmax", "Smallest and largest element along a dim, or of all; NaN wins.",
-                        "*r@dim -> *, * | r!", run_aminmax);
+  OpDef def =
+      reduction("aminmax",
+                "Smallest and largest element along a dim, or of all; NaN wins. Equal ones share a "
+                "cotangent; that of a NaN is NaN.",
+                "*r@dim -> *, * | r!", run_aminmax);
   def.attrs = {ops::int_attr_or_none("dim"), ops::bool_attr("keepdim", false)};
   def.num_outputs = 2;
   def.infer = infer_aminmax;

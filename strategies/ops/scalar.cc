@@ -108,8 +108,9 @@ std::vector<Sample> divided_samples() {
 }
 
 void add_divisions(OpTable& table) {
-  OpDef floor_divide = scalar_op("floor_divide_scalar", "Quotient rounded towards -inf.", "* -> *",
-                                 run_scalar<Binary::kFloorDivide>);
+  OpDef floor_divide =
+      scalar_op("floor_divide_scalar", "Quotient rounded towards -inf; 0 or -1 by an infinity.",
+                "* -> *", run_scalar<Binary::kFloorDivide>);
   floor_divide.declined = {
       "P(max) -> P(max); P(min) -> P(min): an infinity gives NaN, also on a rank that does not "
       "hold "
@@ -134,7 +135,8 @@ void add_divisions(OpTable& table) {
 void add_power_of_number(OpTable& table) {
   table.must_add(ops::pointwise_op(
       {.name = "scalar_pow",
-       .doc = "One number to the power of each element.",
+       .doc = "One number to the power of each element; of 0 without slope where that is not "
+              "negative.",
        .rule = "* -> * | mono A if self>=1",
        .attrs = {ops::double_attr("self")},
        .attr_samples = {{{"self", 0.4}}, {{"self", 2.5}}, {{"self", 1.3}}},
@@ -144,38 +146,41 @@ void add_power_of_number(OpTable& table) {
 }
 
 void add_pow(OpTable& table) {
-  table.must_add({.name = "pow",
-                  .doc = "Each element to a power given as a number.",
-                  .args = {in("self")},
-                  .attrs = {ops::double_attr("exponent")},
-                  .rule = "* -> *",
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::binary_scalar(call.ctx, Binary::kPow, call.inputs[0],
-                                               call.attrs.get_double("exponent"), call.outputs[0]);
-                      },
-                  .infer = ops::infer_floating,
-                  .gradient = [](GradContext& c) -> std::vector<Var> {
-                    const double exponent = c.attrs().get_double("exponent");
-                    if (exponent == 0.0) return {Var{}};  // x^0 is 1, at x = 0 too
-                    const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
-                    const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
-                    return {c.call("mul", {c.cotangent(0), slope})};
-                  },
-                  .saved_inputs = {0},
-                  .declined = {"P(max) -> P(max); P(min) -> P(min); P(prod) -> P(prod): right on "
-                               "positive elements only"},
-                  .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
-                              {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
-                              {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},
-                              {.shapes = {{4}}, .attrs = {{"exponent", 0.0}}}}});
+  table.must_add(
+      {.name = "pow",
+       .doc = "Each element to a power given as a number; zeros and infinities as C's pow has "
+              "them.",
+       .args = {in("self")},
+       .attrs = {ops::double_attr("exponent")},
+       .rule = "* -> *",
+       .kernel =
+           [](KernelCall& call) {
+             kernels::binary_scalar(call.ctx, Binary::kPow, call.inputs[0],
+                                    call.attrs.get_double("exponent"), call.outputs[0]);
+           },
+       .infer = ops::infer_floating,
+       .gradient = [](GradContext& c) -> std::vector<Var> {
+         const double exponent = c.attrs().get_double("exponent");
+         if (exponent == 0.0) return {Var{}};  // x^0 is 1, at x = 0 too
+         const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
+         const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
+         return {c.call("mul", {c.cotangent(0), slope})};
+       },
+       .saved_inputs = {0},
+       .declined = {"P(max) -> P(max); P(min) -> P(min); P(prod) -> P(prod): right on "
+                    "positive elements only"},
+       .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
+                   {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
+                   {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},
+                   {.shapes = {{4}}, .attrs = {{"exponent", 0.0}}}}});
 }
 
 void add_clamp(OpTable& table) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   table.must_add(
       {.name = "clamp",
-       .doc = "min(max(x, min), max).",
+       .doc = "min(max(x, min), max); a NaN among the three wins, and at a bound there is no "
+              "slope.",
        .args = {in("self")},
        .attrs = {ops::double_attr("min", -kInfinity), ops::double_attr("max", kInfinity)},
        .rule = "* -> * | mono A",
@@ -186,13 +191,16 @@ void add_clamp(OpTable& table) {
            },
        .infer = ops::infer_elementwise,
        .gradient = [](GradContext& c) -> std::vector<Var> {
-         const Attrs zero = {{"value", 0.0}};
-         const Var below =
-             c.call("lt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("min")}});
-         const Var above =
-             c.call("gt_scalar", {c.input(0)}, {{"value", c.attrs().get_double("max")}});
-         const Var outside = c.call("logical_or", {below, above});
-         return {c.call("masked_fill", {c.cotangent(0), outside}, zero)};
+         // An infinite bound is none, of an infinite element either.
+         const double low = c.attrs().get_double("min"), high = c.attrs().get_double("max");
+         Var inside;
+         if (low != -kInfinity) inside = c.call("gt_scalar", {c.input(0)}, {{"value", low}});
+         if (high != kInfinity) {
+           const Var below = c.call("lt_scalar", {c.input(0)}, {{"value", high}});
+           inside = inside.defined() ? c.call("logical_and", {inside, below}) : below;
+         }
+         if (!inside.defined()) return {c.cotangent(0)};
+         return {c.call("where_scalar", {inside, c.cotangent(0)}, {{"other", 0.0}})};
        },
        .saved_inputs = {0},
        .samples = {{.shapes = {{8, 6}}, .attrs = {{"min", -0.537}, {"max", 0.537}}},

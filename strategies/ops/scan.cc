@@ -186,12 +186,34 @@ std::vector<LoweringStep> log_grad_steps(const Attrs&) {
           {.kind = Kind::kLocal, .in = {1, 2, 4, 7, 8}, .out = {3}, .kernel = log_grad_carried}};
 }
 
-/// Σ from i on = total − Σ up to i + own.
+void run_sum_back(KernelCall& call) {
+  kernels::sum_back(call.ctx, call.inputs[0], ops::kernel_dim(call, call.inputs[0]),
+                    call.outputs[0]);
+}
+/// x → its own sums from each element on, and the first of them.
+void sums_own(KernelCall& call) {
+  run_sum_back(call);
+  const Array& out = call.outputs[0];
+  call.outputs[1] = part(call, out, {ops::kernel_dim(call, out), 0, 0.0}, out.dtype());
+}
+/// All ranks' firsts: what lies behind this rank's elements is added to them.
+void sums_carried(KernelCall& call) {
+  const Array &out = call.outputs[0], &parts = call.inputs[0];
+  const int dim = ops::kernel_dim(call, out);
+  const std::int64_t next =
+      call.output_views.empty() ? parts.size(0) : place_along(call.output_views[0], dim) + 1;
+  kernels::carry_scan(call.ctx, Scan::kSum, parts.slice(0, next, parts.size(0)),
+                      parts.size(0) - next, dim, out);
+}
+std::vector<LoweringStep> sum_back_steps(const Attrs&) {
+  return {{.kind = Kind::kLocal, .in = {0}, .out = {1, 2}, .kernel = sums_own},
+          {.kind = Kind::kGather, .in = {2}, .out = {3}, .dim = 0},
+          {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = sums_carried}};
+}
+
+/// Σ from i on. Not the total less Σ up to i, in which an infinite element would meet itself.
 Var sums_from(GradContext& c, Var value) {
-  const std::int64_t dim = c.attrs().get_int("dim");
-  const Var total = c.call("sum", {value}, {{"dim", Shape{dim}}, {"keepdim", true}});
-  const Var before = c.call("cumsum", {value}, {{"dim", dim}});
-  return c.call("add", {c.call("sub", {total, before}), value});
+  return c.call("cumsum_grad", {value}, {{"dim", c.attrs().get_int("dim")}});
 }
 
 std::vector<Var> cumsum_gradient(GradContext& c) { return {sums_from(c, c.cotangent(0))}; }
@@ -201,6 +223,9 @@ std::vector<Var> cumsum_gradient(GradContext& c) { return {sums_from(c, c.cotang
 std::vector<Var> cumprod_gradient(GradContext& c) {
   const Attrs along = {{"dim", c.attrs().get_int("dim")}};
   const Var grad = c.cotangent(0), x = c.input(0);
+  const Shape& shape = c.input_shape(0);
+  const auto dim = value_or_throw(ops::dim_attr(c.attrs(), static_cast<int>(shape.size())));
+  if (shape[static_cast<std::size_t>(dim)] == 1) return {grad};  // an infinite element's, too
   const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
   const Var first =
       c.call("logical_and",
@@ -251,6 +276,15 @@ void add_folds(OpTable& table) {
   cumsum.lowerings = {scan_lowering<Scan::kSum>()};
   add_integer_sample(cumsum);
   table.must_add(std::move(cumsum));
+
+  OpDef back = scan_op("cumsum_grad",
+                       "Cotangent of cumsum's operand: the sum of all elements from each on along "
+                       "a dim.",
+                       "*r@dim -> *r | r^ | lin A", run_sum_back);
+  back.lowerings = {{"r", "each rank's own sums, and the totals of the ranks after it",
+                     sum_back_steps, Lowering::Cut::kIntervals}};
+  for (Sample& sample : back.samples) sample.differentiable = false;
+  table.must_add(std::move(back));
 
   OpDef cumprod =
       scan_op("cumprod", "Product of all elements up to each along a dim; integers as I64.",

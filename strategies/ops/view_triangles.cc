@@ -194,7 +194,7 @@ void add_diagonal_scatter(OpTable& table) {
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
          const Var part = c.call("diagonal", {c.cotangent(0)}, c.attrs());
-         const Var zeros = c.call("mul_scalar", {part}, {{"value", 0.0}});
+         const Var zeros = c.call("zeros_like", {part});
          return {c.call("diagonal_scatter", {c.cotangent(0), zeros}, c.attrs()), part};
        },
        .samples = {{.shapes = {{8, 6}, {6}}},

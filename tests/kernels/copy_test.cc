@@ -45,6 +45,37 @@ TEST_CASE("copy casts between all dtypes and forms", "[kernels][copy]") {
   }
 }
 
+TEST_CASE("numbers that integers do not hold become their ends, and NaN 0", "[kernels][copy]") {
+  KernelContext ctx;
+  constexpr double kInf = HUGE_VAL;
+  const std::vector<double> values = {std::nan(""), kInf, -kInf, 1e30, -1e30, 2.75, -2.75, -0.0};
+  for (const DType from : {DType::kF64, DType::kF32}) {
+    for (const Form form : kForms) {
+      const Array x = array_in_form({8}, from, form, values);
+      const auto cast = [&](DType to) {
+        const Array out = Array::empty({8}, to);
+        copy(ctx, x, out);
+        return out;
+      };
+      const Array longs = cast(DType::kI64);
+      const auto* wide = longs.data<std::int64_t>();
+      using Wide = std::numeric_limits<std::int64_t>;
+      const std::int64_t want[] = {0, Wide::max(), Wide::min(), Wide::max(), Wide::min(), 2, -2, 0};
+      CHECK(std::equal(wide, wide + 8, want));
+      constexpr double kMost = 2147483647.0, kLeast = -2147483648.0;
+      CHECK(cast(DType::kI32).to_vector() ==
+            std::vector<double>{0, kMost, kLeast, kMost, kLeast, 2, -2, 0});
+      CHECK(cast(DType::kU8).to_vector() == std::vector<double>{0, 255, 0, 255, 0, 2, 254, 0});
+      CHECK(cast(DType::kBool).to_vector() == std::vector<double>{1, 1, 1, 1, 1, 1, 1, 0});
+    }
+  }
+  const Array edge = Array::from_values(
+      {3}, DType::kF32, std::vector<double>{2147483520.0, 2147483648.0, -2147483648.0});
+  const Array out = Array::empty({3}, DType::kI32);
+  copy(ctx, edge, out);
+  CHECK(out.to_vector() == std::vector<double>{2147483520.0, 2147483647.0, -2147483648.0});
+}
+
 TEST_CASE("copy keeps bits, broadcasts, and takes empty arrays", "[kernels][copy]") {
   KernelContext ctx;
   const Array x = Array::zeros({2, 2}, DType::kF32);

@@ -268,7 +268,8 @@ TEST_CASE("integer arithmetic is exact, wraps, and divides towards minus infinit
           "div: dtype " + std::string(name_of(dtype)) +
               " is not supported; allowed: F64, F32, BF16, F16");
     CHECK(error_of([&] { binary_scalar(ctx, Binary::kRemainder, a, 0, out); }) ==
-          "floor_divide, remainder: integer division by zero");
+          "remainder: a divisor is 0, which integers have no quotient by; cast to a floating dtype "
+          "for an infinity or NaN");
   }
   const Array large = Array::zeros({1}, DType::kI64);
   large.data<std::int64_t>()[0] = std::numeric_limits<std::int64_t>::max();

@@ -134,6 +134,28 @@ TEST_CASE("SGD follows its formula with momentum, damping, Nesterov and decay",
   }
 }
 
+TEST_CASE("what an optimizer does not take may be infinite or NaN", "[kernels][optimizer]") {
+  constexpr double kInf = HUGE_VAL;
+  KernelContext ctx;
+  const auto numbers = [](double a, double b) {
+    return Array::from_values({2}, DType::kF64, std::vector<double>{a, b});
+  };
+  // The first step fills the buffer, no step without momentum reads it, and none decays by 0.
+  for (const SgdOptions& options : {SgdOptions{.lr = 0.5, .momentum = 0.5, .step = 1},
+                                    SgdOptions{.lr = 0.5, .momentum = 0.0, .step = 7}}) {
+    const Array param = numbers(1, kInf), buffer = numbers(std::nan(""), -kInf);
+    sgd(ctx, options, param, numbers(1, 2), buffer);
+    CHECK(param.to_vector() == std::vector<double>{0.5, kInf});
+    CHECK(buffer.to_vector() == std::vector<double>{1, 2});
+  }
+  const Array param = numbers(1, kInf), m = numbers(0, 0), v = numbers(0, 0);
+  sgd(ctx, {.lr = 0.5}, param, numbers(kInf, 1), Array());
+  CHECK(param.to_vector() == std::vector<double>{-kInf, kInf});
+  const Array infinite = numbers(kInf, 1);
+  adamw(ctx, {.lr = 0.5, .eps = 0.0, .weight_decay = 0.0}, infinite, numbers(1, 1), m, v);
+  CHECK(worst_error(infinite.to_vector(), {kInf, 0.5}) < 1e-12);
+}
+
 TEST_CASE("Adam's weight decay is part of the gradient", "[kernels][optimizer]") {
   KernelContext ctx;
   const Array param = Array::from_values({2}, DType::kF64, std::vector<double>{1.0, -2.0});

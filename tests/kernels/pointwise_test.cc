@@ -110,7 +110,7 @@ TEST_CASE("Activations keep NaN, and are exact at their ends", "[kernels][pointw
   check(apply("relu6", {x}), {0, 0, -0.0, 0, 0.5, 6, 6, kNan});
   check(apply("hardtanh", {x}, DType::kF64, {-1, 1, 0, 0}), {-1, -1, -0.0, 0, 0.5, 1, 1, kNan});
   check(apply("hardsigmoid", {x}), {0, 0, 0.5, 0.5, 3.5 / 6, 1, 1, kNan}, 1e-15);
-  check(apply("hardswish", {x}), {0, 0, -0.0, 0, 0.5 * 3.5 / 6, 7, kInf, kNan}, 1e-15);
+  check(apply("hardswish", {x}), {-0.0, -0.0, -0.0, 0, 0.5 * 3.5 / 6, 7, kInf, kNan}, 1e-15);
   check(apply("threshold", {x}, DType::kF64, {0.25, 9, 0, 0}), {9, 9, 9, 9, 0.5, 7, kInf, kNan});
   check(apply("leaky_relu", {x}, DType::kF64, {0.5, 0, 0, 0}),
         {-kInf, -2, -0.0, 0, 0.5, 7, kInf, kNan});
@@ -163,9 +163,28 @@ TEST_CASE("nextafter steps in the operands' own dtype", "[kernels][pointwise]") 
   const Array out = Array::empty({3}, DType::kF32);
   nextafter(ctx, a, b, out);
   check(out.to_vector(), {1 + 0x1p-23, -0x1p-149, kInf});
-  const Array half = Array::zeros({3}, DType::kBF16);
-  CHECK(error_of([&] { nextafter(ctx, half, half, half); }) ==
-        "nextafter: dtype BF16 is not supported; allowed: F64, F32");
+  const Array whole = Array::zeros({3}, DType::kI64);
+  CHECK(error_of([&] { nextafter(ctx, whole, whole, whole); }) ==
+        "nextafter: dtype I64 is not supported; allowed: F64, F32, BF16, F16");
+}
+
+TEST_CASE("nextafter steps in the result's dtype, whatever the operands' is",
+          "[kernels][pointwise]") {
+  KernelContext ctx;
+  const Values from = {1, 1, -1, 0, -0.0, kInf, 2, kNan, 1},
+               to = {2, 0, -2, -1, 1, 0, 2, 1, 1 + 1e-12};
+  const auto stepped = [&](DType dtype) {
+    const Array out = Array::empty({9}, dtype);
+    nextafter(ctx, Array::from_values({9}, dtype, from), Array::from_values({9}, DType::kF64, to),
+              out);
+    return out.to_vector();
+  };
+  check(stepped(DType::kBF16),
+        {1 + 0x1p-7, 1 - 0x1p-8, -1 - 0x1p-7, -0x1p-133, 0x1p-133, 0x1.fep127, 2, kNan, 1});
+  check(stepped(DType::kF16),
+        {1 + 0x1p-10, 1 - 0x1p-11, -1 - 0x1p-10, -0x1p-24, 0x1p-24, 65504, 2, kNan, 1});
+  check(stepped(DType::kF32),
+        {1 + 0x1p-23, 1 - 0x1p-24, -1 - 0x1p-23, -0x1p-149, 0x1p-149, 0x1.fffffep127, 2, kNan, 1});
 }
 
 TEST_CASE("Integers wrap, shift and divide as two's complement", "[kernels][pointwise]") {
@@ -181,7 +200,11 @@ TEST_CASE("Integers wrap, shift and divide as two's complement", "[kernels][poin
   check(apply("fmod", {{7, -7}, {3, 3}}, DType::kI64), {1, -1});
   check(apply("add", {{200, 3}, {100, 2}}, DType::kU8, {1, 0, 0, 0}), {44, 5});
   check(apply("rsub", {{3}, {2}}, DType::kU8, {1, 0, 0, 0}), {255});
-  CHECK(error_of([] { apply("fmod", {{1}, {0}}, DType::kI64); }) == "integer division by zero");
+  CHECK(error_of([] {
+          apply("fmod", {{1}, {0}}, DType::kI64);
+        }) ==
+        "fmod: a divisor is 0, which integers have no remainder by; cast to a floating dtype for "
+        "NaN");
   CHECK(error_of([] {
           apply("gcd", {{1}, {2}}, DType::kF32);
         }) == "gcd: dtype F32 is not supported; allowed: I64, I32, U8, BOOL");

@@ -149,6 +149,14 @@ TEST_CASE("a pool's maximum is NaN where its window has one", "[kernels][pool]")
   CHECK(values[2] == 3.0);
 }
 
+TEST_CASE("of several NaN the last is the place of a pool's maximum", "[kernels][pool]") {
+  KernelContext ctx = context_of(1);
+  const Array x = Array::from_values({1, 5}, DType::kF32, std::vector<double>{NAN, 9, NAN, NAN, 1});
+  const Array out = Array::zeros({1, 3}, DType::kF32), places = Array::zeros({1, 3}, DType::kI64);
+  kernels::max_pool(ctx, x, {strided(1, 1, 1, 0), strided(5, 3, 1, 0)}, out, places);
+  CHECK(places.to_vector() == std::vector<double>{2, 3, 3});
+}
+
 TEST_CASE("places are taken along a dim, and sums go back to them", "[kernels][take_map]") {
   KernelContext ctx = context_of(1);
   const Form form = GENERATE(Form::kPlain, Form::kTransposed, Form::kSpaced);

@@ -79,6 +79,21 @@ TEST_CASE("moments agree with two plain passes, in any form", "[kernels][row_fol
   }
 }
 
+TEST_CASE("products of others take zeros and infinities for factors like others",
+          "[kernels][row_fold]") {
+  KernelContext ctx;
+  constexpr double kInf = HUGE_VAL;
+  const Array x =
+      Array::from_values({4, 3}, DType::kF32, Values{2, 3, 5, 0, 3, 5, kInf, 2, -1, 0, 0, 7});
+  const Array others = Array::empty({4, 3}, DType::kF64), totals = Array::empty({4}, DType::kF64);
+  products_of_others(ctx, x, others, totals);
+  CHECK(others.to_vector() == Values{15, 10, 6, 15, 0, 0, -2, -kInf, kInf, 0, 0, 0});
+  CHECK(totals.to_vector() == Values{30, 0, -kInf, 0});
+  const Array none = Array::empty({2, 0}, DType::kF64), ones = Array::empty({2}, DType::kF64);
+  products_of_others(ctx, none, none, ones);
+  CHECK(ones.to_vector() == Values{1, 1});
+}
+
 TEST_CASE("moments of a far mean keep their digits", "[kernels][row_fold]") {
   KernelContext ctx;
   Values values(4000);

@@ -71,6 +71,33 @@ TEST_CASE("parts with the carry of those before are the whole scan", "[kernels][
   }
 }
 
+TEST_CASE("sums from each element on, of any form, with an infinite one in front",
+          "[kernels][scan]") {
+  KernelContext ctx;
+  const Array out = Array::empty({3}, DType::kF64);
+  sum_back(ctx, numbers({HUGE_VAL, 1, 2}), 0, out);
+  CHECK(out.to_vector() == Values{HUGE_VAL, 3, 2});
+  const Array x = random_array({3, 5}, DType::kF32, 4, Form::kTransposed);
+  const Array sums = Array::empty({3, 5}, DType::kF64);
+  sum_back(ctx, x, 0, sums);
+  const Values values = x.to_vector();
+  Values want(15);
+  for (std::size_t i = 0; i < 15; ++i) {
+    for (std::size_t j = i; j < 15; j += 5) want[i] += values[j];
+  }
+  CHECK(worst_error(sums.to_vector(), want) < 1e-15);
+}
+
+TEST_CASE("running folds of integers wrap", "[kernels][scan]") {
+  KernelContext ctx;
+  const Array x = Array::from_values({2}, DType::kI64, Values{-0x1p63, -1});
+  const Array out = Array::empty({2}, DType::kI64);
+  scan(ctx, Scan::kSum, x, 0, out);
+  CHECK(out.data<std::int64_t>()[1] == std::numeric_limits<std::int64_t>::max());
+  scan(ctx, Scan::kProd, x, 0, out);
+  CHECK(out.data<std::int64_t>()[1] == std::numeric_limits<std::int64_t>::min());
+}
+
 TEST_CASE("the gradient of a running log-sum-exp is its double sum", "[kernels][scan]") {
   KernelContext ctx;
   const Values x = {0.3, -700.0, 1.5, 700.0, -0.2}, grad = {0.5, -1.0, 2.0, 0.25, -0.75};

@@ -83,6 +83,7 @@ Json op_to_json(const Op& op) {
     finite.push_back(Json(def.args[static_cast<std::size_t>(argument)].name));
   }
   json.set("finite", Json(std::move(finite)));
+  if (!def.cotangent_spreads.empty()) json.set("cotangent_spreads", Json(def.cotangent_spreads));
   return json;
 }
 
@@ -98,6 +99,9 @@ std::string op_to_text(const Op& op) {
   for (const int argument : op.finite_arguments()) {
     text +=
         "    sums pass while finite: " + def.args[static_cast<std::size_t>(argument)].name + '\n';
+  }
+  if (!def.cotangent_spreads.empty()) {
+    text += "    an infinite cotangent spreads " + def.cotangent_spreads + '\n';
   }
   return text;
 }

@@ -112,7 +112,10 @@ std::string section(const Op& op, std::map<std::string, std::string>& rows_at) {
   } else {
     text += absl::StrFormat("\nRows as those of `%s`.\n", known->second);
   }
-  const std::string notes = lowerings_of(def) + declined_of(def) + finite_of(op);
+  std::string notes = lowerings_of(def) + declined_of(def) + finite_of(op);
+  if (!def.cotangent_spreads.empty()) {
+    notes += "- an infinite or NaN cotangent spreads " + escaped(def.cotangent_spreads) + "\n";
+  }
   return notes.empty() ? text : text + '\n' + notes;
 }
 
