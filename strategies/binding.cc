@@ -58,7 +58,7 @@ class Binder {
   StatusOr<Positions> listed_dims(std::string_view attr, int operand, int ndim) const;
   /// The `@attr` of a dim: its own, or for an output the one that its letter has in an input.
   const Listed* listed_of(const RuleOperand& operand, const RuleDim& dim) const;
-  bool keeps_dims() const { return attrs_.get_bool("keepdim"); }
+  bool keeps_dims() const { return attrs_.get_bool_or("keepdim", false); }
   StatusOr<Slots> place(const RuleOperand& operand, int index, int ndim);
   Positions kept_positions(const RuleOperand& operand) const;
   int output_ndim(const RuleOperand& operand) const;
@@ -103,7 +103,7 @@ Status Binder::sizes_differ(const Factor& factor) const {
 
 StatusOr<Positions> Binder::listed_dims(std::string_view attr, int operand, int ndim) const {
   Positions positions;
-  const Shape dims = attrs_.get_ints(attr);
+  const Shape dims = attrs_.get_ints_or(attr, {});  // none: all
   if (dims.empty()) {
     for (int d = 0; d < ndim; ++d) positions.push_back(d);
     return positions;

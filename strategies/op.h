@@ -196,7 +196,10 @@ void add_builtin_ops(OpTable& table);
 
 /// Fills declared defaults, checks names and types, and orders attrs as declared. Errors:
 /// InvalidArgument.
-StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given);
+StatusOr<Attrs> complete_attrs(const OpDef& def, const Attrs& given);
+inline StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given) {
+  return complete_attrs(op.def, given);
+}
 /// Shapes and dtypes of the results. Errors: InvalidArgument naming op, operand, sizes seen and
 /// allowed.
 StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,

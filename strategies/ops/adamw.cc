@@ -36,11 +36,11 @@ void run_sgd(KernelCall& call) {
   using Momentum = kernels::SgdOptions::Momentum;
   const kernels::SgdOptions options = {
       .lr = call.attrs.get_double("lr"),
-      .momentum = call.attrs.get_double("momentum"),
-      .dampening = call.attrs.get_double("dampening"),
+      .momentum = call.attrs.get_double_or("momentum", 0.0),
+      .dampening = call.attrs.get_double_or("dampening", 0.0),
       .weight_decay = call.attrs.get_double("weight_decay"),
-      .form = call.attrs.get_bool("nesterov") ? Momentum::kNesterov : Momentum::kPlain,
-      .step = call.attrs.get_int("step", 1),
+      .form = call.attrs.get_bool_or("nesterov", false) ? Momentum::kNesterov : Momentum::kPlain,
+      .step = call.attrs.get_int_or("step", 1),
       .grad_scale = call.attrs.get_double("grad_scale")};
   kernels::sgd(call.ctx, options, call.outputs[0], call.inputs[1],
                call.outputs.size() > 1 ? call.outputs[1] : Array());

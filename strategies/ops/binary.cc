@@ -36,7 +36,7 @@ OpDef binary(std::string name, std::string doc, std::string rule, Kernel kernel)
 template <Binary kOp>
 Kernel with_alpha(const std::string& name) {
   return [scaled = ops::pointwise_kernel(name)](KernelCall& call) {
-    if (call.attrs.get_double("alpha", 1.0) == 1.0) return run_binary<kOp>(call);
+    if (call.attrs.get_double_or("alpha", 1.0) == 1.0) return run_binary<kOp>(call);
     scaled(call);
   };
 }
@@ -54,7 +54,7 @@ Var other_cotangent(GradContext& c, double factor) {
 StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
                                             const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
-  const double alpha = attrs.get_double("alpha", 1.0);
+  const double alpha = attrs.get_double_or("alpha", 1.0);
   if (!is_floating(out[0].dtype) && alpha != std::floor(alpha)) {
     return invalid_argument("alpha is " + std::to_string(alpha) +
                             ", but must be whole where the result is " +
@@ -77,7 +77,7 @@ void add_sums(OpTable& table) {
                          .differentiable = false});
   add.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),
-            other_cotangent(c, c.attrs().get_double("alpha", 1.0))};
+            other_cotangent(c, c.attrs().get_double_or("alpha", 1.0))};
   };
   table.must_add(std::move(add));
 
@@ -89,7 +89,7 @@ void add_sums(OpTable& table) {
   sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),
-            other_cotangent(c, -c.attrs().get_double("alpha", 1.0))};
+            other_cotangent(c, -c.attrs().get_double_or("alpha", 1.0))};
   };
   table.must_add(std::move(sub));
 }

@@ -254,7 +254,7 @@ std::vector<Sample> weight_grad_samples(int num_dims) {
   for (Sample& sample : samples) {
     const Shape weight = sample.shapes[1];
     Shape in = sample.shapes[0];
-    in[1] = weight[1] * std::max<std::int64_t>(1, sample.attrs.get_int("groups", 1));
+    in[1] = weight[1] * std::max<std::int64_t>(1, sample.attrs.get_int_or("groups", 1));
     const Shape sizes = sample.attrs.get_ints("input_size");
     std::copy(sizes.begin(), sizes.end(), in.begin() + 2);
     sample.shapes[1] = in;

@@ -15,7 +15,7 @@ AttrDef dtype_attr() {
 
 StatusOr<std::vector<TensorMeta>> infer_like(std::span<const TensorMeta> inputs,
                                              const Attrs& attrs) {
-  return std::vector<TensorMeta>{{inputs[0].shape, attrs.get_dtype("dtype", inputs[0].dtype)}};
+  return std::vector<TensorMeta>{{inputs[0].shape, attrs.get_dtype_or("dtype", inputs[0].dtype)}};
 }
 
 StatusOr<std::vector<Strategy>> like_strategies(std::span<const Spec* const> inputs,
@@ -48,7 +48,7 @@ StatusOr<std::vector<TensorMeta>> infer_new(std::span<const TensorMeta> inputs,
                                             const Attrs& attrs) {
   const Shape size = attrs.get_ints("size");
   TSR_RETURN_IF_ERROR(checked_num_elements(view_of(size)).status());
-  return std::vector<TensorMeta>{{size, attrs.get_dtype("dtype", inputs[0].dtype)}};
+  return std::vector<TensorMeta>{{size, attrs.get_dtype_or("dtype", inputs[0].dtype)}};
 }
 
 StatusOr<std::vector<Strategy>> new_strategies(std::span<const Spec* const> inputs,

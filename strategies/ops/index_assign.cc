@@ -223,7 +223,7 @@ struct Stretch {
 StatusOr<Stretch> slice_stretch(const Shape& shape, const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(shape.size())));
   const std::int64_t size = shape[static_cast<std::size_t>(dim)];
-  const std::int64_t step = attrs.get_int("step", 1);
+  const std::int64_t step = attrs.get_int_or("step", 1);
   if (step < 1) {
     return invalid_argument("step is " + std::to_string(step) + ", but must be at least 1");
   }

@@ -142,7 +142,7 @@ void backward_sums(KernelCall& call, GeometryFn geometry_of) {
 /// (grad, x, mean, rstd, weight?, Σ, Σ) → rstd (weighted − (Σ + standardised Σ) / count).
 void finish_backward(KernelCall& call, GeometryFn geometry_of) {
   const Backward b = backward_of(call, geometry_of);
-  const auto count = static_cast<double>(call.attrs.get_int(kCount, count_of(b.geometry)));
+  const auto count = static_cast<double>(call.attrs.get_int_or(kCount, count_of(b.geometry)));
   const DType dtype = b.standardised.dtype();
   Array shares[2];
   for (std::size_t i = 0; i < 2; ++i) {

@@ -140,7 +140,7 @@ struct CutPlaces {
 };
 void take_all(KernelCall& call, const TakeForm& form, Array x, const CutPlaces& cut) {
   const Array& out = call.outputs[0];
-  const double value = call.attrs.get_double("value");
+  const double value = call.attrs.get_double_or("value", 0.0);
   std::vector<std::pair<int, Places>> steps;
   for (int place = 0; place < mapped_dims(form, call.attrs); ++place) {
     const int dim = x.ndim() - 1 - place;

@@ -309,12 +309,20 @@ std::vector<Sample> samples_of(const PoolForm& form) {
   return samples;
 }
 
+std::string stem_of(const PoolForm& form) {
+  return std::string(form.adaptive() ? "adaptive_" : "") +
+         (form.what == PoolForm::What::kAverage ? "avg" : "max") + "_pool" +
+         std::to_string(form.num_dims) + "d";
+}
+
 /// The samples of a pool's gradient: the cotangent's shape first.
-std::vector<Sample> grad_samples_of(const PoolForm& form, const Infer& infer) {
+std::vector<Sample> grad_samples_of(const PoolForm& form) {
   std::vector<Sample> samples = samples_of(form);
+  const OpDef pool = {.name = stem_of(form), .attrs = attrs_of(form)};
   for (Sample& sample : samples) {
     const TensorMeta in{sample.shapes[0], DType::kF64};
-    const Shape out = value_or_throw(infer({&in, 1}, sample.attrs))[0].shape;
+    const Attrs attrs = value_or_throw(complete_attrs(pool, sample.attrs));
+    const Shape out = value_or_throw(infer_pool(form)({&in, 1}, attrs))[0].shape;
     const Shape& whole = sample.shapes[0];
     if (form.what == PoolForm::What::kAverage) {
       sample.attrs.set("input_size", last_sizes(whole, form.num_dims));
@@ -329,12 +337,6 @@ std::vector<Sample> grad_samples_of(const PoolForm& form, const Infer& infer) {
 
 std::string windowed_dims(const PoolForm& form) { return form.num_dims == 2 ? "*hw" : "*w"; }
 std::string window_marks(const PoolForm& form) { return form.num_dims == 2 ? "h~ w~" : "w~"; }
-
-std::string stem_of(const PoolForm& form) {
-  return std::string(form.adaptive() ? "adaptive_" : "") +
-         (form.what == PoolForm::What::kAverage ? "avg" : "max") + "_pool" +
-         std::to_string(form.num_dims) + "d";
-}
 
 Gradient gradient_of(const PoolForm& form) {
   return [form](GradContext& c) {
@@ -382,7 +384,7 @@ void add_grad(OpTable& table, const PoolForm& form) {
   OpDef def{.name = stem_of(form) + "_grad", .doc = "Cotangent of a pool's operand."};
   def.attrs = attrs_of(form);
   def.attrs.push_back(ops::ints_attr(average ? "input_size" : "grad_size"));
-  def.samples = grad_samples_of(form, infer_pool(form));
+  def.samples = grad_samples_of(form);
   if (average) {
     def.args = {in("grad")};
     def.rule = dims + " -> " + dims + " | " + window_marks(form) + " | lin A";

@@ -136,7 +136,7 @@ Metas infer_dropout(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 }
 
 double drop_rate(const Attrs& attrs) {
-  return attrs.get_bool("train", true) ? attrs.get_double("p") : 0.0;
+  return attrs.get_bool("train") ? attrs.get_double("p") : 0.0;
 }
 
 /// Which elements stay.

@@ -54,7 +54,7 @@ std::vector<Var> mean_gradient(GradContext& c) {
 Var extreme_cotangent(GradContext& c, int which) {
   const Var result = ops::with_kept_dims(c, c.output(which));
   const Var hit = c.call("to", {c.call("eq", {c.input(0), result})}, {{"dtype", c.input_dtype(0)}});
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
+  const Attrs kept = {{"dim", c.attrs().get_ints_or("dim", {})}, {"keepdim", true}};
   const Var share =
       c.call("div", {ops::with_kept_dims(c, c.cotangent(which)), c.call("sum", {hit}, kept)});
   return c.call("mul", {hit, share});
@@ -74,7 +74,7 @@ std::vector<Var> aminmax_gradient(GradContext& c) {
 /// The product of the other elements, times the cotangent: the product of what is not zero, divided
 /// by the element, where all zeros of the row are the element itself.
 std::vector<Var> prod_gradient(GradContext& c) {
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
+  const Attrs kept = {{"dim", c.attrs().get_ints_or("dim", {})}, {"keepdim", true}};
   const Var x = c.input(0);
   const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
   const Var nonzero = c.call("masked_fill", {x, zero}, {{"value", 1.0}});

@@ -99,7 +99,7 @@ StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name) {
 
 StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_view name) {
   std::vector<int> dims;
-  for (const std::int64_t dim : attrs.get_ints(name)) {
+  for (const std::int64_t dim : attrs.get_ints_or(name, {})) {
     if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // a scalar's only dim, as ATen takes it
     TSR_ASSIGN_OR_RETURN(const int normal, normalize_dim(dim, ndim));
     dims.push_back(normal);
@@ -110,7 +110,7 @@ StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_v
   std::sort(dims.begin(), dims.end());
   if (std::adjacent_find(dims.begin(), dims.end()) != dims.end()) {
     return invalid_argument(std::string(name) +
-                            " lists a dim twice: " + to_string(attrs.get_ints(name)));
+                            " lists a dim twice: " + to_string(attrs.get_ints_or(name, {})));
   }
   return dims;
 }

@@ -51,7 +51,7 @@ Infer like_operands(std::vector<int> operands);
 
 /// Attribute `name` as a dim of a tensor of `ndim` dims. Errors: InvalidArgument.
 StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name = "dim");
-/// The dims listed by `name`, ascending; all where the list is empty. Errors: InvalidArgument, also
+/// The dims listed by `name`, ascending; all where the list is empty or left out. Errors: InvalidArgument, also
 /// for a repeated dim.
 StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_view name = "dim");
 /// The dim attribute inside a kernel, where it has been checked.

@@ -29,7 +29,7 @@ StatusOr<Window> slice_window(const Shape& shape, const Attrs& attrs) {
     return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
   };
   const std::int64_t start = position(attrs.get_int("start"));
-  const std::int64_t step = attrs.get_int("step", 1);
+  const std::int64_t step = attrs.get_int_or("step", 1);
   if (step < 1) {
     return invalid_argument("step is " + std::to_string(step) + ", but must be at least 1");
   }
@@ -110,7 +110,7 @@ std::vector<LoweringStep> part_steps(const Attrs& attrs) {
     const Array& fetched = call.inputs[0];
     const int dim = ops::kernel_dim(call, fetched);
     kernels::copy(call.ctx,
-                  part_of(fetched, {dim, 0, fetched.size(dim), call.attrs.get_int("step", 1)}),
+                  part_of(fetched, {dim, 0, fetched.size(dim), call.attrs.get_int_or("step", 1)}),
                   call.outputs[0]);
   };
   return {fetch, take};

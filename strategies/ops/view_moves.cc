@@ -151,7 +151,7 @@ void add_flip(OpTable& table) {
 
 // ---- rot90 ----
 
-int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k", 1) % 4 + 4) % 4); }
+int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k") % 4 + 4) % 4); }
 
 /// Only a dim that is turned round must be whole.
 Strategies rot90_strategies(std::span<const Spec* const> inputs,

@@ -8,14 +8,14 @@ namespace tessera::ops {
 
 std::int64_t window_attr(const Attrs& attrs, std::string_view name, int dim,
                          std::int64_t otherwise) {
-  const Shape list = attrs.get_ints(name);
+  const Shape list = attrs.get_ints_or(name, {});
   if (list.empty()) return otherwise;
   return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(dim)];
 }
 
 Status check_window_attr(const Attrs& attrs, std::string_view name, int num_dims,
                          std::int64_t least) {
-  const Shape list = attrs.get_ints(name);
+  const Shape list = attrs.get_ints_or(name, {});
   const bool counted =
       list.empty() || list.size() == 1 || static_cast<int>(list.size()) == num_dims;
   if (counted && std::all_of(list.begin(), list.end(), [&](auto v) { return v >= least; })) {
