@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "kernels/bfloat16.h"
 #include "kernels/block_map.h"
+#include "kernels/dtype_switch.h"
+#include "kernels/float16.h"
 #include "kernels/pointwise_table.h"
 
 namespace tessera::kernels {
@@ -51,6 +54,28 @@ void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> 
   }
 }
 
+/// The neighbour of `from` among values of 16 bits, whose patterns ascend with the magnitude.
+template <class Half>
+float next_half(float from, float to) {
+  Half next = convert<Half>(from);
+  from = convert<float>(next);
+  to = convert<float>(convert<Half>(to));
+  if (std::isnan(from) || std::isnan(to)) return from + to;
+  if (from == to) return to;
+  const bool outwards = from == 0.0F || (to > from) == (from > 0.0F);
+  next.bits = static_cast<std::uint16_t>(outwards ? next.bits + 1 : next.bits - 1);
+  if (from == 0.0F) next.bits = to < 0.0F ? 0x8001U : 0x0001U;
+  return convert<float>(next);
+}
+
+template <class Half>
+void run_next_half(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+  BlockMap<float, 1, 2>("nextafter", {&out, &a, &b})
+      .run(ctx.threads, [](const float* const* in, float* const* to, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) to[0][i] = next_half<Half>(in[0][i], in[1][i]);
+      });
+}
+
 template <class C>
 void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   BlockMap<C, 1, 2>("nextafter", {&out, &a, &b})
@@ -91,10 +116,18 @@ void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Ar
 }
 
 void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  const DType dtype = promote(a.dtype(), b.dtype());
-  if (dtype == DType::kF64) return run_nextafter<double>(ctx, a, b, out);
-  if (dtype != DType::kF32) throw_dtype("nextafter", dtype, "F64, F32");
-  run_nextafter<float>(ctx, a, b, out);
+  switch (out.dtype()) {
+    case DType::kF64:
+      return run_nextafter<double>(ctx, a, b, out);
+    case DType::kF32:
+      return run_nextafter<float>(ctx, a, b, out);
+    case DType::kBF16:
+      return run_next_half<BFloat16>(ctx, a, b, out);
+    case DType::kF16:
+      return run_next_half<Float16>(ctx, a, b, out);
+    default:
+      throw_dtype("nextafter", out.dtype(), "F64, F32, BF16, F16");
+  }
 }
 
 }  // namespace tessera::kernels

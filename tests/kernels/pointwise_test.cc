@@ -163,9 +163,46 @@ TEST_CASE("nextafter steps in the operands' own dtype", "[kernels][pointwise]") 
   const Array out = Array::empty({3}, DType::kF32);
   nextafter(ctx, a, b, out);
   check(out.to_vector(), {1 + 0x1p-23, -0x1p-149, kInf});
-  const Array half = Array::zeros({3}, DType::kBF16);
-  CHECK(error_of([&] { nextafter(ctx, half, half, half); }) ==
-        "nextafter: dtype BF16 is not supported; allowed: F64, F32");
+  CHECK(error_of([&] { nextafter(ctx, a, b, Array::zeros({3}, DType::kI32)); }) ==
+        "nextafter: dtype I32 is not supported; allowed: F64, F32, BF16, F16");
+}
+
+TEST_CASE("nextafter of 16 bits steps to the neighbouring value of its dtype",
+          "[kernels][pointwise]") {
+  struct Half {
+    DType dtype;
+    double digit;  // what 1 is followed by
+    double least;  // above 0
+    double largest;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Half half = GENERATE(Half{DType::kBF16, 0x1p-7, 0x1p-133, 0x1.fep127},
+                             Half{DType::kF16, 0x1p-10, 0x1p-24, 65504.0});
+  KernelContext ctx;
+  const std::vector<double> from = {1,          1, -1,           -1,  0, -0.0,
+                                    half.least, 2, half.largest, inf, 3, nan};
+  const std::vector<double> to = {2, 0, 0, -2, 1, -1, -1, 2, inf, 0, nan, 1};
+  const Array out = Array::zeros({12}, half.dtype);
+  nextafter(ctx, Array::from_values({12}, half.dtype, from),
+            Array::from_values({12}, DType::kF64, to), out);
+  const std::vector<double> got = out.to_vector();
+  const double below = 1 - half.digit / 2;
+  const std::vector<double> expected = {
+      1 + half.digit, below, -below, -1 - half.digit, half.least, -half.least, 0, 2, inf,
+      half.largest};
+  CHECK(std::vector<double>(got.begin(), got.begin() + 10) == expected);
+  CHECK(std::isnan(got[10]));
+  CHECK(std::isnan(got[11]));
+}
+
+TEST_CASE("nextafter converts its operands to the result's dtype before it steps",
+          "[kernels][pointwise]") {
+  KernelContext ctx;
+  const Array out = Array::zeros({1}, DType::kF32);
+  nextafter(ctx, Array::from_values({1}, DType::kF32, std::vector<double>{-0.75}),
+            Array::from_values({}, DType::kF64, std::vector<double>{1.0}), out);
+  CHECK(out.to_vector()[0] == -0.7499999403953552);
 }
 
 TEST_CASE("Integers wrap, shift and divide as two's complement", "[kernels][pointwise]") {
