@@ -237,7 +237,7 @@ template <class C, class Op>
 void divide_integer_block(const C* const* in, C* const* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     if (in[1][i] == 0)
-      throw Error(invalid_argument("floor_divide, remainder: integer division by zero"));
+      throw Error(out_of_range("floor_divide, remainder: integer division by zero"));
     out[0][i] = Op::apply(in[0][i], in[1][i]);
   }
 }

@@ -17,7 +17,7 @@ double remainder(double a, double b) {
   return rest != 0.0 && (rest < 0.0) != (b < 0.0) ? rest + b : rest;
 }
 I divisor(I b) {
-  if (b == 0) throw Error(invalid_argument("integer division by zero"));
+  if (b == 0) throw Error(out_of_range("integer division by zero"));
   return b;
 }
 I larger(I a, I b) { return a > b ? a : b; }

@@ -46,7 +46,8 @@ class CaseSource {
   const VerifyCase* with(SpecialValues values, std::uint32_t operands);
 
  private:
-  std::optional<VerifyCase> with_operands(std::vector<WholeTensor> operands, std::string variant);
+  std::optional<VerifyCase> with_operands(std::vector<WholeTensor> operands, std::string variant,
+                                          const Attrs& attrs);
   void make_special(SpecialValues values, std::size_t operand, WholeTensor& whole);
 
   const Op& op_;

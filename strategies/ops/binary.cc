@@ -50,25 +50,11 @@ Var other_cotangent(GradContext& c, double factor) {
   return grad_like(c, grad, 1);
 }
 
-/// Integers are not scaled by fractions.
-StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
-                                            const Attrs& attrs) {
-  TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
-  const double alpha = attrs.get_double_or("alpha", 1.0);
-  if (!is_floating(out[0].dtype) && alpha != std::floor(alpha)) {
-    return invalid_argument("alpha is " + std::to_string(alpha) +
-                            ", but must be whole where the result is " +
-                            std::string(name_of(out[0].dtype)));
-  }
-  return out;
-}
-
 void add_sums(OpTable& table) {
   OpDef add = binary("add", "self + alpha other.",
                      "*, * -> * | lin A+B | mono A | mono B if alpha>0 | anti B if alpha<0",
                      with_alpha<Binary::kAdd>("add"));
-  add.attrs = {ops::double_attr("alpha", 1.0)};
-  add.infer = infer_sum;
+  add.attrs = {ops::element_attr("alpha", 1.0)};
   add.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   add.samples.push_back({.shapes = {{7, 6}, {7, 6}},
                          .attrs = {{"alpha", 3.0}},
@@ -84,8 +70,7 @@ void add_sums(OpTable& table) {
   OpDef sub = binary("sub", "self - alpha other.",
                      "*, * -> * | lin A+B | mono A | anti B if alpha>0 | mono B if alpha<0",
                      with_alpha<Binary::kSub>("sub"));
-  sub.attrs = {ops::double_attr("alpha", 1.0)};
-  sub.infer = infer_sum;
+  sub.attrs = {ops::element_attr("alpha", 1.0)};
   sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),

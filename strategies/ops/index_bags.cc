@@ -40,9 +40,8 @@ Array bags_of(KernelCall& call, const Array& offsets, std::int64_t count) {
   bool good = count == 0 || (!starts.empty() && starts[0] == 0);
   for (std::size_t b = 1; b < starts.size(); ++b) good = good && starts[b] >= starts[b - 1];
   if (!good || (!starts.empty() && starts.back() > static_cast<double>(count))) {
-    throw Error(
-        invalid_argument("embedding_bag: offsets must begin with 0, ascend and not exceed " +
-                         std::to_string(count) + ", the number of indices"));
+    throw Error(out_of_range("embedding_bag: offsets must begin with 0, ascend and not exceed " +
+                             std::to_string(count) + ", the number of indices"));
   }
   std::size_t bag = 0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
 
@@ -113,7 +114,7 @@ Metas infer_cartesian(std::span<const TensorMeta> inputs, const Attrs&) {
       return invalid_argument("tensors must have one dim and one dtype, not " +
                               to_string(input.shape) + " " + std::string(name_of(input.dtype)));
     }
-    out.shape[0] *= input.shape[0];
+    out.shape[0] = (CheckedInt(out.shape[0]) * input.shape[0]).clamped();
   }
   return std::vector<TensorMeta>{out};
 }

@@ -197,7 +197,7 @@ void add_rsub(OpTable& table) {
       {.name = "rsub",
        .doc = "other - alpha self.",
        .rule = "*, * -> * | lin A+B | mono B | mono A if alpha<0 | anti A if alpha>0",
-       .attrs = {double_attr("alpha", 1.0)},
+       .attrs = {ops::element_attr("alpha", 1.0)},
        .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
        .infer = ops::infer_elementwise});
   rsub.gradient = [](GradContext& c) -> std::vector<Var> {

@@ -263,6 +263,27 @@ Infer infer_pool(const PoolForm& form) {
 
 Shape last_sizes(const Shape& shape, int num_dims) { return {shape.end() - num_dims, shape.end()}; }
 
+/// Of a pool's gradient: the operand that the forward call had, whose result was of `grad`'s shape.
+Infer infer_grad(const PoolForm& form) {
+  return [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+    TensorMeta whole = inputs.back();
+    const bool average = form.what == PoolForm::What::kAverage;
+    const std::string_view name = average ? "input_size" : "grad_size";
+    const Shape sizes = attrs.get_ints(name);
+    if (static_cast<int>(sizes.size()) != form.num_dims) {
+      return invalid_argument(std::string(name) + " is " + to_string(sizes) + "; need " +
+                              std::to_string(form.num_dims) + " entries");
+    }
+    if (average) std::copy(sizes.begin(), sizes.end(), whole.shape.end() - form.num_dims);
+    TSR_RETURN_IF_ERROR(ops::check_cotangent(infer_pool(form), {&whole, 1}, attrs, inputs[0]));
+    if (!average && last_sizes(inputs[0].shape, form.num_dims) != sizes) {
+      return invalid_argument("grad_size is " + to_string(sizes) + ", but grad is " +
+                              to_string(inputs[0].shape));
+    }
+    return std::vector<TensorMeta>{whole};
+  };
+}
+
 std::vector<AttrDef> attrs_of(const PoolForm& form) {
   if (form.adaptive()) return {ops::ints_attr("output_size")};
   std::vector<AttrDef> attrs = {ops::ints_attr("kernel_size"), ops::ints_attr_or_none("stride"),
@@ -384,24 +405,18 @@ void add_grad(OpTable& table, const PoolForm& form) {
   OpDef def{.name = stem_of(form) + "_grad", .doc = "Cotangent of a pool's operand."};
   def.attrs = attrs_of(form);
   def.attrs.push_back(ops::ints_attr(average ? "input_size" : "grad_size"));
+  def.infer = infer_grad(form);
   def.samples = grad_samples_of(form);
   if (average) {
-    def.args = {in("grad")};
+    def.args = {in("grad").floating()};
     def.rule = dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
-    def.infer = [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-      TensorMeta out = inputs[0];
-      const Shape sizes = attrs.get_ints("input_size");
-      std::copy(sizes.begin(), sizes.end(), out.shape.end() - form.num_dims);
-      return std::vector<TensorMeta>{out};
-    };
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], {}, call.outputs[0], {});
     };
     def.lowerings = lowerings(form, avg_grad_steps);
   } else {
-    def.args = {in("grad"), in("self")};
+    def.args = {in("grad").floating(), in("self").with_dtype_of(0)};
     def.rule = dims + ", " + dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
-    def.infer = ops::like_operands({1});
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], call.inputs[1], call.outputs[0],
                     {});

@@ -16,10 +16,6 @@ bool contains(const std::vector<int>& dims, int dim) {
 
 }  // namespace
 
-AttrDef int_attr_or_none(std::string name) {
-  return {std::move(name), AttrDef::Type::kInt, AttrValue{}};
-}
-
 StatusOr<Shape> reduced_shape(const Shape& shape, const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const auto dims, dims_attr(attrs, static_cast<int>(shape.size())));
   return attrs.get_bool_or("keepdim", false) ? keep_dims(shape, dims) : kept_shape(shape, dims);
