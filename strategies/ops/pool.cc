@@ -17,6 +17,8 @@ using kernels::WindowPlane;
 using Kind = LoweringStep::Kind;
 using Metas = StatusOr<std::vector<TensorMeta>>;
 
+constexpr int kMostDims = kMaxDims - 1;  // one of height is put in
+
 struct PoolForm {
   enum class What : std::uint8_t { kMax, kMaxWithIndices, kAverage } what = What::kMax;
   WindowDim::Kind windows = WindowDim::Kind::kStrided;
@@ -378,7 +380,9 @@ Gradient gradient_of(const PoolForm& form) {
 
 void add_pool(OpTable& table, const PoolForm& form, std::string name, std::string doc) {
   const std::string dims = windowed_dims(form);
-  OpDef def{.name = std::move(name), .doc = std::move(doc), .args = {in("self")}};
+  OpDef def{.name = std::move(name),
+            .doc = std::move(doc),
+            .args = {in("self").dims(form.num_dims, kMostDims)}};
   def.attrs = attrs_of(form);
   def.rule = dims + " -> " + dims;
   Steps steps = [](const PoolForm& f, int dim) { return forward_steps(f, dim, 1); };
@@ -408,14 +412,14 @@ void add_grad(OpTable& table, const PoolForm& form) {
   def.infer = infer_grad(form);
   def.samples = grad_samples_of(form);
   if (average) {
-    def.args = {in("grad").floating()};
+    def.args = {in("grad").floating().dims(form.num_dims, kMostDims)};
     def.rule = dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], {}, call.outputs[0], {});
     };
     def.lowerings = lowerings(form, avg_grad_steps);
   } else {
-    def.args = {in("grad").floating(), in("self").with_dtype_of(0)};
+    def.args = {in("grad").floating().dims(form.num_dims, kMostDims), in("self").with_dtype_of(0)};
     def.rule = dims + ", " + dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], call.inputs[1], call.outputs[0],

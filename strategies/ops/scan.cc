@@ -285,8 +285,7 @@ void add_log_scan(OpTable& table) {
 
   OpDef grad = scan_op("logcumsumexp_grad", "Cotangent of logcumsumexp's operand.",
                        "*r@dim, *r@dim, *r@dim -> *r | r^ | lin A", run_log_grad);
-  grad.args = {in("grad").floating(), in("self").floating().with_shape_of(0),
-               in("result").floating().with_shape_of(0)};
+  grad.args = {in("grad").floating(), in("self").like(0), in("result").like(0)};
   grad.infer = infer_log_scan;
   grad.lowerings = {{"r", "each rank's own sums, and those of the ranks after it", log_grad_steps,
                      Lowering::Cut::kIntervals}};

@@ -317,7 +317,7 @@ void add_unfold_backward(OpTable& table) {
       {.name = "unfold_backward",
        .doc = "Cotangent of unfold's operand: windows added up where they lie.",
        .args = {in("grad")},
-       .attrs = {ops::int_attr("dimension"), ops::int_attr("step").at_least(1),
+       .attrs = {ops::int_attr("dimension").at_least(0), ops::int_attr("step").at_least(1),
                  ops::int_attr("length")},
        .rule = "*kf@dimension -> *K@dimension | k! f! | lin A",
        .kernel =
