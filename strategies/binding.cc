@@ -114,11 +114,14 @@ StatusOr<Positions> Binder::listed_dims(std::string_view attr, int operand, int 
   for (const std::int64_t dim : dims) {
     if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // a scalar's only dim, as ATen takes it
     const StatusOr<int> at = normalize_dim(dim, ndim);
-    if (!at.ok() || std::find(positions.begin(), positions.end(), *at) != positions.end()) {
-      return invalid_argument(op_.def.name + ": " + std::string(attr) + " names dim " +
-                              std::to_string(dim) + (at.ok() ? " twice" : "") + " of " +
-                              operand_name(op_, operand) + ", which has " + std::to_string(ndim) +
-                              " dims. [" + describe_operands(op_, inputs_) + "]");
+    const bool again = at.ok() && std::count(positions.begin(), positions.end(), *at) > 0;
+    if (!at.ok() || again) {
+      const std::string seen = again ? " lists a dim twice: " + to_string(dims)
+                                     : " names dim " + std::to_string(dim) + " of " +
+                                           operand_name(op_, operand) + ", which has " +
+                                           std::to_string(ndim) + " dims";
+      return invalid_argument(op_.def.name + ": " + std::string(attr) + seen + ". [" +
+                              describe_operands(op_, inputs_) + "]");
     }
     positions.push_back(*at);
   }

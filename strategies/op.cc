@@ -88,6 +88,8 @@ std::string_view type_name(AttrDef::Type type) {
   return kNames[static_cast<int>(type)];
 }
 
+constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
+
 /// The value in the declared type, where that is exact.
 std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
   using Type = AttrDef::Type;
@@ -102,7 +104,10 @@ std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
       break;
     case Type::kDouble:
       if (std::holds_alternative<double>(value)) return value;
-      if (as_int != nullptr) return AttrValue{static_cast<double>(*as_int)};
+      // Beyond 2^53 a double holds some integers only: the others would change on the way.
+      if (as_int != nullptr && *as_int >= -kMostExact && *as_int <= kMostExact) {
+        return AttrValue{static_cast<double>(*as_int)};
+      }
       break;
     case Type::kInts:
       if (std::holds_alternative<Shape>(value)) return value;

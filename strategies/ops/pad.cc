@@ -375,7 +375,8 @@ std::vector<Sample> grad_samples_of(const TakeForm& form) {
 
 /// Positions fit 64 bits, whatever stands before and after.
 AttrDef list_attr(const TakeForm& form) {
-  return ops::ints_attr(std::string(form.attr)).between(-kMaxTensorBytes, kMaxTensorBytes);
+  const std::int64_t least = form.what == TakeForm::What::kNearest ? 1 : -kMaxTensorBytes;
+  return ops::ints_attr(std::string(form.attr)).between(least, kMaxTensorBytes);
 }
 
 void add_family(OpTable& table, const TakeForm& form, const std::string& name, std::string doc) {

@@ -40,10 +40,10 @@ void add_gates(OpTable& table) {
 /// Between bounds that leave something between them.
 StatusOr<std::vector<TensorMeta>> infer_between(std::span<const TensorMeta> inputs,
                                                 const Attrs& attrs) {
-  if (attrs.get_double("min_val") <= attrs.get_double("max_val")) {
-    return ops::infer_elementwise(inputs, attrs);
+  if (attrs.get_double("min_val") > attrs.get_double("max_val")) {
+    return invalid_argument("min_val must not be above max_val, but " + attrs.to_string());
   }
-  return invalid_argument("min_val must not be above max_val, not " + attrs.to_string());
+  return ops::infer_elementwise(inputs, attrs);
 }
 
 void add_rectifiers(OpTable& table) {
