@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/random.h"
+#include "placement/checked_int.h"
 
 namespace tessera {
 namespace {
@@ -26,13 +27,21 @@ Attrs with_source(Attrs attrs, const RandomArgs& source) {
   return attrs;
 }
 
-/// Places that `keeps` lets through, row-major, as [2, count].
-template <class Keeps>
-DTensor triangle(Runtime& runtime, const TriangleSize& size, const NewTensor& as, Keeps keeps) {
+/// Columns of each row, from the first row that has any on.
+struct Kept {
+  Interval rows;
+  Interval (*columns)(const TriangleSize& size, std::int64_t row);
+};
+
+/// The kept places, row-major, as [2, count].
+DTensor triangle(Runtime& runtime, const TriangleSize& size, const NewTensor& as,
+                 const Kept& kept) {
+  throw_if_error(check_tensor_size(Shape{2, std::max<std::int64_t>(size.rows, 0)}, as.dtype));
+  throw_if_error(check_tensor_size(Shape{2, std::max<std::int64_t>(size.columns, 0)}, as.dtype));
   std::vector<double> rows, columns;
-  for (std::int64_t row = 0; row < size.rows; ++row) {
-    for (std::int64_t column = 0; column < size.columns; ++column) {
-      if (!keeps(column - row - size.offset)) continue;
+  for (std::int64_t row = kept.rows.start; row < kept.rows.stop; ++row) {
+    const Interval of_row = kept.columns(size, row);
+    for (std::int64_t column = of_row.start; column < of_row.stop; ++column) {
       rows.push_back(static_cast<double>(row));
       columns.push_back(static_cast<double>(column));
     }
@@ -42,6 +51,11 @@ DTensor triangle(Runtime& runtime, const TriangleSize& size, const NewTensor& as
   const Array whole = Array::from_values({2, count}, as.dtype, rows);
   if (as.mesh.ndim() == 0) return plain(runtime, whole);
   return distribute(runtime, whole, as.mesh, as.placements);
+}
+
+/// `value`, held between 0 and `most`.
+std::int64_t clipped(CheckedInt value, std::int64_t most) {
+  return std::clamp<std::int64_t>(value.clamped(), 0, std::max<std::int64_t>(most, 0));
 }
 
 }  // namespace
@@ -68,6 +82,10 @@ DTensor arange(Runtime& runtime, const Range& range, const NewTensor& as) {
     throw Error(invalid_argument(absl::StrFormat("arange: from %g to %g by %g has no end",
                                                  range.start, range.end, range.step)));
   }
+  if (count > static_cast<double>(kMaxTensorBytes)) {
+    throw Error(invalid_argument(absl::StrFormat("arange: from %g to %g by %g are more than 2^62",
+                                                 range.start, range.end, range.step)));
+  }
   return filled(runtime, {std::max<std::int64_t>(static_cast<std::int64_t>(count), 0)}, as,
                 "arange_", {{"start", range.start}, {"step", range.step}});
 }
@@ -82,10 +100,22 @@ DTensor eye(Runtime& runtime, std::int64_t rows, std::int64_t columns, const New
   return filled(runtime, {rows, columns}, as, "eye_", {});
 }
 DTensor tril_indices(Runtime& runtime, const TriangleSize& size, const NewTensor& as) {
-  return triangle(runtime, size, as, [](std::int64_t beyond) { return beyond <= 0; });
+  // Row r keeps the columns up to r + offset.
+  const std::int64_t first = clipped(CheckedInt(0) - size.offset, size.rows);
+  return triangle(
+      runtime, size, as,
+      {{first, size.columns > 0 ? size.rows : 0}, [](const TriangleSize& all, std::int64_t row) {
+         return Interval{0, clipped(CheckedInt(row) + all.offset + 1, all.columns)};
+       }});
 }
 DTensor triu_indices(Runtime& runtime, const TriangleSize& size, const NewTensor& as) {
-  return triangle(runtime, size, as, [](std::int64_t beyond) { return beyond >= 0; });
+  // Row r keeps the columns from r + offset on.
+  const std::int64_t end = clipped(CheckedInt(size.columns) - size.offset, size.rows);
+  return triangle(
+      runtime, size, as,
+      {{0, size.columns > 0 ? end : 0}, [](const TriangleSize& all, std::int64_t row) {
+         return Interval{clipped(CheckedInt(row) + all.offset, all.columns), all.columns};
+       }});
 }
 
 DTensor rand(Runtime& runtime, const Shape& shape, const RandomArgs& source, const NewTensor& as) {

@@ -25,6 +25,7 @@ constexpr ExitCode exit_code_for(absl::StatusCode code) noexcept {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kResourceExhausted:  // sizes that this machine cannot hold
       return ExitCode::kInvalidInput;
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kUnavailable:

@@ -243,9 +243,9 @@ template <class C, class Op>
 void divide_integer_block(const C* const* in, C* const* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     if (in[1][i] == 0) {
-      throw Error(invalid_argument(std::string(Op::kName) +
-                                   ": a divisor is 0, which integers have no quotient by; cast to "
-                                   "a floating dtype for an infinity or NaN"));
+      throw Error(out_of_range(std::string(Op::kName) +
+                               ": a divisor is 0, which integers have no quotient by; cast to "
+                               "a floating dtype for an infinity or NaN"));
     }
     out[0][i] = Op::apply(in[0][i], in[1][i]);
   }

@@ -6,7 +6,10 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "kernels/bfloat16.h"
 #include "kernels/block_map.h"
+#include "kernels/dtype_switch.h"
+#include "kernels/float16.h"
 #include "kernels/pointwise_table.h"
 
 namespace tessera::kernels {
@@ -52,32 +55,33 @@ void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> 
   }
 }
 
-/// The neighbour among numbers of T, of which a is one; C holds them all.
-template <class T, class C>
-C next_in(C a, C b) {
-  if constexpr (!kIsHalf<T>) {
-    return std::nextafter(a, b);
-  } else {
-    if (std::isnan(a) || std::isnan(b)) return a + b;
-    if (a == b) return b;
-    // As integers the numbers of one sign are in the order of their magnitudes.
-    auto bits = std::bit_cast<std::uint16_t>(T(a));
-    if (a == C{0}) {
-      bits = b > C{0} ? 1 : 0x8001;
-    } else {
-      bits = static_cast<std::uint16_t>((a < b) == (a > C{0}) ? bits + 1 : bits - 1);
-    }
-    return convert<C>(std::bit_cast<T>(bits));
-  }
+/// The neighbour of `from` among values of 16 bits, whose patterns ascend with the magnitude.
+template <class Half>
+float next_half(float from, float to) {
+  Half next = convert<Half>(from);
+  from = convert<float>(next);
+  to = convert<float>(convert<Half>(to));
+  if (std::isnan(from) || std::isnan(to)) return from + to;
+  if (from == to) return to;
+  const bool outwards = from == 0.0F || (to > from) == (from > 0.0F);
+  next.bits = static_cast<std::uint16_t>(outwards ? next.bits + 1 : next.bits - 1);
+  if (from == 0.0F) next.bits = to < 0.0F ? 0x8001U : 0x0001U;
+  return convert<float>(next);
 }
 
-template <class T, class C>
+template <class Half>
+void run_next_half(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+  BlockMap<float, 1, 2>("nextafter", {&out, &a, &b})
+      .run(ctx.threads, [](const float* const* in, float* const* to, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) to[0][i] = next_half<Half>(in[0][i], in[1][i]);
+      });
+}
+
+template <class C>
 void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   BlockMap<C, 1, 2>("nextafter", {&out, &a, &b})
       .run(ctx.threads, [](const C* const* in, C* const* to, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; ++i) {
-          to[0][i] = next_in<T>(in[0][i], convert<C>(convert<T>(in[1][i])));
-        }
+        for (std::int64_t i = 0; i < n; ++i) to[0][i] = std::nextafter(in[0][i], in[1][i]);
       });
 }
 
@@ -113,11 +117,18 @@ void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Ar
 }
 
 void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  require_floating("nextafter", out.dtype());
-  visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-    using C = ComputeType<T>;
-    if constexpr (std::is_floating_point_v<C>) run_nextafter<T, C>(ctx, a, b, out);
-  });
+  switch (out.dtype()) {
+    case DType::kF64:
+      return run_nextafter<double>(ctx, a, b, out);
+    case DType::kF32:
+      return run_nextafter<float>(ctx, a, b, out);
+    case DType::kBF16:
+      return run_next_half<BFloat16>(ctx, a, b, out);
+    case DType::kF16:
+      return run_next_half<Float16>(ctx, a, b, out);
+    default:
+      throw_dtype("nextafter", out.dtype(), "F64, F32, BF16, F16");
+  }
 }
 
 }  // namespace tessera::kernels

@@ -33,11 +33,12 @@ bool has_pointwise_function(std::string_view name) noexcept;
 
 /// Computes in F64 where an operand is floating or the function has no integer form, then converts
 /// to out's dtype. Errors: InvalidArgument where the function has no form for the operands' dtypes,
-/// or an integer is divided by zero.
+/// OutOfRange where an integer is divided by zero.
 void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
                std::span<const double> params, const Array& out);
 
-/// The neighbour of a towards b, both as numbers of out's dtype, which is floating.
+/// The neighbour of a towards b among the values of out's dtype, to which both are converted first.
+/// dtypes: floating.
 void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out);
 
 }  // namespace kernels

@@ -19,8 +19,8 @@ double remainder(double a, double b) {
 I divisor(I b) {
   if (b != 0) return b;
   throw Error(
-      invalid_argument("fmod: a divisor is 0, which integers have no remainder by; cast to a "
-                       "floating dtype for NaN"));
+      out_of_range("fmod: a divisor is 0, which integers have no remainder by; cast to a "
+                   "floating dtype for NaN"));
 }
 I larger(I a, I b) { return a > b ? a : b; }
 I smaller(I a, I b) { return a < b ? a : b; }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
@@ -158,9 +159,22 @@ T next_below(T value) {
   }
 }
 
+/// Integers of a dtype: [first, second).
+std::pair<double, double> range_of(DType dtype) {
+  if (dtype == DType::kBool) return {0.0, 2.0};
+  if (dtype == DType::kU8) return {0.0, 256.0};
+  if (dtype == DType::kI32) return {-0x1p31, 0x1p31};
+  return {-0x1p53, 0x1p53};  // of a double that misses none
+}
+
 /// Rounded to T; a uniform value that rounds up to `high` becomes the one below it.
 template <class T>
 T narrow(const RandomSpec& spec, double value) {
+  // A geometric value may be beyond any integer.
+  if constexpr (std::is_integral_v<T>) {
+    const auto [low, high] = range_of(dtype_of<T>());
+    return convert<T>(std::clamp(value, low, high - 1.0));
+  }
   const T rounded = convert<T>(value);
   if constexpr (is_floating(dtype_of<T>())) {
     if (spec.distribution == Distribution::kUniform && spec.b > spec.a &&
@@ -184,27 +198,16 @@ void check_indices(const Shape& global_shape,
                       to_string(out.shape()), to_string(global_shape))));
 }
 
-void check_spec(const RandomSpec& spec) {
-  const bool is_integer_range = spec.distribution == Distribution::kInteger;
-  const bool is_probability = spec.distribution == Distribution::kBernoulli ||
-                              spec.distribution == Distribution::kGeometric;
-  if (is_integer_range && !(spec.a < spec.b)) {
-    throw Error(invalid_argument(
-        absl::StrFormat("random: integers in [%g, %g), but the range is empty", spec.a, spec.b)));
+Status check_range(const RandomSpec& spec, DType dtype) {
+  if (!(spec.a < spec.b)) {
+    return invalid_argument(
+        absl::StrFormat("integers in [%g, %g), but the range is empty", spec.a, spec.b));
   }
-  if (is_probability && !(spec.a >= 0 && spec.a <= 1)) {
-    throw Error(
-        invalid_argument(absl::StrFormat("random: %g is no probability in [0, 1]", spec.a)));
-  }
-  if (spec.distribution == Distribution::kExponential && !(spec.a > 0)) {
-    throw Error(invalid_argument(absl::StrFormat("random: the rate %g must be > 0", spec.a)));
-  }
-  if (spec.distribution == Distribution::kTruncatedNormal &&
-      !(spec.low < spec.high && spec.b > 0)) {
-    throw Error(invalid_argument(absl::StrFormat(
-        "random: truncated normal needs low < high and std > 0, not [%g, %g], std %g", spec.low,
-        spec.high, spec.b)));
-  }
+  const auto [low, high] = range_of(dtype);
+  if (spec.a >= low && spec.b <= high) return absl::OkStatus();
+  return invalid_argument(
+      absl::StrFormat("integers in [%.17g, %.17g), but %s takes those in [%.17g, %.17g)", spec.a,
+                      spec.b, std::string(name_of(dtype)), low, high));
 }
 
 /// Where row `row` of the last dim begins, in the output's and in the whole tensor's elements.
@@ -229,11 +232,38 @@ RowPlace place_row(std::int64_t row, const Shape& global_shape,
 
 }  // namespace
 
+Status check_random(const RandomSpec& spec, DType dtype) {
+  switch (spec.distribution) {
+    case Distribution::kInteger:
+      return check_range(spec, dtype);
+    case Distribution::kBernoulli:
+      if (spec.a >= 0 && spec.a <= 1) return absl::OkStatus();
+      return invalid_argument(absl::StrFormat("%g is no probability in [0, 1]", spec.a));
+    case Distribution::kGeometric:
+      if (spec.a > 0 && spec.a <= 1) return absl::OkStatus();
+      return invalid_argument(absl::StrFormat("%g is no probability in (0, 1]", spec.a));
+    case Distribution::kExponential:
+      if (spec.a > 0) break;
+      return invalid_argument(absl::StrFormat("the rate %g must be > 0", spec.a));
+    case Distribution::kTruncatedNormal:
+      if (spec.low < spec.high && spec.b > 0) break;
+      return invalid_argument(
+          absl::StrFormat("truncated normal needs low < high and std > 0, not [%g, %g], std %g",
+                          spec.low, spec.high, spec.b));
+    default:
+      break;
+  }
+  if (is_floating(dtype)) return absl::OkStatus();
+  return invalid_argument("dtype " + std::string(name_of(dtype)) +
+                          " is not supported; allowed: F64, F32, BF16, F16");
+}
+
 void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
             std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
   check_indices(global_shape, global_index, out);
-  check_spec(spec);
-  if (!is_discrete(spec.distribution)) require_floating("random", out.dtype());
+  if (const Status status = check_random(spec, out.dtype()); !status.ok()) {
+    throw Error(Status(status.code(), to_absl("random: " + std::string(message_of(status)))));
+  }
   if (out.num_elements() == 0) return;
   const Sampler sampler(spec);
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {

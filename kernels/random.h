@@ -31,10 +31,8 @@ struct RandomSpec {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 };
-/// True where values are whole numbers, so that outputs may be integers (and BOOL).
-constexpr bool is_discrete(Distribution distribution) noexcept {
-  return distribution >= Distribution::kGeometric;
-}
+/// Whether there is such a distribution, of values that `dtype` holds. Errors: InvalidArgument.
+Status check_random(const RandomSpec& spec, DType dtype);
 /// Fills out; `global_index[d][i]` is the global index of local element i along dim d,
 /// `global_shape` the whole.
 void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,

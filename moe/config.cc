@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "io/file.h"
 #include "moe/config_forms.h"
+#include "placement/checked_int.h"
 
 namespace tessera {
 namespace {
@@ -30,9 +31,9 @@ constexpr Field optional(Field field) { return {field.key, field.role, Presence:
 template <class Config, class Visit>
 void visit_sizes(Config& c, Visit& visit) {
   visit(model("dim"), c.dim, IntegerForm{1});
-  visit(model("n_layers"), c.n_layers, IntegerForm{1});
-  visit(model("n_dense_layers"), c.n_dense_layers, IntegerForm{0});
-  visit(model("n_heads"), c.n_heads, IntegerForm{1});
+  visit(model("n_layers"), c.n_layers, IntegerForm{1, kMostLayers});
+  visit(model("n_dense_layers"), c.n_dense_layers, IntegerForm{0, kMostLayers});
+  visit(model("n_heads"), c.n_heads, IntegerForm{1, kMostParts});
   visit(model("q_lora_rank"), c.q_lora_rank, IntegerForm{0});
   visit(model("kv_lora_rank"), c.kv_lora_rank, IntegerForm{1});
   visit(model("qk_nope_head_dim"), c.qk_nope_head_dim, IntegerForm{1});
@@ -41,9 +42,9 @@ void visit_sizes(Config& c, Visit& visit) {
   visit(model("mscale"), c.mscale, NumberForm{0.0});
   visit(model("dense_hidden_dim"), c.dense_hidden_dim, IntegerForm{1});
   visit(model("moe_hidden_dim"), c.moe_hidden_dim, IntegerForm{1});
-  visit(model("num_experts"), c.num_experts, IntegerForm{1});
-  visit(model("num_shared_experts"), c.num_shared_experts, IntegerForm{0});
-  visit(model("router_top_k"), c.router_top_k, IntegerForm{1});
+  visit(model("num_experts"), c.num_experts, IntegerForm{1, kMostParts});
+  visit(model("num_shared_experts"), c.num_shared_experts, IntegerForm{0, kMostParts});
+  visit(model("router_top_k"), c.router_top_k, IntegerForm{1, kMostParts});
   visit(model("score_func"), c.score_func,
         ChoiceForm<ScoreFunction>{{{"softmax", ScoreFunction::kSoftmax},
                                    {"sigmoid", ScoreFunction::kSigmoid},
@@ -52,17 +53,17 @@ void visit_sizes(Config& c, Visit& visit) {
   visit(model("limited"), c.limited, OptionalIntegerForm{});
   visit(model("route_scale"), c.route_scale, NumberForm{0.0});
   visit(model("route_norm"), c.route_norm, FlagForm{});
-  visit(model("vocab"), c.vocab, IntegerForm{1});
+  visit(model("vocab"), c.vocab, IntegerForm{1, kMostWords});
 }
 
 template <class Config, class Visit>
 void visit_recipe(Config& c, Visit& visit) {
   visit(recipe("seq"), c.seq, IntegerForm{1});
-  visit(recipe("batch"), c.batch, IntegerForm{1});
-  visit(recipe("accum"), c.accum, IntegerForm{1});
-  visit(recipe("steps"), c.steps, IntegerForm{1});
+  visit(recipe("batch"), c.batch, IntegerForm{1, kMostSequences});
+  visit(recipe("accum"), c.accum, IntegerForm{1, kMostSequences});
+  visit(recipe("steps"), c.steps, IntegerForm{1, kMostSteps});
   visit(recipe("lr"), c.lr, NumberForm{0.0});
-  visit(recipe("warmup"), c.warmup, IntegerForm{0});
+  visit(recipe("warmup"), c.warmup, IntegerForm{0, kMostSteps});
   visit(recipe("max_norm"), c.max_norm, NumberForm{0.0});
   visit(recipe("bias_coeff"), c.bias_coeff, OptionalNumberForm{});
   visit(model("rope_theta"), c.rope_theta, NumberForm{1.0});
@@ -162,6 +163,9 @@ Status check_routing(const JsonView& object, const ModelConfig& config) {
 
 /// What one key alone does not show.
 Status check_together(const JsonView& object, const ModelConfig& config) {
+  if (const Status size = check_run_size(config); !size.ok()) {
+    return object.error(std::string(message_of(size)));
+  }
   if (config.n_dense_layers > config.n_layers) {
     return object.error(absl::StrFormat("n_dense_layers %d is more than n_layers %d",
                                         config.n_dense_layers, config.n_layers));
@@ -197,6 +201,14 @@ Status check_together(const JsonView& object, const ModelConfig& config) {
 }
 
 }  // namespace
+
+Status check_run_size(const ModelConfig& c) {
+  const CheckedInt tokens = CheckedInt(c.steps) * c.accum * c.batch * c.seq;
+  if (tokens <= std::int64_t{1} << 62) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "%d steps of %d micro-batches of %d sequences of %d tokens are more than 2^62 tokens",
+      c.steps, c.accum, c.batch, c.seq));
+}
 
 StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source) {
   TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));

@@ -80,6 +80,9 @@ struct ModelConfig {
 StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source);
 StatusOr<ModelConfig> read_model_config(const std::string& path);
 
+/// The tokens of all steps can be numbered. Errors: InvalidArgument with the four sizes.
+Status check_run_size(const ModelConfig& config);
+
 /// What a key of a config is to a checkpoint of its run.
 enum class ConfigRole : std::uint8_t {
   kModel,  ///< decides what the model computes: shapes, and what the same parameters mean

@@ -10,8 +10,6 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
-
 StatusOr<std::array<double, 2>> read_betas(const JsonView& at) {
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, at.items());
   if (items.size() != 2) return at.error("must be a list of two numbers");
@@ -56,13 +54,13 @@ Json group_json(const ParamGroup& group) {
 }  // namespace
 
 Status IntegerForm::read(const JsonView& at, std::int64_t& field) const {
-  TSR_ASSIGN_OR_RETURN(field, at.integer_in(low, kMaxSize));
+  TSR_ASSIGN_OR_RETURN(field, at.integer_in(low, high));
   return absl::OkStatus();
 }
 
 Status OptionalIntegerForm::read(const JsonView& at, std::optional<std::int64_t>& field) const {
   if (at.kind() == Json::Kind::kNull) return absl::OkStatus();
-  TSR_ASSIGN_OR_RETURN(field, at.integer_in(1, kMaxSize));
+  TSR_ASSIGN_OR_RETURN(field, at.integer_in(1, high));
   return absl::OkStatus();
 }
 

@@ -15,14 +15,25 @@
 
 namespace tessera {
 
+/// Far beyond any model's: what is counted by layer or by expert can be listed, and the product of
+/// any three sizes fits 64 bits.
+inline constexpr std::int64_t kMostLayers = 1 << 11;
+inline constexpr std::int64_t kMostParts = 1 << 16;  ///< heads, experts
+inline constexpr std::int64_t kMostSize = 1 << 24;   ///< of a dim; tokens of a sequence
+inline constexpr std::int64_t kMostWords = 1 << 30;
+inline constexpr std::int64_t kMostSequences = 1 << 20;  ///< of a micro-batch; micro-batches
+inline constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
+
 struct IntegerForm {
   std::int64_t low = 0;
+  std::int64_t high = kMostSize;
   Status read(const JsonView& at, std::int64_t& field) const;
   Json write(std::int64_t field) const { return {field}; }
 };
 
-/// null: absent.
+/// At least 1; null: absent.
 struct OptionalIntegerForm {
+  std::int64_t high = kMostParts;
   Status read(const JsonView& at, std::optional<std::int64_t>& field) const;
   Json write(const std::optional<std::int64_t>& field) const {
     return field ? Json(*field) : Json();

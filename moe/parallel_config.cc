@@ -9,8 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxDegree = 1 << 14;
+constexpr std::int64_t kMaxMicroBatches = 1 << 20;
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 40;
 
 Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
   TSR_RETURN_IF_ERROR(read_choice(object, "reshard_after_forward",
@@ -35,14 +36,18 @@ Status read_dispatch(const JsonView& object, DispatchConfig& config) {
                                    {"all_gather", DispatcherKind::kAllGather},
                                    {"hierarchical", DispatcherKind::kHierarchical}},
                                   config.kind));
-  const std::array<std::pair<std::string_view, std::int64_t*>, 4> sizes = {
-      {{"ranks_per_node", &config.ranks_per_node},
-       {"rows_bound", &config.rows_bound},
-       {"expert_alignment", &config.expert_alignment},
-       {"dispatch_chunks", &config.chunks}}};
-  for (const auto& [key, field] : sizes) {
+  struct Size {
+    std::string_view key;
+    std::int64_t* field;
+    std::int64_t most;
+  };
+  const Size sizes[] = {{"ranks_per_node", &config.ranks_per_node, kMaxRows},
+                        {"rows_bound", &config.rows_bound, kMaxRows},
+                        {"expert_alignment", &config.expert_alignment, kMaxMicroBatches},
+                        {"dispatch_chunks", &config.chunks, kMaxDegree}};
+  for (const auto& [key, field, most] : sizes) {
     if (const std::optional<JsonView> at = object.find(key)) {
-      TSR_ASSIGN_OR_RETURN(*field, at->integer_in(1, kMaxSize));
+      TSR_ASSIGN_OR_RETURN(*field, at->integer_in(1, most));
     }
   }
   return absl::OkStatus();
@@ -54,7 +59,7 @@ Status read_pipeline(const JsonView& object, ParallelConfig& config) {
       {{"1f1b", PipelineOrder::k1F1B}, {"interleaved_1f1b", PipelineOrder::kInterleaved1F1B}},
       config.pp_schedule));
   if (const std::optional<JsonView> at = object.find("pp_microbatches")) {
-    TSR_ASSIGN_OR_RETURN(config.pp_microbatches, at->integer_in(1, kMaxSize));
+    TSR_ASSIGN_OR_RETURN(config.pp_microbatches, at->integer_in(1, kMaxMicroBatches));
   }
   if (const std::optional<JsonView> at = object.find("pp_stages_per_rank")) {
     TSR_ASSIGN_OR_RETURN(config.pp_stages_per_rank, at->integer_in(1, kMaxDegree));
@@ -63,7 +68,7 @@ Status read_pipeline(const JsonView& object, ParallelConfig& config) {
     TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> stages, at->items());
     if (stages.empty()) return at->error("is empty; it lists the number of layers of each stage");
     for (const JsonView& stage : stages) {
-      TSR_ASSIGN_OR_RETURN(const std::int64_t layers, stage.integer_in(1, kMaxSize));
+      TSR_ASSIGN_OR_RETURN(const std::int64_t layers, stage.integer_in(1, kMaxDegree));
       config.pp_layers.push_back(layers);
     }
   }

@@ -21,6 +21,9 @@ StatusOr<std::int64_t> stages_per_rank(const ParallelConfig& parallel) {
       interleaves ? "interleaved_1f1b needs at least 2" : "1f1b has one stage a rank"));
 }
 
+/// Forward passes of a step through all stages, which its schedule lists.
+constexpr std::int64_t kMostPasses = 1 << 22;
+
 /// Rows of micro-batches and layers of stages alike: piece i of n of `count`, early ones larger.
 struct Piece {
   std::int64_t begin, end;
@@ -110,6 +113,12 @@ StatusOr<PipelinePlan> plan_pipeline(const ModelConfig& config, const ParallelCo
       .ranks = parallel.pp, .stages_per_rank = per_rank, .micro_batches = config.accum * pieces};
   TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> layers,
                        layers_of_stages(config, parallel, plan.shape));
+  if (plan.shape.micro_batches > kMostPasses / plan.shape.num_stages()) {
+    return invalid_argument(absl::StrFormat(
+        "parallel: %d micro-batches a step (accum %d, %d pieces each) in %d stages; at most %d "
+        "passes are scheduled",
+        plan.shape.micro_batches, config.accum, pieces, plan.shape.num_stages(), kMostPasses));
+  }
   std::int64_t first = 0;
   for (std::int64_t stage = 0; stage < plan.shape.num_stages(); ++stage) {
     const std::int64_t end = first + layers[static_cast<std::size_t>(stage)];

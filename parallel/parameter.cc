@@ -60,15 +60,14 @@ Parameter& ParameterSet::add(const ParameterDecl& decl) {
   tag_memory(*runtime_.world().allocator(), tensor.local(), MemoryTag::kParameters);
   Parameter& added = parameters_.emplace_back(
       std::move(tensor), used.with_dtype(decl.used_dtype.value_or(compute_)), decl.init);
+  by_name_.emplace(decl.name, &added);
   if (!units_.empty()) units_.back()->add(added);
   return added;
 }
 
 Parameter* ParameterSet::find(std::string_view name) {
-  for (Parameter& parameter : parameters_) {
-    if (parameter.name() == name) return &parameter;
-  }
-  return nullptr;
+  const auto found = by_name_.find(to_absl(name));
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 std::int64_t ParameterSet::num_elements() const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "dtensor/ops.h"
 #include "parallel/mesh_views.h"
 #include "placement/api.h"
@@ -97,6 +98,7 @@ class ParameterSet {
   FsdpPolicy policy_;
   std::vector<std::unique_ptr<FsdpUnit>> units_;
   std::deque<Parameter> parameters_;
+  absl::flat_hash_map<std::string, Parameter*> by_name_;
 };
 
 /// The storage spec of a tensor used as `used`: `axes` (replicated there) cut `dim`, one after the

@@ -1,6 +1,9 @@
 #include "placement/spec.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
+#include "placement/checked_int.h"
 
 namespace tessera {
 namespace {
@@ -34,20 +37,25 @@ std::string layout_text(const Mesh& mesh, const Layout& layout) {
 
 }  // namespace
 
+Status check_tensor_size(ShapeView global_shape, DType dtype) {
+  TSR_RETURN_IF_ERROR(checked_num_elements(global_shape).status());
+  CheckedInt bytes = size_of(dtype);
+  for (const std::int64_t size : global_shape) bytes *= std::max<std::int64_t>(size, 1);
+  if (bytes <= kMaxTensorBytes) return absl::OkStatus();
+  return out_of_range(absl::StrFormat("a tensor of shape %s and dtype %s exceeds 2^62 bytes",
+                                      tessera::to_string(global_shape),
+                                      std::string(name_of(dtype))));
+}
+
 StatusOr<Spec> Spec::make(Mesh mesh, Shape global_shape, DType dtype,
                           std::span<const Placement> placements) {
-  TSR_RETURN_IF_ERROR(checked_num_elements(view_of(global_shape)).status());
+  TSR_RETURN_IF_ERROR(check_tensor_size(view_of(global_shape), dtype));
   TSR_ASSIGN_OR_RETURN(Layout layout, decode(mesh, view_of(global_shape), placements));
   return make(std::move(mesh), std::move(global_shape), dtype, std::move(layout));
 }
 
 StatusOr<Spec> Spec::make(Mesh mesh, Shape global_shape, DType dtype, Layout layout) {
-  TSR_ASSIGN_OR_RETURN(const std::int64_t count, checked_num_elements(view_of(global_shape)));
-  if (std::int64_t bytes = 0; __builtin_mul_overflow(count, size_of(dtype), &bytes)) {
-    return out_of_range(absl::StrFormat("a tensor of shape %s and dtype %s exceeds 2^63 - 1 bytes",
-                                        tessera::to_string(global_shape),
-                                        std::string(name_of(dtype))));
-  }
+  TSR_RETURN_IF_ERROR(check_tensor_size(view_of(global_shape), dtype));
   TSR_RETURN_IF_ERROR(validate(mesh, view_of(global_shape), layout));
   Spec spec;
   spec.layout_ = canonical(mesh, view_of(global_shape), std::move(layout));

@@ -12,11 +12,17 @@
 
 namespace tessera TSR_API {
 
+/// No tensor has more: offsets inside it, and sums of a few of them, fit 64 bits.
+inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 62;
+/// Whether a tensor could be so large. Dims without elements count as of one: strides would wrap.
+/// Errors: those of checked_num_elements(), and OutOfRange beyond kMaxTensorBytes.
+Status check_tensor_size(ShapeView global_shape, DType dtype);
+
 /// A value; canonical by construction.
 class Spec {
  public:
   Spec() = default;
-  /// Errors: those of decode() and checked_num_elements().
+  /// Errors: those of decode() and check_tensor_size().
   static StatusOr<Spec> make(Mesh mesh, Shape global_shape, DType dtype,
                              std::span<const Placement> placements);
   static StatusOr<Spec> make(Mesh mesh, Shape global_shape, DType dtype, Layout layout);

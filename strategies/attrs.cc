@@ -4,6 +4,9 @@
 #include <bit>
 #include <charconv>
 #include <functional>
+#include <optional>
+
+#include "placement/status.h"
 
 namespace tessera {
 namespace {
@@ -43,6 +46,50 @@ struct HashValue {
   }
 };
 
+std::optional<bool> as_bool(const AttrValue& value) {
+  const bool* held = std::get_if<bool>(&value);
+  return held != nullptr ? std::optional(*held) : std::nullopt;
+}
+std::optional<std::int64_t> as_int(const AttrValue& value) {
+  if (const auto* held = std::get_if<std::int64_t>(&value)) return *held;
+  const Shape* list = std::get_if<Shape>(&value);
+  return list != nullptr && list->size() == 1 ? std::optional(list->front()) : std::nullopt;
+}
+std::optional<double> as_double(const AttrValue& value) {
+  if (const double* held = std::get_if<double>(&value)) return *held;
+  if (const auto* held = std::get_if<std::int64_t>(&value)) return static_cast<double>(*held);
+  if (const bool* held = std::get_if<bool>(&value)) return *held ? 1.0 : 0.0;
+  return std::nullopt;
+}
+std::optional<Shape> as_ints(const AttrValue& value) {
+  if (const Shape* held = std::get_if<Shape>(&value)) return *held;
+  if (const auto* held = std::get_if<std::int64_t>(&value)) return Shape{*held};
+  return std::nullopt;
+}
+std::optional<DType> as_dtype(const AttrValue& value) {
+  const DType* held = std::get_if<DType>(&value);
+  return held != nullptr ? std::optional(*held) : std::nullopt;
+}
+std::optional<std::string> as_string(const AttrValue& value) {
+  const std::string* held = std::get_if<std::string>(&value);
+  return held != nullptr ? std::optional(*held) : std::nullopt;
+}
+
+/// Neither missing nor none.
+bool given(const AttrValue* value) {
+  return value != nullptr && !std::holds_alternative<std::monostate>(*value);
+}
+
+template <class T>
+T read_or_throw(const Attrs& attrs, std::string_view name, const AttrValue* value,
+                std::optional<T> (*as)(const AttrValue&), std::string_view type) {
+  std::optional<T> held = value != nullptr ? as(*value) : std::nullopt;
+  if (held) return *std::move(held);
+  throw Error(internal_error("attribute '" + std::string(name) + "' is read as " +
+                             std::string(type) + ", but the call has " +
+                             (attrs.empty() ? "none" : attrs.to_string())));
+}
+
 }  // namespace
 
 const AttrValue* Attrs::find(std::string_view name) const noexcept {
@@ -52,51 +99,39 @@ const AttrValue* Attrs::find(std::string_view name) const noexcept {
   return nullptr;
 }
 
-bool Attrs::get_bool(std::string_view name, bool otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return otherwise;
-  if (const bool* held = std::get_if<bool>(value)) return *held;
-  return otherwise;
+bool Attrs::get_bool(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_bool, "a bool");
+}
+std::int64_t Attrs::get_int(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_int, "an int");
+}
+double Attrs::get_double(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_double, "a double");
+}
+Shape Attrs::get_ints(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_ints, "ints");
+}
+DType Attrs::get_dtype(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_dtype, "a dtype");
+}
+std::string Attrs::get_string(std::string_view name) const {
+  return read_or_throw(*this, name, find(name), as_string, "a string");
 }
 
-std::int64_t Attrs::get_int(std::string_view name, std::int64_t otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return otherwise;
-  if (const auto* held = std::get_if<std::int64_t>(value)) return *held;
-  const Shape* list = std::get_if<Shape>(value);
-  if (list != nullptr && list->size() == 1) return list->front();
-  return otherwise;
+bool Attrs::get_bool_or(std::string_view name, bool otherwise) const {
+  return given(find(name)) ? get_bool(name) : otherwise;
 }
-
-double Attrs::get_double(std::string_view name, double otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return otherwise;
-  if (const double* held = std::get_if<double>(value)) return *held;
-  if (const auto* held = std::get_if<std::int64_t>(value)) return static_cast<double>(*held);
-  if (const bool* held = std::get_if<bool>(value)) return *held ? 1.0 : 0.0;
-  return otherwise;
+std::int64_t Attrs::get_int_or(std::string_view name, std::int64_t otherwise) const {
+  return given(find(name)) ? get_int(name) : otherwise;
 }
-
-Shape Attrs::get_ints(std::string_view name, const Shape& otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return otherwise;
-  if (const Shape* held = std::get_if<Shape>(value)) return *held;
-  if (const auto* held = std::get_if<std::int64_t>(value)) return Shape{*held};
-  return otherwise;
+double Attrs::get_double_or(std::string_view name, double otherwise) const {
+  return given(find(name)) ? get_double(name) : otherwise;
 }
-
-DType Attrs::get_dtype(std::string_view name, DType otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return otherwise;
-  const DType* held = std::get_if<DType>(value);
-  return held != nullptr ? *held : otherwise;
+Shape Attrs::get_ints_or(std::string_view name, const Shape& otherwise) const {
+  return given(find(name)) ? get_ints(name) : otherwise;
 }
-
-std::string Attrs::get_string(std::string_view name, std::string_view otherwise) const {
-  const AttrValue* value = find(name);
-  if (value == nullptr) return std::string(otherwise);
-  const std::string* held = std::get_if<std::string>(value);
-  return held != nullptr ? *held : std::string(otherwise);
+DType Attrs::get_dtype_or(std::string_view name, DType otherwise) const {
+  return given(find(name)) ? get_dtype(name) : otherwise;
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {

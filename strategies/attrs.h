@@ -29,13 +29,22 @@ class Attrs {
   Attrs(std::initializer_list<Entry> entries) : entries_(entries) {}
 
   const AttrValue* find(std::string_view name) const noexcept;
-  /// The value, converted where exact (an int as a double, one int as a list); else the default.
-  bool get_bool(std::string_view name, bool otherwise = false) const;
-  std::int64_t get_int(std::string_view name, std::int64_t otherwise = 0) const;
-  double get_double(std::string_view name, double otherwise = 0.0) const;
-  Shape get_ints(std::string_view name, const Shape& otherwise = {}) const;
-  DType get_dtype(std::string_view name, DType otherwise) const;
-  std::string get_string(std::string_view name, std::string_view otherwise = {}) const;
+  /// The value, converted where that is exact (an int as a double, one int as a list). A name that
+  /// is not there, or a value of another type, is a defect of whoever reads: throws Error(Internal)
+  /// naming it and what there is.
+  bool get_bool(std::string_view name) const;
+  std::int64_t get_int(std::string_view name) const;
+  double get_double(std::string_view name) const;
+  Shape get_ints(std::string_view name) const;
+  DType get_dtype(std::string_view name) const;
+  std::string get_string(std::string_view name) const;
+  /// The same for a name that may be missing: what a rank's own attributes add (OpDef::localize),
+  /// or what only some ops of a family declare.
+  bool get_bool_or(std::string_view name, bool otherwise) const;
+  std::int64_t get_int_or(std::string_view name, std::int64_t otherwise) const;
+  double get_double_or(std::string_view name, double otherwise) const;
+  Shape get_ints_or(std::string_view name, const Shape& otherwise) const;
+  DType get_dtype_or(std::string_view name, DType otherwise) const;
   bool has(std::string_view name) const noexcept { return find(name) != nullptr; }
   void set(std::string_view name, AttrValue value);
 

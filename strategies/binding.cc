@@ -39,12 +39,14 @@ class Binder {
   Binder(const Op& op, std::span<const TensorMeta> inputs, const Attrs& attrs)
       : op_(op), inputs_(inputs), attrs_(attrs) {
     binding_.inputs.resize(inputs.size());
+    for (const RuleMark& mark : op.rule.marks) indexed_ = indexed_ || mark.indexed;
   }
 
   Status bind_inputs();
   Status bind_outputs(std::span<const TensorMeta> outputs);
   void check_sizes();
   void find_group_sizes();
+  Status letters_agree() const;
   StatusOr<std::vector<Shape>> output_shapes();
   Binding take() { return std::move(binding_); }
 
@@ -58,7 +60,7 @@ class Binder {
   StatusOr<Positions> listed_dims(std::string_view attr, int operand, int ndim) const;
   /// The `@attr` of a dim: its own, or for an output the one that its letter has in an input.
   const Listed* listed_of(const RuleOperand& operand, const RuleDim& dim) const;
-  bool keeps_dims() const { return attrs_.get_bool("keepdim"); }
+  bool keeps_dims() const { return attrs_.get_bool_or("keepdim", false); }
   StatusOr<Slots> place(const RuleOperand& operand, int index, int ndim);
   Positions kept_positions(const RuleOperand& operand) const;
   int output_ndim(const RuleOperand& operand) const;
@@ -77,6 +79,7 @@ class Binder {
   absl::InlinedVector<Occurrence, 12> occurrences_;
   absl::InlinedVector<std::pair<BoundDim, std::int64_t>, 2> groups_;  // with the dim's size
   absl::InlinedVector<Listed, 2> listed_;
+  bool indexed_ = false;  // operands may be smaller than what they address: only rows are lost
   int num_stars_ = 0;
   int num_batch_ = 0;
 };
@@ -103,7 +106,7 @@ Status Binder::sizes_differ(const Factor& factor) const {
 
 StatusOr<Positions> Binder::listed_dims(std::string_view attr, int operand, int ndim) const {
   Positions positions;
-  const Shape dims = attrs_.get_ints(attr);
+  const Shape dims = attrs_.get_ints_or(attr, {});  // none: all
   if (dims.empty()) {
     for (int d = 0; d < ndim; ++d) positions.push_back(d);
     return positions;
@@ -111,11 +114,14 @@ StatusOr<Positions> Binder::listed_dims(std::string_view attr, int operand, int 
   for (const std::int64_t dim : dims) {
     if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // a scalar's only dim, as ATen takes it
     const StatusOr<int> at = normalize_dim(dim, ndim);
-    if (!at.ok() || std::find(positions.begin(), positions.end(), *at) != positions.end()) {
-      return invalid_argument(op_.def.name + ": " + std::string(attr) + " names dim " +
-                              std::to_string(dim) + (at.ok() ? " twice" : "") + " of " +
-                              operand_name(op_, operand) + ", which has " + std::to_string(ndim) +
-                              " dims. [" + describe_operands(op_, inputs_) + "]");
+    const bool again = at.ok() && std::count(positions.begin(), positions.end(), *at) > 0;
+    if (!at.ok() || again) {
+      const std::string seen = again ? " lists a dim twice: " + to_string(dims)
+                                     : " names dim " + std::to_string(dim) + " of " +
+                                           operand_name(op_, operand) + ", which has " +
+                                           std::to_string(ndim) + " dims";
+      return invalid_argument(op_.def.name + ": " + std::string(attr) + seen + ". [" +
+                              describe_operands(op_, inputs_) + "]");
     }
     positions.push_back(*at);
   }
@@ -269,12 +275,10 @@ Status Binder::bind_outputs(std::span<const TensorMeta> outputs) {
 }
 
 void Binder::check_sizes() {
-  const bool indexed = std::any_of(op_.rule.marks.begin(), op_.rule.marks.end(),
-                                   [](const RuleMark& mark) { return mark.indexed; });
   for (std::size_t f = 0; f < binding_.factors.size(); ++f) {
     Factor& factor = binding_.factors[f];
     // An index operand with fewer elements is smaller, not broadcast.
-    const bool broadcasts = (factor.letter == '*' || factor.letter == '.') && !indexed;
+    const bool broadcasts = (factor.letter == '*' || factor.letter == '.') && !indexed_;
     for (const Occurrence& seen : occurrences_) {
       if (seen.factor != static_cast<int>(f)) continue;
       if (factor.size < 0 || (broadcasts && factor.size == 1)) {
@@ -375,9 +379,7 @@ StatusOr<std::int64_t> Binder::size_of_slot(const Slot& slot, const RuleOperand&
                             " follows from no operand; the op needs an infer function");
   }
   if (factor.cuttable) return factor.size;
-  const bool indexed = std::any_of(op_.rule.marks.begin(), op_.rule.marks.end(),
-                                   [](const RuleMark& mark) { return mark.indexed; });
-  if (!indexed) return sizes_differ(factor);
+  if (!indexed_) return sizes_differ(factor);
   return size_in_main_carrier(f, operand);
 }
 
@@ -408,21 +410,25 @@ StatusOr<Shape> Binder::shape_of(const RuleOperand& operand) {
   return shape;
 }
 
-StatusOr<std::vector<Shape>> Binder::output_shapes() {
-  std::vector<Shape> shapes;
-  // An index operand may be smaller than what it addresses: then sizes differ, and only rows are
-  // lost.
-  const bool indexed = std::any_of(op_.rule.marks.begin(), op_.rule.marks.end(),
-                                   [](const RuleMark& mark) { return mark.indexed; });
+Status Binder::letters_agree() const {
   for (const Factor& factor : binding_.factors) {
     const bool is_letter = factor.letter != '*' && factor.letter != '.';
-    if (!factor.cuttable && !indexed && (is_letter || !factor.plain())) return sizes_differ(factor);
+    if (!factor.cuttable && is_letter && !indexed_) return sizes_differ(factor);
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<Shape>> Binder::output_shapes() {
+  std::vector<Shape> shapes;
+  TSR_RETURN_IF_ERROR(letters_agree());
+  for (const Factor& factor : binding_.factors) {
+    if (!factor.cuttable && !factor.plain() && !indexed_) return sizes_differ(factor);
   }
   for (const RuleOperand& operand : op_.rule.outputs) {
     TSR_ASSIGN_OR_RETURN(Shape shape, shape_of(operand));
     if (operand.alias >= 0) {
       const Shape& held = inputs_[static_cast<std::size_t>(operand.alias)].shape;
-      if (shape != held && !indexed) {
+      if (shape != held && !indexed_) {
         return invalid_argument(op_.def.name + ": the result of shape " + to_string(shape) +
                                 " does not fit " + operand_name(op_, operand.alias) + " of shape " +
                                 to_string(held) + ", which it is written to. [" +
@@ -477,6 +483,17 @@ StatusOr<Binding> bind_rule(const Op& op, std::span<const TensorMeta> inputs,
   TSR_RETURN_IF_ERROR(binder.bind_outputs(outputs));
   binder.check_sizes();
   return binder.take();
+}
+
+Status check_dims(const Op& op, std::span<const TensorMeta> inputs, const Attrs& attrs) {
+  return Binder(op, inputs, attrs).bind_inputs();
+}
+
+Status check_letters(const Op& op, std::span<const TensorMeta> inputs, const Attrs& attrs) {
+  Binder binder(op, inputs, attrs);
+  TSR_RETURN_IF_ERROR(binder.bind_inputs());
+  binder.check_sizes();
+  return binder.letters_agree();
 }
 
 StatusOr<std::vector<Shape>> shapes_from_rule(const Op& op, std::span<const TensorMeta> inputs,

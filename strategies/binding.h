@@ -68,6 +68,11 @@ int index_operand_of(const Binding& binding, int factor,
 /// of range.
 StatusOr<Binding> bind_rule(const Op& op, std::span<const TensorMeta> inputs,
                             std::span<const TensorMeta> outputs, const Attrs& attrs);
+/// Inputs only. Errors: those of bind_rule().
+Status check_dims(const Op& op, std::span<const TensorMeta> inputs, const Attrs& attrs);
+/// Errors: InvalidArgument where a letter has two sizes that the rule takes for one; those of
+/// windows, and those that an index operand has, may differ. Requires check_dims().
+Status check_letters(const Op& op, std::span<const TensorMeta> inputs, const Attrs& attrs);
 /// Inputs only, with the shapes of the results that follow: what infer() does by default.
 StatusOr<std::vector<Shape>> shapes_from_rule(const Op& op, std::span<const TensorMeta> inputs,
                                               const Attrs& attrs);

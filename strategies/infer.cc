@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/binding.h"
+#include "strategies/check_call.h"
 #include "strategies/op.h"
 
 namespace tessera {
@@ -44,24 +45,6 @@ DType promoted(const Op& op, std::span<const TensorMeta> inputs) {
   return *dims;
 }
 
-Status check_count(const Op& op, std::span<const TensorMeta> inputs) {
-  const auto& args = op.def.args;
-  const bool list = !args.empty() && args.back().kind == ArgDef::Kind::kList;
-  if (inputs.size() != args.size() && !(list && inputs.size() > args.size())) {
-    return invalid_argument(op.def.name + ": " + std::to_string(inputs.size()) +
-                            " operands given; it takes " + (list ? "at least " : "") +
-                            std::to_string(args.size()));
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const ArgDef& arg = args[std::min(i, args.size() - 1)];
-    if (inputs[i].absent && arg.kind != ArgDef::Kind::kOptional) {
-      return invalid_argument(op.def.name + ": operand " + operand_name(op, int(i)) +
-                              " is missing");
-    }
-  }
-  return absl::OkStatus();
-}
-
 /// An op's own refusal with its name and operands.
 Status named(const Op& op, std::span<const TensorMeta> inputs, const Status& status) {
   const std::string text(message_of(status));
@@ -70,15 +53,8 @@ Status named(const Op& op, std::span<const TensorMeta> inputs, const Status& sta
                 to_absl(op.def.name + ": " + text + ". [" + describe_operands(op, inputs) + "]"));
 }
 
-}  // namespace
-
-StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,
-                                        const Attrs& attrs) {
-  TSR_RETURN_IF_ERROR(check_count(op, inputs));
-  if (op.def.infer != nullptr) {
-    StatusOr<std::vector<TensorMeta>> own = op.def.infer(inputs, attrs);
-    return own.ok() ? std::move(own) : named(op, inputs, own.status());
-  }
+StatusOr<std::vector<TensorMeta>> infer_from_rule(const Op& op, std::span<const TensorMeta> inputs,
+                                                  const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, shapes_from_rule(op, inputs, attrs));
   const DType dtype = promoted(op, inputs);
   std::vector<TensorMeta> outputs;
@@ -98,6 +74,31 @@ StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta
     outputs.push_back(std::move(meta));
   }
   return outputs;
+}
+
+/// By the op's own function. A rule's dims come before it, as it reads sizes; a rule's letters
+/// after it, whose words are its own.
+StatusOr<std::vector<TensorMeta>> infer_by_op(const Op& op, std::span<const TensorMeta> inputs,
+                                              const Attrs& attrs) {
+  const bool ruled = !op.def.rule.empty();
+  if (ruled) TSR_RETURN_IF_ERROR(check_dims(op, inputs, attrs));
+  StatusOr<std::vector<TensorMeta>> own = op.def.infer(inputs, attrs);
+  if (!own.ok()) return named(op, inputs, own.status());
+  if (ruled) TSR_RETURN_IF_ERROR(check_letters(op, inputs, attrs));
+  return own;
+}
+
+}  // namespace
+
+StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,
+                                        const Attrs& attrs) {
+  TSR_RETURN_IF_ERROR(check_operands(op, inputs));
+  TSR_RETURN_IF_ERROR(check_ranges(op, attrs));
+  TSR_ASSIGN_OR_RETURN(std::vector<TensorMeta> results, op.def.infer != nullptr
+                                                            ? infer_by_op(op, inputs, attrs)
+                                                            : infer_from_rule(op, inputs, attrs));
+  TSR_RETURN_IF_ERROR(check_results(op, inputs, attrs, results));
+  return results;
 }
 
 }  // namespace tessera

@@ -49,6 +49,17 @@ std::int64_t translate(const T* from, T* to, std::int64_t count, std::int64_t gl
   return -1;
 }
 
+/// What a kernel refuses is told under the op's name: kernels have names of their own.
+void run_kernel(const Op& op, const Kernel& kernel, KernelCall& call) {
+  try {
+    kernel(call);
+  } catch (const Error& error) {
+    const std::string text(message_of(error.status()));
+    if (text.starts_with(op.def.name + ":")) throw;
+    throw Error(Status(error.status().code(), to_absl(op.def.name + ": " + text)));
+  }
+}
+
 }  // namespace
 
 LocalOp LocalOp::make(const Op& op, Resolution resolution, const Attrs& attrs, Coord coord) {
@@ -178,7 +189,7 @@ void LocalOp::run(KernelContext& ctx, std::span<const Array> inputs,
                   .input_views = state.input_views,
                   .output_views = state.output_views};
   if (state.index_maps.empty()) [[likely]] {
-    state.op->def.kernel(call);
+    run_kernel(*state.op, state.op->def.kernel, call);
     return;
   }
   std::vector<Array> localized(inputs.begin(), inputs.end());
@@ -188,7 +199,7 @@ void LocalOp::run(KernelContext& ctx, std::span<const Array> inputs,
   }
   call.inputs = localized;
   call.absent = kernels::Absent::kSkip;
-  state.op->def.kernel(call);
+  run_kernel(*state.op, state.op->def.kernel, call);
 }
 
 std::vector<Interval> LocalOp::windows_of(const LoweringStep& step, const Coord& coord) const {
@@ -233,7 +244,7 @@ void LocalOp::run_step(KernelContext& ctx, const LoweringStep& step,
                   .absent = kernels::Absent::kSkip,
                   .input_views = input_views,
                   .output_views = output_views};
-  step.kernel(call);
+  run_kernel(*state.op, step.kernel, call);
   for (std::size_t i = 0; i < step.out.size(); ++i) {
     temporaries[static_cast<std::size_t>(step.out[i])] = std::move(outputs[i]);
   }

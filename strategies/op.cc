@@ -88,6 +88,8 @@ std::string_view type_name(AttrDef::Type type) {
   return kNames[static_cast<int>(type)];
 }
 
+constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
+
 /// The value in the declared type, where that is exact.
 std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
   using Type = AttrDef::Type;
@@ -102,7 +104,10 @@ std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
       break;
     case Type::kDouble:
       if (std::holds_alternative<double>(value)) return value;
-      if (as_int != nullptr) return AttrValue{static_cast<double>(*as_int)};
+      // Beyond 2^53 a double holds some integers only: the others would change on the way.
+      if (as_int != nullptr && *as_int >= -kMostExact && *as_int <= kMostExact) {
+        return AttrValue{static_cast<double>(*as_int)};
+      }
       break;
     case Type::kInts:
       if (std::holds_alternative<Shape>(value)) return value;
@@ -121,12 +126,12 @@ std::optional<AttrValue> convert(const AttrValue& value, AttrDef::Type type) {
   return std::nullopt;
 }
 
-Status unknown_attr(const Op& op, std::string_view name) {
-  std::string text = op.def.name + ": unknown attribute '" + std::string(name) + "'; it takes ";
-  for (std::size_t i = 0; i < op.def.attrs.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + op.def.attrs[i].name;
+Status unknown_attr(const OpDef& def, std::string_view name) {
+  std::string text = def.name + ": unknown attribute '" + std::string(name) + "'; it takes ";
+  for (std::size_t i = 0; i < def.attrs.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + def.attrs[i].name;
   }
-  if (op.def.attrs.empty()) text += "none";
+  if (def.attrs.empty()) text += "none";
   return invalid_argument(text);
 }
 
@@ -199,16 +204,16 @@ std::vector<const Op*> OpTable::ops() const {
   return list;
 }
 
-StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given) {
+StatusOr<Attrs> complete_attrs(const OpDef& def, const Attrs& given) {
   for (const auto& [name, value] : given) {
-    if (!declares(op.def, name)) return unknown_attr(op, name);
+    if (!declares(def, name)) return unknown_attr(def, name);
   }
   Attrs complete;
-  for (const AttrDef& known : op.def.attrs) {
+  for (const AttrDef& known : def.attrs) {
     const AttrValue* value = given.find(known.name);
     if (value == nullptr || std::holds_alternative<std::monostate>(*value)) {
       if (!known.default_value.has_value()) {
-        return invalid_argument(op.def.name + ": attribute '" + known.name + "' (" +
+        return invalid_argument(def.name + ": attribute '" + known.name + "' (" +
                                 std::string(type_name(known.type)) + ") must be given");
       }
       complete.set(known.name, *known.default_value);
@@ -217,7 +222,7 @@ StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given) {
     std::optional<AttrValue> converted = convert(*value, known.type);
     if (!converted.has_value()) {
       const Attrs seen = {{known.name, *value}};
-      return invalid_argument(op.def.name + ": attribute " + seen.to_string() + " must be " +
+      return invalid_argument(def.name + ": attribute " + seen.to_string() + " must be " +
                               std::string(type_name(known.type)));
     }
     complete.set(known.name, *std::move(converted));

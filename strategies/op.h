@@ -16,6 +16,7 @@
 #include "kernels/index.h"
 #include "placement/api.h"
 #include "placement/spec.h"
+#include "strategies/arg_def.h"
 #include "strategies/attrs.h"
 #include "strategies/gradient.h"
 #include "strategies/rule.h"
@@ -28,23 +29,6 @@ struct TensorMeta {
   DType dtype = DType::kF32;
   bool absent = false;  ///< an optional operand that was not given
   bool operator==(const TensorMeta&) const = default;
-};
-
-struct ArgDef {
-  enum class Kind : std::uint8_t { kTensor, kOptional, kList };
-  std::string name;
-  Kind kind = Kind::kTensor;
-};
-inline ArgDef in(std::string name) { return {std::move(name), ArgDef::Kind::kTensor}; }
-inline ArgDef in_optional(std::string name) { return {std::move(name), ArgDef::Kind::kOptional}; }
-/// Any number (≥ 1) of tensors; only as the last operand.
-inline ArgDef in_list(std::string name) { return {std::move(name), ArgDef::Kind::kList}; }
-
-struct AttrDef {
-  enum class Type : std::uint8_t { kBool, kInt, kDouble, kInts, kDType, kString };
-  std::string name;
-  Type type = Type::kInt;
-  std::optional<AttrValue> default_value;  ///< absent: must be given
 };
 
 /// Where a local array stands in its tensor: for kernels that need global indices.
@@ -140,6 +124,7 @@ struct Sample {
 
 struct OpDef {
   static constexpr int kAsInferred = -1;
+  static constexpr std::int64_t kMostResults = 65536;  ///< of one call, of an op such as split
   std::string name;
   std::string doc;
   std::vector<ArgDef> args;
@@ -214,7 +199,10 @@ void add_builtin_ops(OpTable& table);
 
 /// Fills declared defaults, checks names and types, and orders attrs as declared. Errors:
 /// InvalidArgument.
-StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given);
+StatusOr<Attrs> complete_attrs(const OpDef& def, const Attrs& given);
+inline StatusOr<Attrs> complete_attrs(const Op& op, const Attrs& given) {
+  return complete_attrs(op.def, given);
+}
 /// Shapes and dtypes of the results. Errors: InvalidArgument naming op, operand, sizes seen and
 /// allowed.
 StatusOr<std::vector<TensorMeta>> infer(const Op& op, std::span<const TensorMeta> inputs,

@@ -37,6 +37,17 @@ void make_integers(const Sample& sample, std::vector<double>& values) {
   }
 }
 
+/// Numbers that meet integers are whole; one of them is 0 only where it was.
+Attrs with_whole_numbers(const Op& op, const Attrs& attrs) {
+  Attrs whole = attrs;
+  for (const AttrDef& attr : op.def.attrs) {
+    if (attr.number == AttrDef::Number::kFree || attr.type != AttrDef::Type::kDouble) continue;
+    const double value = attrs.get_double(attr.name);
+    whole.set(attr.name, std::copysign(std::ceil(std::abs(value)), value));
+  }
+  return whole;
+}
+
 }  // namespace
 
 DType VerifyCase::precision() const noexcept {
@@ -78,8 +89,9 @@ CaseSource::CaseSource(const Op& op, const Sample& sample, VerifyRandom& random)
 }
 
 std::optional<VerifyCase> CaseSource::with_operands(std::vector<WholeTensor> operands,
-                                                    std::string variant) {
+                                                    std::string variant, const Attrs& attrs) {
   VerifyCase test = as_given_;
+  test.attrs = attrs;
   test.variant = std::move(variant);
   test.operands = std::move(operands);
   std::vector<Array> arrays(test.metas.size());
@@ -118,7 +130,9 @@ std::optional<VerifyCase> CaseSource::in_dtype(DType dtype) {
     changed = true;
   }
   if (!changed) return std::nullopt;
-  return with_operands(std::move(operands), std::string(tessera::name_of(dtype)));
+  const Attrs& attrs = as_given_.attrs;
+  return with_operands(std::move(operands), std::string(tessera::name_of(dtype)),
+                       is_floating(dtype) ? attrs : with_whole_numbers(op_, attrs));
 }
 
 void CaseSource::make_special(SpecialValues values, std::size_t operand, WholeTensor& whole) {
@@ -172,7 +186,9 @@ const VerifyCase* CaseSource::with(SpecialValues values, std::uint32_t operands)
     make_special(values, i, changed[i]);
     any = true;
   }
-  if (any) at->second = with_operands(std::move(changed), std::string(name_of(values)));
+  if (any) {
+    at->second = with_operands(std::move(changed), std::string(name_of(values)), as_given_.attrs);
+  }
   return at->second ? &*at->second : nullptr;
 }
 

@@ -52,7 +52,8 @@ class CaseSource {
   const VerifyCase* with(SpecialValues values, std::uint32_t operands);
 
  private:
-  std::optional<VerifyCase> with_operands(std::vector<WholeTensor> operands, std::string variant);
+  std::optional<VerifyCase> with_operands(std::vector<WholeTensor> operands, std::string variant,
+                                          const Attrs& attrs);
   bool is_adjusted(std::size_t operand) const;
   void make_special(SpecialValues values, std::size_t operand, WholeTensor& whole);
 

@@ -153,7 +153,8 @@ void add_swiglu(OpTable& table) {
                   .samples = operands(2)});
   table.must_add({.name = "swiglu_grad",
                   .doc = "Cotangents of swiglu's gate and up.",
-                  .args = {in("grad"), in("gate"), in("up")},
+                  .args = {in("grad").floating().with_shape_of(1), in("gate").floating(),
+                           in("up").floating().with_shape_of(1)},
                   .rule = "*, *, * -> *, * | lin A | lin[0] C",
                   .num_outputs = 2,
                   .kernel =

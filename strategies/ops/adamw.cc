@@ -18,6 +18,19 @@ StatusOr<std::vector<TensorMeta>> infer_step(std::span<const TensorMeta> inputs,
   return results;
 }
 
+/// Moments are kept in F32, in F64 of an F64 param, or in BF16.
+StatusOr<std::vector<TensorMeta>> infer_adam(std::span<const TensorMeta> inputs,
+                                             const Attrs& attrs) {
+  const DType state = inputs[0].dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  for (const TensorMeta& moment : inputs.subspan(2)) {
+    if (moment.dtype == state || moment.dtype == DType::kBF16) continue;
+    return invalid_argument("a moment is " + std::string(name_of(moment.dtype)) + ", but must be " +
+                            std::string(name_of(state)) + " or BF16 of a " +
+                            std::string(name_of(inputs[0].dtype)) + " param");
+  }
+  return infer_step(inputs, attrs);
+}
+
 template <kernels::WeightDecay kDecay>
 void run_adam(KernelCall& call) {
   const kernels::AdamWOptions options = {.lr = call.attrs.get_double("lr"),
@@ -36,11 +49,11 @@ void run_sgd(KernelCall& call) {
   using Momentum = kernels::SgdOptions::Momentum;
   const kernels::SgdOptions options = {
       .lr = call.attrs.get_double("lr"),
-      .momentum = call.attrs.get_double("momentum"),
-      .dampening = call.attrs.get_double("dampening"),
+      .momentum = call.attrs.get_double_or("momentum", 0.0),
+      .dampening = call.attrs.get_double_or("dampening", 0.0),
       .weight_decay = call.attrs.get_double("weight_decay"),
-      .form = call.attrs.get_bool("nesterov") ? Momentum::kNesterov : Momentum::kPlain,
-      .step = call.attrs.get_int("step", 1),
+      .form = call.attrs.get_bool_or("nesterov", false) ? Momentum::kNesterov : Momentum::kPlain,
+      .step = call.attrs.get_int_or("step", 1),
       .grad_scale = call.attrs.get_double("grad_scale")};
   kernels::sgd(call.ctx, options, call.outputs[0], call.inputs[1],
                call.outputs.size() > 1 ? call.outputs[1] : Array());
@@ -84,7 +97,7 @@ void add_sgd(OpTable& table) {
     momentum.attrs.push_back(ops::double_attr(name, 0.0));
   }
   momentum.attrs.push_back(ops::bool_attr("nesterov", false));
-  momentum.attrs.push_back(ops::int_attr("step"));
+  momentum.attrs.push_back(ops::int_attr("step").at_least(1));
   momentum.rule = "*, *, * -> &A *, &C * | lin A+B+C";
   momentum.num_outputs = 2;
   momentum.declined = {
@@ -111,12 +124,12 @@ void add_adamw_ops(OpTable& table) {
       .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
       .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
                 ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
-                ops::double_attr("weight_decay", 0.1), ops::int_attr("step"),
+                ops::double_attr("weight_decay", 0.1), ops::int_attr("step").at_least(1),
                 ops::double_attr("grad_scale", 1.0)},
       .rule = "*, *, *, * -> &A *, &C *, &D *",
       .num_outputs = 3,
       .kernel = run_adam<kernels::WeightDecay::kDecoupled>,
-      .infer = infer_step,
+      .infer = infer_adam,
       .declined =
           {"P(avg), _, _, _; P(max), _, _, _; P(min), _, _, _: a parameter is never Partial"},
       .samples = {{.shapes = {{8, 6}, {8, 6}, {8, 6}, {8, 6}},

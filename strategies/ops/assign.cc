@@ -40,7 +40,7 @@ void add_fills(OpTable& table) {
   table.must_add({.name = "fill_",
                   .doc = "Sets every element to one number.",
                   .args = {in("self")},
-                  .attrs = {ops::double_attr("value")},
+                  .attrs = {ops::element_attr("value")},
                   .rule = "* -> &A * | lin A if value==0 | aff A | mono A | prod A if value==0 | "
                           "prod A if value==1",
                   .kernel =

@@ -20,9 +20,25 @@ StatusOr<std::vector<TensorMeta>> infer_attention(std::span<const TensorMeta> in
     return invalid_argument("query " + to_string(q) + ", key " + to_string(k) + ", value " +
                             to_string(v) + ": need [b, h, q, d], [b, h, k, d] and [b, h, k, v]");
   }
-  const DType dtype = promote(promote(inputs[0].dtype, inputs[1].dtype), inputs[2].dtype);
+  const DType dtype = inputs[0].dtype;
   return std::vector<TensorMeta>{{{q[0], q[1], q[2], v[3]}, dtype},
                                  {{q[0], q[1], q[2]}, accumulation_type(dtype)}};
+}
+
+/// The cotangent and what the forward call gave are its results again.
+StatusOr<std::vector<TensorMeta>> infer_attention_grad(std::span<const TensorMeta> inputs,
+                                                       const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(const auto results, infer_attention(inputs.subspan(1, 3), attrs));
+  const TensorMeta& grad = inputs[0];
+  if (!(grad == results[0]) || !(inputs[4] == results[0]) || !(inputs[5] == results[1])) {
+    const auto text = [](const TensorMeta& meta) {
+      return std::string(name_of(meta.dtype)) + to_string(meta.shape);
+    };
+    return invalid_argument("grad " + text(grad) + ", result " + text(inputs[4]) + " and lse " +
+                            text(inputs[5]) + ", but the results of query, key and value are " +
+                            text(results[0]) + " and " + text(results[1]));
+  }
+  return std::vector<TensorMeta>(inputs.begin() + 1, inputs.begin() + 4);
 }
 
 kernels::AttentionOptions options_of(const Attrs& attrs) {
@@ -60,7 +76,7 @@ std::vector<Var> attention_gradient(GradContext& c) {
 
 std::vector<AttrDef> attention_attrs() {
   return {ops::double_attr("scale"), ops::bool_attr("causal", true),
-          ops::int_attr("causal_offset", 0)};
+          ops::offset_attr("causal_offset", 0)};
 }
 
 void run_attention(KernelCall& call) {
@@ -150,7 +166,7 @@ void add_attention_ops(OpTable& table) {
        .doc = "softmax(scale q k^T) v over [b, h, l, e] and the log-sum of each row; causal: row i "
               "sees keys up to "
               "i + causal_offset.",
-       .args = {in("query"), in("key"), in("value")},
+       .args = {in("query").floating(), in("key").with_dtype_of(0), in("value").with_dtype_of(0)},
        .attrs = attention_attrs(),
        .rule = "bhqd, bhkd, bhkv -> bhqv, bhq | d! k! v! | lin[0] C",
        .num_outputs = 2,
@@ -180,12 +196,13 @@ void add_attention_ops(OpTable& table) {
   table.must_add(
       {.name = "attention_grad",
        .doc = "Cotangents of attention's query, key and value.",
-       .args = {in("grad"), in("query"), in("key"), in("value"), in("result"), in("lse")},
+       .args = {in("grad"), in("query").floating(), in("key").with_dtype_of(1),
+                in("value").with_dtype_of(1), in("result"), in("lse")},
        .attrs = attention_attrs(),
        .rule = "bhqv, bhqd, bhkd, bhkv, bhqv, bhq -> bhqd, bhkd, bhkv | q:sum v:sum d! k! | lin A",
        .num_outputs = 3,
        .kernel = run_attention_grad,
-       .infer = ops::like_operands({1, 2, 3}),
+       .infer = infer_attention_grad,
        .lowerings = {{"k", "own keys; the queries' cotangents are added up", grad_over_keys,
                       Lowering::Cut::kIntervals}},
        .finite = {1, 2, 3, 4, 5},

@@ -36,7 +36,7 @@ OpDef binary(std::string name, std::string doc, std::string rule, Kernel kernel)
 template <Binary kOp>
 Kernel with_alpha(const std::string& name) {
   return [scaled = ops::pointwise_kernel(name)](KernelCall& call) {
-    if (call.attrs.get_double("alpha", 1.0) == 1.0) return run_binary<kOp>(call);
+    if (call.attrs.get_double_or("alpha", 1.0) == 1.0) return run_binary<kOp>(call);
     scaled(call);
   };
 }
@@ -50,19 +50,6 @@ Var other_cotangent(GradContext& c, double factor) {
   return grad_like(c, grad, 1);
 }
 
-/// Integers are not scaled by fractions.
-StatusOr<std::vector<TensorMeta>> infer_sum(std::span<const TensorMeta> inputs,
-                                            const Attrs& attrs) {
-  TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
-  const double alpha = attrs.get_double("alpha", 1.0);
-  if (!is_floating(out[0].dtype) && alpha != std::floor(alpha)) {
-    return invalid_argument("alpha is " + std::to_string(alpha) +
-                            ", but must be whole where the result is " +
-                            std::string(name_of(out[0].dtype)));
-  }
-  return out;
-}
-
 constexpr char kInfinitiesMeet[] =
     "P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a rank that holds "
     "the opposite infinity of the other, as one without elements does, gives NaN";
@@ -70,8 +57,7 @@ constexpr char kInfinitiesMeet[] =
 void add_sums(OpTable& table) {
   OpDef add =
       binary("add", "self + alpha other.", "*, * -> * | lin A+B", with_alpha<Binary::kAdd>("add"));
-  add.attrs = {ops::double_attr("alpha", 1.0)};
-  add.infer = infer_sum;
+  add.attrs = {ops::element_attr("alpha", 1.0)};
   add.declined = {kInfinitiesMeet};
   add.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   add.samples.push_back({.shapes = {{7, 6}, {7, 6}},
@@ -81,19 +67,18 @@ void add_sums(OpTable& table) {
                          .differentiable = false});
   add.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),
-            other_cotangent(c, c.attrs().get_double("alpha", 1.0))};
+            other_cotangent(c, c.attrs().get_double_or("alpha", 1.0))};
   };
   table.must_add(std::move(add));
 
   OpDef sub =
       binary("sub", "self - alpha other.", "*, * -> * | lin A+B", with_alpha<Binary::kSub>("sub"));
-  sub.attrs = {ops::double_attr("alpha", 1.0)};
-  sub.infer = infer_sum;
+  sub.attrs = {ops::element_attr("alpha", 1.0)};
   sub.declined = {kInfinitiesMeet};
   sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {
     return {grad_like(c, c.cotangent(0), 0),
-            other_cotangent(c, -c.attrs().get_double("alpha", 1.0))};
+            other_cotangent(c, -c.attrs().get_double_or("alpha", 1.0))};
   };
   table.must_add(std::move(sub));
 }

@@ -16,8 +16,7 @@ void add_cast_ops(OpTable& table) {
        .kernel = [](KernelCall& call) { kernels::copy(call.ctx, call.inputs[0], call.outputs[0]); },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
-         return std::vector<TensorMeta>{
-             {inputs[0].shape, attrs.get_dtype("dtype", inputs[0].dtype)}};
+         return std::vector<TensorMeta>{{inputs[0].shape, attrs.get_dtype("dtype")}};
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
          return {c.call("to", {c.cotangent(0)}, {{"dtype", c.input_dtype(0)}})};

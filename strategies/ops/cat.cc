@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
@@ -22,7 +23,7 @@ StatusOr<std::vector<TensorMeta>> infer_cat(std::span<const TensorMeta> inputs,
                               to_string(input.shape) + " differ in more than dim " +
                               std::to_string(dim));
     }
-    out.shape[place] += input.shape[place];
+    out.shape[place] = (CheckedInt(out.shape[place]) + input.shape[place]).clamped();
     out.dtype = promote(out.dtype, input.dtype);
   }
   return std::vector<TensorMeta>{out};

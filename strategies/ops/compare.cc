@@ -1,5 +1,6 @@
 // Comparisons and logic: BOOL results, no gradient, no Partial (BOOL has none).
 #include <cmath>
+#include <optional>
 
 #include "kernels/elementwise.h"
 #include "strategies/ops/schema.h"
@@ -12,6 +13,37 @@ using kernels::Binary;
 /// Values that meet those of the other operand, and 0.25.
 void tie(int /*operand*/, const Shape& /*shape*/, std::vector<double>& values) {
   for (double& value : values) value = std::round(value * 4.0) / 4.0;
+}
+
+/// What integers are compared with instead of a number: the whole number on its near side, or
+/// nothing, where the answer is one for all of them. Comparisons are exact: no integer is rounded.
+struct WholeNumber {
+  double value = 0.0;
+  std::optional<bool> answer = {};
+};
+WholeNumber whole_number(Binary op, double value) {
+  constexpr double kLimit = 0x1p63;
+  const bool less = op == Binary::kLt || op == Binary::kLe;
+  const bool equal = op == Binary::kEq;
+  const bool unequal = op == Binary::kNe;
+  if (std::isnan(value)) return {.answer = unequal};
+  if (value >= kLimit) return {.answer = less || unequal};
+  if (value < -kLimit) return {.answer = !less && !equal};
+  if (value == std::floor(value)) return {.value = value};
+  if (equal || unequal) return {.answer = unequal};
+  const bool up = op == Binary::kLt || op == Binary::kGe;
+  return {.value = up ? std::ceil(value) : std::floor(value)};
+}
+
+template <Binary kOp>
+void run_with_number(KernelCall& call) {
+  double value = call.attrs.get_double("value");
+  if (!is_floating(call.inputs[0].dtype())) {
+    const WholeNumber whole = whole_number(kOp, value);
+    if (whole.answer) return kernels::fill(call.ctx, *whole.answer ? 1.0 : 0.0, call.outputs[0]);
+    value = whole.value;
+  }
+  kernels::binary_scalar(call.ctx, kOp, call.inputs[0], value, call.outputs[0]);
 }
 
 template <Binary kOp>
@@ -45,11 +77,7 @@ void add_comparison(OpTable& table, const std::string& name, const std::string& 
        .args = {in("self")},
        .attrs = {ops::double_attr("value")},
        .rule = "* -> *",
-       .kernel =
-           [](KernelCall& call) {
-             kernels::binary_scalar(call.ctx, kOp, call.inputs[0], call.attrs.get_double("value"),
-                                    call.outputs[0]);
-           },
+       .kernel = run_with_number<kOp>,
        .infer = ops::infer_predicate,
        .declined = declined_scalar,
        .samples = {

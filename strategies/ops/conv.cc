@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "placement/checked_int.h"
 #include "strategies/ops/conv_parts.h"
 #include "strategies/ops/product.h"
 #include "strategies/ops/schema.h"
@@ -19,10 +20,7 @@ using Metas = StatusOr<std::vector<TensorMeta>>;
 Status check_attrs(const Attrs& attrs, int num_dims) {
   TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "stride", num_dims, 1));
   TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "padding", num_dims, 0));
-  TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "dilation", num_dims, 1));
-  if (attrs.get_int("groups") >= 1) return absl::OkStatus();
-  return invalid_argument("groups is " + std::to_string(attrs.get_int("groups")) +
-                          ", but must be at least 1");
+  return ops::check_window_attr(attrs, "dilation", num_dims, 1);
 }
 
 /// `channels` of the input, `weight`'s first two sizes as (per group of outputs, per group of
@@ -33,7 +31,8 @@ Status check_shapes(std::span<const TensorMeta> inputs, int num_dims, std::int64
   const Shape& weight = inputs[1].shape;
   const auto ndim = static_cast<std::size_t>(2 + num_dims);
   bool fits = x.size() == ndim && weight.size() == ndim && weight[0] % groups == 0;
-  fits = fits && x[1] == (transposed ? weight[0] : weight[1] * groups);
+  fits = fits && std::all_of(weight.begin() + 2, weight.end(), [](auto size) { return size > 0; });
+  fits = fits && CheckedInt(x[1]) == (transposed ? weight[0] : CheckedInt(weight[1]) * groups);
   if (!fits) {
     return ops::shapes_differ(
         "input", x, "weight", weight,
@@ -41,7 +40,7 @@ Status check_shapes(std::span<const TensorMeta> inputs, int num_dims, std::int64
             (transposed ? "[c, o / groups, …]" : "[o, c / groups, …]") + " with groups " +
             std::to_string(groups) + " dividing both channels");
   }
-  const std::int64_t outputs = transposed ? weight[1] * groups : weight[0];
+  const std::int64_t outputs = transposed ? (CheckedInt(weight[1]) * groups).clamped() : weight[0];
   if (inputs.size() > 2 && !inputs[2].absent && inputs[2].shape != Shape{outputs}) {
     return ops::shapes_differ(
         "weight", weight, "bias", inputs[2].shape,
@@ -50,12 +49,12 @@ Status check_shapes(std::span<const TensorMeta> inputs, int num_dims, std::int64
   return absl::OkStatus();
 }
 
+/// (input, weight, bias?) → output.
 Infer infer_forward(int num_dims) {
   return [num_dims](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
     TSR_RETURN_IF_ERROR(check_attrs(attrs, num_dims));
     TSR_RETURN_IF_ERROR(check_shapes(inputs, num_dims, attrs.get_int("groups"), false));
-    TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
-    TensorMeta out = {inputs[0].shape, dtype};
+    TensorMeta out = inputs[0];
     out.shape[1] = inputs[1].shape[0];
     for (int d = 0; d < num_dims; ++d) {
       const auto at = static_cast<std::size_t>(2 + d);
@@ -78,15 +77,15 @@ Infer infer_transposed(int num_dims) {
     TSR_RETURN_IF_ERROR(check_attrs(attrs, num_dims));
     TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "output_padding", num_dims, 0));
     TSR_RETURN_IF_ERROR(check_shapes(inputs, num_dims, attrs.get_int("groups"), true));
-    TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
-    TensorMeta out = {inputs[0].shape, dtype};
-    out.shape[1] = inputs[1].shape[1] * attrs.get_int("groups");
+    TensorMeta out = inputs[0];
+    out.shape[1] = (CheckedInt(inputs[1].shape[1]) * attrs.get_int("groups")).clamped();
     for (int d = 0; d < num_dims; ++d) {
       const auto at = static_cast<std::size_t>(2 + d);
       const WindowDim w = ops::conv_window(attrs, d, inputs[1].shape[at], 0, 0);
       const std::int64_t more = ops::window_attr(attrs, "output_padding", d, 0);
-      out.shape[at] = (inputs[0].shape[at] - 1) * w.stride - 2 * w.padding +
-                      w.dilation * (w.kernel - 1) + more + 1;
+      const CheckedInt span = CheckedInt(w.dilation) * (w.kernel - 1) + more + 1;
+      out.shape[at] =
+          ((CheckedInt(inputs[0].shape[at]) - 1) * w.stride - 2 * w.padding + span).clamped();
       if (out.shape[at] < 1 || more >= w.stride) {
         return invalid_argument("dim " + std::to_string(at) + " of the result would have " +
                                 std::to_string(out.shape[at]) +
@@ -97,9 +96,21 @@ Infer infer_transposed(int num_dims) {
   };
 }
 
+Shape with_sizes(Shape lead, const Shape& sizes) {
+  lead.insert(lead.end(), sizes.begin(), sizes.end());
+  return lead;
+}
+
+/// `grad` is what a convolution of these would give.
+Status check_grad(int num_dims, const Attrs& attrs, const TensorMeta& grad, const TensorMeta& in,
+                  const TensorMeta& weight) {
+  const TensorMeta operands[] = {in, weight};
+  return ops::check_cotangent(infer_forward(num_dims), operands, attrs, grad);
+}
+
 std::vector<AttrDef> conv_attrs() {
   return {ops::ints_attr_or_none("stride"), ops::ints_attr_or_none("padding"),
-          ops::ints_attr_or_none("dilation"), ops::int_attr("groups", 1)};
+          ops::ints_attr_or_none("dilation"), ops::int_attr("groups", 1).at_least(1)};
 }
 
 /// The windowed sizes of a shape, as an attribute.
@@ -254,7 +265,7 @@ std::vector<Sample> weight_grad_samples(int num_dims) {
   for (Sample& sample : samples) {
     const Shape weight = sample.shapes[1];
     Shape in = sample.shapes[0];
-    in[1] = weight[1] * std::max<std::int64_t>(1, sample.attrs.get_int("groups", 1));
+    in[1] = weight[1] * std::max<std::int64_t>(1, sample.attrs.get_int_or("groups", 1));
     const Shape sizes = sample.attrs.get_ints("input_size");
     std::copy(sizes.begin(), sizes.end(), in.begin() + 2);
     sample.shapes[1] = in;
@@ -270,7 +281,8 @@ constexpr char kInfinitiesMeet[] =
 void add_forward(OpTable& table, int num_dims) {
   OpDef def{.name = name_of_op(num_dims, ""),
             .doc = "Convolution of [n, c, …] with weight [o, c / groups, …], plus bias [o].",
-            .args = {in("input"), in("weight"), in_optional("bias")},
+            .args = {in("input").floating(), in("weight").with_dtype_of(0),
+                     in_optional("bias").with_dtype_of(0)},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(gc)Hw, (go)cTj, (go)? -> b(go)Hw | c:sum ") +
                     marks_of(num_dims) + " | lin A*B+C",
@@ -280,10 +292,10 @@ void add_forward(OpTable& table, int num_dims) {
             .saved_inputs = {0, 1},
             .localize = ops::conv_kernel_localize(),
             .lowerings = ops::halo_lowerings({Role::kForward, num_dims, 3}),
-            .declined = {kInfinitiesMeet},
             .cotangent_spreads =
                 "to the weight: the input's zero padding is a factor of its "
                 "products, as in PyTorch",
+            .declined = {kInfinitiesMeet},
             .samples = forward_samples(num_dims)};
   table.must_add(std::move(def));
 }
@@ -291,7 +303,8 @@ void add_forward(OpTable& table, int num_dims) {
 void add_transposed(OpTable& table, int num_dims) {
   OpDef def{.name = "conv_transpose" + std::to_string(num_dims) + "d",
             .doc = "Transposed convolution of [n, c, …] with weight [c, o / groups, …], plus bias.",
-            .args = {in("input"), in("weight"), in_optional("bias")},
+            .args = {in("input").floating(), in("weight").with_dtype_of(0),
+                     in_optional("bias").with_dtype_of(0)},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(gc)Hw, (gc)oTj, (go)? -> b(go)Hw | c:sum ") +
                     marks_of(num_dims) + " | lin A*B+C",
@@ -310,7 +323,7 @@ void add_transposed(OpTable& table, int num_dims) {
 void add_input_grad(OpTable& table, int num_dims) {
   OpDef def{.name = name_of_op(num_dims, "_input_grad"),
             .doc = "Cotangent of a convolution's input, whose windowed sizes are input_size.",
-            .args = {in("grad"), in("weight")},
+            .args = {in("grad").floating(), in("weight").with_dtype_of(0)},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(go)Hw, (go)cTj -> b(gc)Hw | o:sum ") + marks_of(num_dims) +
                     " | lin A*B",
@@ -319,11 +332,12 @@ void add_input_grad(OpTable& table, int num_dims) {
             .lowerings = ops::halo_lowerings({Role::kInput, num_dims, 2}),
             .samples = input_grad_samples(num_dims)};
   def.attrs.push_back(ops::ints_attr("input_size"));
-  def.infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-    TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
-    TensorMeta out = {{inputs[0].shape[0], inputs[1].shape[1] * attrs.get_int("groups")}, dtype};
-    for (const std::int64_t size : attrs.get_ints("input_size")) out.shape.push_back(size);
-    return std::vector<TensorMeta>{std::move(out)};
+  def.infer = [num_dims](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+    const CheckedInt channels = CheckedInt(inputs[1].shape[1]) * attrs.get_int("groups");
+    const Shape lead = {inputs[0].shape[0], channels.clamped()};
+    const TensorMeta in = {with_sizes(lead, attrs.get_ints("input_size")), inputs[0].dtype};
+    TSR_RETURN_IF_ERROR(check_grad(num_dims, attrs, inputs[0], in, inputs[1]));
+    return std::vector<TensorMeta>{in};
   };
   table.must_add(std::move(def));
 }
@@ -331,7 +345,7 @@ void add_input_grad(OpTable& table, int num_dims) {
 void add_weight_grad(OpTable& table, int num_dims) {
   OpDef def{.name = name_of_op(num_dims, "_weight_grad"),
             .doc = "Cotangent of a convolution's weight, whose windowed sizes are kernel_size.",
-            .args = {in("grad"), in("input")},
+            .args = {in("grad").floating(), in("input").with_dtype_of(0)},
             .attrs = conv_attrs(),
             .rule = rule_of(num_dims, "b(go)Hw, b(gc)Hw -> (go)c") +
                     (num_dims == 2 ? "IJ | b:sum h~ w~" : "J | b:sum w~") + " | lin A*B",
@@ -340,11 +354,11 @@ void add_weight_grad(OpTable& table, int num_dims) {
             .lowerings = ops::halo_lowerings({Role::kWeight, num_dims, 2}),
             .samples = weight_grad_samples(num_dims)};
   def.attrs.push_back(ops::ints_attr("kernel_size"));
-  def.infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-    TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
-    TensorMeta out = {{inputs[0].shape[1], inputs[1].shape[1] / attrs.get_int("groups")}, dtype};
-    for (const std::int64_t size : attrs.get_ints("kernel_size")) out.shape.push_back(size);
-    return std::vector<TensorMeta>{std::move(out)};
+  def.infer = [num_dims](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+    const Shape lead = {inputs[0].shape[1], inputs[1].shape[1] / attrs.get_int("groups")};
+    const TensorMeta weight = {with_sizes(lead, attrs.get_ints("kernel_size")), inputs[0].dtype};
+    TSR_RETURN_IF_ERROR(check_grad(num_dims, attrs, inputs[0], inputs[1], weight));
+    return std::vector<TensorMeta>{weight};
   };
   table.must_add(std::move(def));
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/product.h"
 #include "strategies/ops/schema.h"
 #include "strategies/ops/window_parts.h"
@@ -219,8 +220,9 @@ WindowDim conv_window(const Attrs& attrs, int dim, std::int64_t kernel, std::int
 }
 
 std::int64_t conv_out_size(const WindowDim& w) {
-  const std::int64_t span = w.size + 2 * w.padding - w.dilation * (w.kernel - 1) - 1;
-  return span < 0 ? 0 : span / w.stride + 1;
+  const CheckedInt span =
+      CheckedInt(w.size) + 2 * w.padding - CheckedInt(w.dilation) * (CheckedInt(w.kernel) - 1) - 1;
+  return span < 0 ? 0 : (span / w.stride + 1).clamped();
 }
 
 Kernel conv_kernel(ConvForm form) {

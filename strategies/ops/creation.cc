@@ -15,7 +15,7 @@ AttrDef dtype_attr() {
 
 StatusOr<std::vector<TensorMeta>> infer_like(std::span<const TensorMeta> inputs,
                                              const Attrs& attrs) {
-  return std::vector<TensorMeta>{{inputs[0].shape, attrs.get_dtype("dtype", inputs[0].dtype)}};
+  return std::vector<TensorMeta>{{inputs[0].shape, attrs.get_dtype_or("dtype", inputs[0].dtype)}};
 }
 
 StatusOr<std::vector<Strategy>> like_strategies(std::span<const Spec* const> inputs,
@@ -46,9 +46,8 @@ OpDef like(std::string name, std::string doc, Kernel kernel) {
 /// Sizes of their own: cut like the operand where it has them, else whole on every rank.
 StatusOr<std::vector<TensorMeta>> infer_new(std::span<const TensorMeta> inputs,
                                             const Attrs& attrs) {
-  const Shape size = attrs.get_ints("size");
-  TSR_RETURN_IF_ERROR(checked_num_elements(view_of(size)).status());
-  return std::vector<TensorMeta>{{size, attrs.get_dtype("dtype", inputs[0].dtype)}};
+  return std::vector<TensorMeta>{
+      {attrs.get_ints("size"), attrs.get_dtype_or("dtype", inputs[0].dtype)}};
 }
 
 StatusOr<std::vector<Strategy>> new_strategies(std::span<const Spec* const> inputs,
@@ -97,7 +96,7 @@ void add_creation_ops(OpTable& table) {
   OpDef full = like("full_like", "One number in the operand's shape.", [](KernelCall& call) {
     kernels::fill(call.ctx, call.attrs.get_double("fill_value"), call.outputs[0]);
   });
-  full.attrs = {ops::double_attr("fill_value"), dtype_attr()};
+  full.attrs = {ops::element_attr("fill_value"), dtype_attr()};
   for (Sample& sample : full.samples) sample.attrs.set("fill_value", 3.0);
   table.must_add(std::move(full));
 
@@ -111,7 +110,7 @@ void add_creation_ops(OpTable& table) {
                          "then.",
                          run_fill<0>));
   OpDef new_full = of_size("new_full", "One number in `size`, on the operand's mesh.", run_full);
-  new_full.attrs = {ops::ints_attr("size"), ops::double_attr("fill_value"), dtype_attr()};
+  new_full.attrs = {ops::ints_attr("size"), ops::element_attr("fill_value"), dtype_attr()};
   for (Sample& sample : new_full.samples) sample.attrs.set("fill_value", -2.0);
   table.must_add(std::move(new_full));
 }

@@ -24,6 +24,19 @@ StatusOr<std::vector<TensorMeta>> infer_cross_entropy(std::span<const TensorMeta
   return std::vector<TensorMeta>{row, row};
 }
 
+StatusOr<std::vector<TensorMeta>> infer_cross_entropy_grad(std::span<const TensorMeta> inputs,
+                                                           const Attrs& attrs) {
+  const TensorMeta forward[] = {inputs[1], inputs[2]};
+  TSR_ASSIGN_OR_RETURN(const auto results, infer_cross_entropy(forward, attrs));
+  if (inputs[0].shape != results[0].shape || inputs[3].shape != results[0].shape) {
+    return invalid_argument("grad " + to_string(inputs[0].shape) + " and lse " +
+                            to_string(inputs[3].shape) + ", but logits " +
+                            to_string(inputs[1].shape) + " have losses " +
+                            to_string(results[0].shape));
+  }
+  return std::vector<TensorMeta>{inputs[1]};
+}
+
 /// (max, Σ exp(x − max), target logit) → loss, lse.
 void finish(KernelCall& call) {
   const Array& loss = call.outputs[0];
@@ -124,7 +137,7 @@ void add_cross_entropy_ops(OpTable& table) {
   table.must_add(
       {.name = "cross_entropy",
        .doc = "Minus the log-probability of each row's target class, and the log-sum of each row.",
-       .args = {in("logits"), in("target")},
+       .args = {in("logits").floating(), in("target")},
        .rule = "*v, * -> *, * | v!",
        .num_outputs = 2,
        .kernel = run_cross_entropy,
@@ -139,14 +152,14 @@ void add_cross_entropy_ops(OpTable& table) {
   table.must_add(
       {.name = "cross_entropy_grad",
        .doc = "Cotangent of cross_entropy's logits: (exp(logits - lse) - [target]) grad.",
-       .args = {in("grad"), in("logits"), in("target"), in("lse")},
+       .args = {in("grad").floating(), in("logits").floating(), in("target"), in("lse").floating()},
        .rule = "*, *v, *, * -> *v | v#:own | lin A",
        .kernel =
            [](KernelCall& call) {
              kernels::cross_entropy_grad(call.ctx, call.inputs[0], call.inputs[1], call.inputs[2],
                                          call.inputs[3], call.outputs[0]);
            },
-       .infer = ops::like_operands({1}),
+       .infer = infer_cross_entropy_grad,
        .finite = {1, 3},
        .samples = {
            {.shapes = {{8}, {8, 6}, {8}, {8}}, .dtypes = {kF, kF, kI, kF}, .below = {2, 2, 6, 2}},

@@ -24,7 +24,7 @@ constexpr std::string_view kKeeps = "keeps";
 StatusOr<std::vector<int>> squeeze_sources(const Shape& shape, const Attrs& attrs) {
   std::vector<int> sources = identity(shape.size());
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(shape.size())));
-  const bool drops = shape[static_cast<std::size_t>(dim)] == 1 && !attrs.get_bool(kKeeps);
+  const bool drops = shape[static_cast<std::size_t>(dim)] == 1 && !attrs.get_bool_or(kKeeps, false);
   if (drops) sources.erase(sources.begin() + dim);
   return sources;
 }

@@ -73,20 +73,20 @@ double on_line(double start, double end, std::int64_t steps, std::int64_t i) {
 }
 
 void add_lines(OpTable& table) {
-  OpDef arange =
-      filled("arange_", "start, start + step, … along the only dim.",
-             {ops::double_attr("start", 0.0), ops::double_attr("step", 1.0)}, [](KernelCall& call) {
-               const double start = call.attrs.get_double("start");
-               const double step = call.attrs.get_double("step");
-               fill_by_index(call, [=](std::span<const std::int64_t> at) {
-                 return start + step * static_cast<double>(at[0]);
-               });
-             });
+  OpDef arange = filled("arange_", "start, start + step, … along the only dim.",
+                        {ops::element_attr("start", 0.0), ops::element_attr("step", 1.0)},
+                        [](KernelCall& call) {
+                          const double start = call.attrs.get_double("start");
+                          const double step = call.attrs.get_double("step");
+                          fill_by_index(call, [=](std::span<const std::int64_t> at) {
+                            return start + step * static_cast<double>(at[0]);
+                          });
+                        });
   arange.samples = line_samples({{"start", -2.0}, {"step", 1.5}});
   table.must_add(std::move(arange));
   OpDef linspace =
       filled("linspace_", "Evenly spaced values from start to end, both included.",
-             {ops::double_attr("start"), ops::double_attr("end")}, [](KernelCall& call) {
+             {ops::element_attr("start"), ops::element_attr("end")}, [](KernelCall& call) {
                const double start = call.attrs.get_double("start");
                const double end = call.attrs.get_double("end");
                const std::int64_t steps = global_shape(call)[0];

@@ -37,8 +37,7 @@ Infer infer_product(std::size_t inner_dim) {
                               ": need [t, k] and [e, n, k] with equal inner sizes");
     }
     TSR_RETURN_IF_ERROR(check_counts(inputs[2], weight[0]));
-    return std::vector<TensorMeta>{
-        {{x[0], weight[3 - inner_dim]}, promote(inputs[0].dtype, inputs[1].dtype)}};
+    return std::vector<TensorMeta>{{{x[0], weight[3 - inner_dim]}, inputs[0].dtype}};
   };
 }
 
@@ -50,8 +49,7 @@ StatusOr<std::vector<TensorMeta>> infer_weight_grad(std::span<const TensorMeta> 
     return invalid_argument("grad " + to_string(grad) + ", rows " + to_string(x) + ", counts " +
                             to_string(inputs[2].shape) + ": need [t, n], [t, k] and [e]");
   }
-  return std::vector<TensorMeta>{
-      {{inputs[2].shape[0], grad[1], x[1]}, promote(inputs[0].dtype, inputs[1].dtype)}};
+  return std::vector<TensorMeta>{{{inputs[2].shape[0], grad[1], x[1]}, inputs[0].dtype}};
 }
 
 std::vector<Var> grouped_gradient(GradContext& c) {
@@ -78,10 +76,15 @@ std::int64_t global_size(const KernelCall& call, std::size_t operand) {
                                   : call.input_views[operand].spec->global_shape()[0];
 }
 
-/// The counts of all groups.
-std::vector<std::int64_t> read_counts(KernelCall& call) {
+/// The counts of all groups in I64, as kernels read them.
+Array counts_of(KernelCall& call) {
+  if (call.inputs[2].dtype() == DType::kI64) return call.inputs[2];
   const Array counts = ops::scratch(call, call.inputs[2].shape(), DType::kI64);
   kernels::copy(call.ctx, call.inputs[2], counts);
+  return counts;
+}
+std::vector<std::int64_t> read_counts(KernelCall& call) {
+  const Array counts = kernels::contiguous(call.ctx, counts_of(call));
   const auto* values = counts.data<std::int64_t>();
   return {values, values + counts.num_elements()};
 }
@@ -128,7 +131,7 @@ void run_grouped(KernelCall& call, const Array& weights) {
   const std::vector<ops::Piece> rows = ops::pieces_of(call, 0, 0);
   const std::vector<ops::Piece> groups = ops::pieces_of(call, 1, 0);
   if (is_whole(rows, global_size(call, 0)) && is_whole(groups, global_size(call, 1))) {
-    kernels::grouped_matmul(call.ctx, x, weights, call.inputs[2], out);
+    kernels::grouped_matmul(call.ctx, x, weights, counts_of(call), out);
     return;
   }
   kernels::fill(call.ctx, 0.0, out);
@@ -144,7 +147,7 @@ void run_weight_grad(KernelCall& call) {
   const Array &grad = call.inputs[0], &x = call.inputs[1], &out = call.outputs[0];
   const std::vector<ops::Piece> rows = ops::pieces_of(call, 0, 0);
   if (is_whole(rows, global_size(call, 0))) {
-    kernels::grouped_matmul_weight_grad(call.ctx, grad, x, call.inputs[2], out);
+    kernels::grouped_matmul_weight_grad(call.ctx, grad, x, counts_of(call), out);
     return;
   }
   kernels::fill(call.ctx, 0.0, out);
@@ -190,21 +193,22 @@ void add_gradients(OpTable& table) {
   table.must_add(
       {.name = "grouped_mm_input_grad",
        .doc = "Cotangent of grouped_mm's rows.",
-       .args = {in("grad"), in("weight"), in("counts")},
+       .args = {in("grad").floating(), in("weight").with_dtype_of(0), in("counts").indices()},
        .rule = "tn, enk, c -> tk | n:sum e:sum c! | lin A*B",
        .kernel = [](KernelCall& call) { run_grouped(call, call.inputs[1]); },
        .infer = infer_product(1),
        .declined = {kAlike},
        .samples = grouped_samples(
            {{{12, 8}, {6, 8, 6}, {6}}, {{5, 3}, {2, 3, 5}, {2}}, {{9, 2}, {3, 2, 3}, {3}}})});
-  table.must_add({.name = "grouped_mm_weight_grad",
-                  .doc = "Cotangent of grouped_mm's weights: zeros for a group without rows.",
-                  .args = {in("grad"), in("self"), in("counts")},
-                  .rule = "tn, tk, c -> Enk | t:sum c! | lin A*B",
-                  .kernel = run_weight_grad,
-                  .infer = infer_weight_grad,
-                  .samples = grouped_samples(
-                      {{{12, 6}, {12, 8}, {6}}, {{5, 5}, {5, 3}, {2}}, {{9, 2}, {9, 3}, {3}}})});
+  table.must_add(
+      {.name = "grouped_mm_weight_grad",
+       .doc = "Cotangent of grouped_mm's weights: zeros for a group without rows.",
+       .args = {in("grad").floating(), in("self").with_dtype_of(0), in("counts").indices()},
+       .rule = "tn, tk, c -> Enk | t:sum c! | lin A*B",
+       .kernel = run_weight_grad,
+       .infer = infer_weight_grad,
+       .samples = grouped_samples(
+           {{{12, 6}, {12, 8}, {6}}, {{5, 5}, {5, 3}, {2}}, {{9, 2}, {9, 3}, {3}}})});
 }
 
 /// Slots of each group in local rows.
@@ -262,7 +266,7 @@ StatusOr<std::vector<TensorMeta>> infer_slots(std::span<const TensorMeta> inputs
                               "need [e c, k] and [e, n, k]: as many slots for every group");
   }
   TSR_RETURN_IF_ERROR(check_counts(inputs[2], weight[0]));
-  return std::vector<TensorMeta>{{{x[0], weight[1]}, promote(inputs[0].dtype, inputs[1].dtype)}};
+  return std::vector<TensorMeta>{{{x[0], weight[1]}, inputs[0].dtype}};
 }
 
 std::vector<Var> slots_gradient(GradContext& c) {
@@ -281,7 +285,7 @@ void add_slots(OpTable& table) {
       {.name = "grouped_mm_slots",
        .doc = "Groups of rows times the transpose of one weight [n, k] each, where every "
               "group has equally many slots and fills `counts` of them; others give zeros.",
-       .args = {in("self"), in("weight"), in("counts")},
+       .args = {in("self").floating(), in("weight").with_dtype_of(0), in("counts").indices()},
        .rule = "(ec)k, enk, e -> (ec)n | k:sum c! | lin A*B",
        .kernel = run_slots,
        .infer = infer_slots,
@@ -292,7 +296,7 @@ void add_slots(OpTable& table) {
   table.must_add(
       {.name = "grouped_mm_slots_weight_grad",
        .doc = "Cotangent of grouped_mm_slots' weights.",
-       .args = {in("grad"), in("self"), in("counts")},
+       .args = {in("grad").floating(), in("self").with_dtype_of(0), in("counts").indices()},
        .rule = "(ec)n, (ec)k, e -> enk | c! | lin A*B",
        .kernel = run_slots_weight_grad,
        .infer = infer_weight_grad,
@@ -307,7 +311,7 @@ void add_grouped_mm_ops(OpTable& table) {
       {.name = "grouped_mm",
        .doc = "Consecutive groups of rows, `counts` long, times the transpose of one weight [n, k] "
               "each; rows beyond the last group give zeros.",
-       .args = {in("self"), in("weight"), in("counts")},
+       .args = {in("self").floating(), in("weight").with_dtype_of(0), in("counts").indices()},
        .rule = "tk, enk, c -> tn | k:sum e:sum c! | lin A*B",
        .kernel = [](KernelCall& call) { run_grouped(call, call.inputs[1].transpose(1, 2)); },
        .infer = infer_product(2),

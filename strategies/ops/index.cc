@@ -31,9 +31,14 @@ StatusOr<std::vector<TensorMeta>> infer_scatter(std::span<const TensorMeta> inpu
 StatusOr<std::vector<TensorMeta>> infer_gather_grad(std::span<const TensorMeta> inputs,
                                                     const Attrs& attrs) {
   TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
-  const TensorMeta out = {attrs.get_ints("size"), inputs[0].dtype};
+  TensorMeta out = {attrs.get_ints("size"), inputs[0].dtype};
+  if (out.shape.empty()) out.shape = {1};  // a scalar is a line of one element
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
   TSR_RETURN_IF_ERROR(ops::check_index(out, inputs[1], dim));
+  if (inputs[0].shape != inputs[1].shape) {
+    return invalid_argument("grad " + to_string(inputs[0].shape) + " and index " +
+                            to_string(inputs[1].shape) + " must be of one shape");
+  }
   return std::vector<TensorMeta>{out};
 }
 
@@ -99,61 +104,60 @@ const DType kF = DType::kF64;
 const DType kI = DType::kI64;
 
 void add_gather(OpTable& table) {
-  table.must_add({.name = "gather",
-                  .doc = "out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
-                  .args = {in("self"), in("index")},
-                  .attrs = {ops::int_attr("dim")},
-                  .rule = "*g@dim, *i@dim -> *i | g#:sum | lin A | mono A | prod A",
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::gather(call.ctx, call.inputs[0],
-                                        ops::kernel_dim(call, call.inputs[0]), call.inputs[1],
-                                        call.absent, call.outputs[0]);
-                      },
-                  .infer = infer_gather,
-                  .gradient = [](GradContext& c) -> std::vector<Var> {
-                    return {c.call("gather_grad", {c.cotangent(0), c.input(1)},
-                                   {{"dim", c.attrs().get_int("dim")}, {"size", c.input_shape(0)}}),
-                            Var{}};
-                  },
-                  .saved_inputs = {1},
-                  .samples = {{.shapes = {{8, 6}, {8, 8}},
-                               .attrs = {{"dim", 1}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 6}},
-                              {.shapes = {{8, 4}, {4, 3}},
-                               .attrs = {{"dim", 1}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 4}},
-                              {.shapes = {{5, 3}, {8, 3}},
-                               .attrs = {{"dim", 0}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 5}}}});
-  table.must_add({.name = "gather_grad",
-                  .doc = "Cotangent of gather's self: grad added into zeros of `size` at index.",
-                  .args = {in("grad"), in("index")},
-                  .attrs = {ops::int_attr("dim"), ops::ints_attr("size")},
-                  .rule = "*i@dim, *i@dim -> *g@dim | g#:own i:sum | lin A",
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::fill(call.ctx, 0.0, call.outputs[0]);
-                        kernels::scatter_add(call.ctx, call.outputs[0],
-                                             ops::kernel_dim(call, call.inputs[0]), call.inputs[1],
-                                             call.inputs[0], call.absent);
-                      },
-                  .infer = infer_gather_grad,
-                  .samples = {{.shapes = {{8, 8}, {8, 8}},
-                               .attrs = {{"dim", 1}, {"size", Shape{8, 6}}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 6}},
-                              {.shapes = {{4, 3}, {4, 3}},
-                               .attrs = {{"dim", 1}, {"size", Shape{8, 4}}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 4}},
-                              {.shapes = {{8, 3}, {8, 3}},
-                               .attrs = {{"dim", 0}, {"size", Shape{5, 3}}},
-                               .dtypes = {kF, kI},
-                               .below = {2, 5}}}});
+  OpDef gather = {
+      .name = "gather",
+      .doc = "out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
+      .args = {in("self"), in("index")},
+      .attrs = {ops::int_attr("dim")},
+      .rule = "*g@dim, *i@dim -> *i | g#:sum | lin A | mono A | prod A",
+      .kernel =
+          [](KernelCall& call) {
+            kernels::gather(call.ctx, call.inputs[0], ops::kernel_dim(call, call.inputs[0]),
+                            call.inputs[1], call.absent, call.outputs[0]);
+          },
+      .infer = infer_gather,
+      .gradient = [](GradContext& c) -> std::vector<Var> {
+        return {c.call("gather_grad", {c.cotangent(0), c.input(1)},
+                       {{"dim", c.attrs().get_int("dim")}, {"size", c.input_shape(0)}}),
+                Var{}};
+      },
+      .saved_inputs = {1},
+      .samples =
+          {{.shapes = {{8, 6}, {8, 8}}, .attrs = {{"dim", 1}}, .dtypes = {kF, kI}, .below = {2, 6}},
+           {.shapes = {{8, 4}, {4, 3}}, .attrs = {{"dim", 1}}, .dtypes = {kF, kI}, .below = {2, 4}},
+           {.shapes = {{5, 3}, {8, 3}},
+            .attrs = {{"dim", 0}},
+            .dtypes = {kF, kI},
+            .below = {2, 5}}}};
+  ops::take_scalars_as_lines(gather);
+  table.must_add(std::move(gather));
+  OpDef grad = {.name = "gather_grad",
+                .doc = "Cotangent of gather's self: grad added into zeros of `size` at index.",
+                .args = {in("grad"), in("index")},
+                .attrs = {ops::int_attr("dim"), ops::ints_attr("size")},
+                .rule = "*i@dim, *i@dim -> *g@dim | g#:own i:sum | lin A",
+                .kernel =
+                    [](KernelCall& call) {
+                      kernels::fill(call.ctx, 0.0, call.outputs[0]);
+                      kernels::scatter_add(call.ctx, call.outputs[0],
+                                           ops::kernel_dim(call, call.inputs[0]), call.inputs[1],
+                                           call.inputs[0], call.absent);
+                    },
+                .infer = infer_gather_grad,
+                .samples = {{.shapes = {{8, 8}, {8, 8}},
+                             .attrs = {{"dim", 1}, {"size", Shape{8, 6}}},
+                             .dtypes = {kF, kI},
+                             .below = {2, 6}},
+                            {.shapes = {{4, 3}, {4, 3}},
+                             .attrs = {{"dim", 1}, {"size", Shape{8, 4}}},
+                             .dtypes = {kF, kI},
+                             .below = {2, 4}},
+                            {.shapes = {{8, 3}, {8, 3}},
+                             .attrs = {{"dim", 0}, {"size", Shape{5, 3}}},
+                             .dtypes = {kF, kI},
+                             .below = {2, 5}}}};
+  ops::take_scalars_as_lines(grad);
+  table.must_add(std::move(grad));
 }
 
 std::vector<Sample> scatter_samples() {
@@ -225,7 +229,7 @@ void add_scatter_value(OpTable& table) {
   OpDef value = {.name = "scatter_value",
                  .doc = "self with `value` at [.., index[.., i, ..], ..] along a dim.",
                  .args = {in("self"), in("index")},
-                 .attrs = {ops::int_attr("dim"), ops::double_attr("value")},
+                 .attrs = {ops::int_attr("dim"), ops::element_attr("value")},
                  .rule =
                      "*g@dim, *i@dim -> *g | g#:own i! | lin A if value==0 | aff A | mono A | "
                      "prod A if value==0 | prod A if value==1",

@@ -114,7 +114,7 @@ void add_index_fill(OpTable& table) {
   add_both(table, {.name = "index_fill",
                    .doc = "self with `value` in the slices at a 1-D index of a dim.",
                    .args = {in("self"), in("index")},
-                   .attrs = {ops::int_attr("dim"), ops::double_attr("value")},
+                   .attrs = {ops::int_attr("dim"), ops::element_attr("value")},
                    .rule = "*g@dim, i -> *g | g#:own i! | lin A if value==0 | aff A | mono A | "
                            "prod A if value==0 | prod A if value==1",
                    .kernel =
@@ -223,7 +223,8 @@ struct Stretch {
 StatusOr<Stretch> slice_stretch(const Shape& shape, const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(shape.size())));
   const std::int64_t size = shape[static_cast<std::size_t>(dim)];
-  const std::int64_t step = attrs.get_int("step", 1);
+  // A step beyond the dim takes one position, whatever it is.
+  const std::int64_t step = std::min(attrs.get_int_or("step", 1), std::max<std::int64_t>(size, 1));
   if (step < 1) {
     return invalid_argument("step is " + std::to_string(step) + ", but must be at least 1");
   }
@@ -246,7 +247,7 @@ template <StretchOf kStretch>
 Metas infer_part_scatter(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const Stretch stretch, kStretch(inputs[0].shape, attrs));
   Shape part = inputs[0].shape;
-  if (inputs[1].shape.size() < part.size()) {
+  if constexpr (kStretch == select_stretch) {
     part.erase(part.begin() + stretch.dim);
   } else {
     part[static_cast<std::size_t>(stretch.dim)] = stretch.count;

@@ -236,6 +236,11 @@ void add_masked_scatter_backward(OpTable& table) {
              const Array mask = kernels::contiguous(
                  call.ctx, ops::broadcast_view(call.inputs[1], call.inputs[0].shape()));
              const std::vector<std::int64_t> chosen = kernels::nonzero_positions(call.ctx, mask);
+             if (static_cast<std::int64_t>(chosen.size()) > call.outputs[0].size(0)) {
+               throw Error(out_of_range("masked_scatter_backward: the mask chooses " +
+                                        std::to_string(chosen.size()) + " elements, sizes is " +
+                                        to_string(call.outputs[0].shape())));
+             }
              kernels::fill(call.ctx, 0.0, call.outputs[0]);
              const auto count = static_cast<std::int64_t>(chosen.size());
              const Array at = ops::scratch(call, {count}, DType::kI64);
@@ -245,7 +250,9 @@ void add_masked_scatter_backward(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
          TSR_RETURN_IF_ERROR(check_mask(inputs[0], inputs[1]));
-         return std::vector<TensorMeta>{{attrs.get_ints("sizes"), inputs[0].dtype}};
+         const Shape sizes = attrs.get_ints("sizes");
+         if (sizes.size() == 1) return std::vector<TensorMeta>{{sizes, inputs[0].dtype}};
+         return invalid_argument("sizes is " + to_string(sizes) + "; a source has one dim");
        },
        .samples = {{.shapes = {{8, 6}, {8, 6}},
                     .attrs = {{"sizes", Shape{48}}},

@@ -116,7 +116,7 @@ void run_reduce(KernelCall& call) {
   const Array& src = call.inputs[2];
   const Array index = as_scatter_index(local, src, dim);
   const std::size_t which = reduction_of(call.attrs);
-  const bool include_self = call.attrs.get_bool("include_self", true);
+  const bool include_self = call.attrs.get_bool("include_self");
   if (!include_self) leave_out_self(call, which, dim, index, src);
   constexpr Combine kCombine[] = {Combine::kAdd, Combine::kProduct, Combine::kAdd, Combine::kMax,
                                   Combine::kMin};
@@ -136,7 +136,7 @@ constexpr Addressing kSlices = {"index_select", "index_add", "index_fill"};
 class ReduceGradient {
  public:
   ReduceGradient(GradContext& c, const Addressing& by)
-      : c_(c), by_(by), include_(c.attrs().get_bool("include_self", true)) {}
+      : c_(c), by_(by), include_(c.attrs().get_bool("include_self")) {}
 
   std::vector<Var> run() {
     switch (reduction_of(c_.attrs())) {
@@ -252,7 +252,7 @@ std::vector<std::string> rules_of(const std::string& operands, bool in_place) {
 }
 
 std::size_t choose_rule(const Attrs& attrs) {
-  return reduction_of(attrs) + (attrs.get_bool("include_self", true) ? 0 : std::size(kReductions));
+  return reduction_of(attrs) + (attrs.get_bool("include_self") ? 0 : std::size(kReductions));
 }
 
 std::vector<Sample> reduce_samples(const std::vector<std::vector<Shape>>& shapes, const Shape& dims,

@@ -1,4 +1,6 @@
 // Whole slices of a dim addressed by a 1-D index, and rows of a table addressed by ids.
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "strategies/ops/index_local.h"
@@ -37,6 +39,11 @@ StatusOr<std::vector<TensorMeta>> infer_select_grad(std::span<const TensorMeta> 
   TensorMeta out = inputs[0];
   TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
   TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
+  if (inputs[1].shape != Shape{out.shape[static_cast<std::size_t>(dim)]}) {
+    return invalid_argument("index " + to_string(inputs[1].shape) + ", but grad " +
+                            to_string(out.shape) + " has so many slices along dim " +
+                            std::to_string(dim) + " as an index of one dim has entries");
+  }
   out.shape[static_cast<std::size_t>(dim)] = attrs.get_int("size");
   return std::vector<TensorMeta>{out};
 }
@@ -177,32 +184,37 @@ void add_embedding(OpTable& table) {
                   .samples = {{.shapes = {{8, 6}, {8}}, .dtypes = {kF, kI}, .below = {2, 8}},
                               {.shapes = {{5, 3}, {2, 8}}, .dtypes = {kF, kI}, .below = {2, 5}},
                               {.shapes = {{2, 8}, {3}}, .dtypes = {kF, kI}, .below = {2, 2}}}});
-  table.must_add(
-      {.name = "embedding_grad",
-       .doc = "Cotangent of embedding's weight: rows of grad added by id.",
-       .args = {in("grad"), in("indices")},
-       .attrs = {ops::int_attr("num_embeddings")},
-       .rule = "*d, * -> vd | v#:own *:sum | lin A",
-       .kernel =
-           [](KernelCall& call) {
-             kernels::embedding_grad(call.ctx, call.inputs[0], call.inputs[1], call.absent,
-                                     call.outputs[0]);
-           },
-       .infer = [](std::span<const TensorMeta> inputs,
-                   const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
-         TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
-         TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "indices"));
-         return std::vector<TensorMeta>{
-             {{attrs.get_int("num_embeddings"), inputs[0].shape.back()}, inputs[0].dtype}};
-       },
-       .samples = {{.shapes = {{8, 6}, {8}},
-                    .attrs = {{"num_embeddings", 8}},
-                    .dtypes = {kF, kI},
-                    .below = {2, 8}},
-                   {.shapes = {{2, 8, 3}, {2, 8}},
-                    .attrs = {{"num_embeddings", 5}},
-                    .dtypes = {kF, kI},
-                    .below = {2, 5}}}});
+  table.must_add({.name = "embedding_grad",
+                  .doc = "Cotangent of embedding's weight: rows of grad added by id.",
+                  .args = {in("grad"), in("indices")},
+                  .attrs = {ops::int_attr("num_embeddings")},
+                  .rule = "*d, * -> vd | v#:own *:sum | lin A",
+                  .kernel =
+                      [](KernelCall& call) {
+                        kernels::embedding_grad(call.ctx, call.inputs[0], call.inputs[1],
+                                                call.absent, call.outputs[0]);
+                      },
+                  .infer = [](std::span<const TensorMeta> inputs,
+                              const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
+                    TSR_RETURN_IF_ERROR(ops::check_cotangent(inputs[0]));
+                    TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "indices"));
+                    const Shape &grad = inputs[0].shape, &ids = inputs[1].shape;
+                    if (!std::equal(grad.begin(), grad.end() - 1, ids.begin(), ids.end())) {
+                      return invalid_argument("grad " + to_string(grad) + " and indices " +
+                                              to_string(ids) +
+                                              ": grad must have a row for each index");
+                    }
+                    return std::vector<TensorMeta>{
+                        {{attrs.get_int("num_embeddings"), grad.back()}, inputs[0].dtype}};
+                  },
+                  .samples = {{.shapes = {{8, 6}, {8}},
+                               .attrs = {{"num_embeddings", 8}},
+                               .dtypes = {kF, kI},
+                               .below = {2, 8}},
+                              {.shapes = {{2, 8, 3}, {2, 8}},
+                               .attrs = {{"num_embeddings", 5}},
+                               .dtypes = {kF, kI},
+                               .below = {2, 5}}}});
 }
 
 }  // namespace

@@ -208,11 +208,17 @@ Array repeated_places(KernelCall& call, const Array& repeats, std::int64_t outpu
     }
   }
   double total = 0;
-  for (const double count : counts) total += count;
-  if (total == static_cast<double>(output_size)) return places;
-  throw Error(out_of_range("repeat_interleave: repeats add up to " +
-                           std::to_string(static_cast<std::int64_t>(total)) + ", output_size is " +
-                           std::to_string(output_size)));
+  bool negative = false;
+  for (const double count : counts) {
+    total += count;
+    negative = negative || count < 0;
+  }
+  if (!negative && total == static_cast<double>(output_size)) return places;
+  throw Error(
+      out_of_range("repeat_interleave_tensor: repeats must not be negative, and add up to "
+                   "output_size, which is " +
+                   std::to_string(output_size) + "; they add up to " +
+                   std::to_string(static_cast<std::int64_t>(total))));
 }
 
 void keep_total(int operand, const Shape&, std::vector<double>& values) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
 
@@ -113,7 +114,7 @@ Metas infer_cartesian(std::span<const TensorMeta> inputs, const Attrs&) {
       return invalid_argument("tensors must have one dim and one dtype, not " +
                               to_string(input.shape) + " " + std::string(name_of(input.dtype)));
     }
-    out.shape[0] *= input.shape[0];
+    out.shape[0] = (CheckedInt(out.shape[0]) * input.shape[0]).clamped();
   }
   return std::vector<TensorMeta>{out};
 }
@@ -193,8 +194,8 @@ void add_cartesian(OpTable& table) {
 // ---- meshgrid ----
 
 Metas infer_meshgrid(std::span<const TensorMeta> inputs, const Attrs& attrs) {
-  const bool swaps = attrs.get_string("indexing", "ij") == "xy" && inputs.size() > 1;
-  if (!swaps && attrs.get_string("indexing", "ij") != "ij" && inputs.size() > 1) {
+  const bool swaps = attrs.get_string("indexing") == "xy" && inputs.size() > 1;
+  if (!swaps && attrs.get_string("indexing") != "ij" && inputs.size() > 1) {
     return invalid_argument("indexing is '" + attrs.get_string("indexing") +
                             "', but must be ij or xy");
   }
@@ -212,7 +213,7 @@ Metas infer_meshgrid(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 
 /// The dim of the grid along which operand `i` runs.
 std::size_t grid_dim(const Attrs& attrs, std::size_t i, std::size_t count) {
-  const bool swaps = attrs.get_string("indexing", "ij") == "xy" && count > 1;
+  const bool swaps = attrs.get_string("indexing") == "xy" && count > 1;
   return swaps && i < 2 ? 1 - i : i;
 }
 

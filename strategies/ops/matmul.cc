@@ -1,6 +1,8 @@
 // Dense matrix products.
 #include "kernels/matmul.h"
 
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "strategies/ops/product.h"
 #include "strategies/ops/schema.h"
@@ -19,7 +21,7 @@ StatusOr<std::vector<TensorMeta>> infer_matmul(std::span<const TensorMeta> input
                               "both need two dims (mv and dot take vectors), and the last of the "
                               "first must equal the last but one of the second");
   }
-  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
+  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::matmul_dtype(inputs, 0));
   TSR_ASSIGN_OR_RETURN(
       Shape out, ops::broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   out.push_back(a[a.size() - 2]);
@@ -53,7 +55,7 @@ StatusOr<std::vector<TensorMeta>> infer_linear(std::span<const TensorMeta> input
   if (!inputs[2].absent && inputs[2].shape != Shape{weight[0]}) {
     return ops::shapes_differ("weight", weight, "bias", inputs[2].shape, "bias must be [n]");
   }
-  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
+  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::matmul_dtype(inputs, 0));
   TensorMeta out = {x, dtype};
   out.shape.back() = weight[0];
   return std::vector<TensorMeta>{out};
@@ -112,7 +114,8 @@ void add_linear(OpTable& table) {
                   .kernel = [](KernelCall& call) { run_rows(call, call.inputs[1]); },
                   .infer = [](std::span<const TensorMeta> inputs,
                               const Attrs&) -> StatusOr<std::vector<TensorMeta>> {
-                    TensorMeta out = {inputs[0].shape, promote(inputs[0].dtype, inputs[1].dtype)};
+                    TSR_ASSIGN_OR_RETURN(const DType dtype, ops::matmul_dtype(inputs, 0));
+                    TensorMeta out = {inputs[0].shape, dtype};
                     out.shape.back() = inputs[1].shape[1];
                     return std::vector<TensorMeta>{out};
                   },
@@ -131,8 +134,12 @@ void add_linear(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs,
                    const Attrs&) -> StatusOr<std::vector<TensorMeta>> {
-         return std::vector<TensorMeta>{{{inputs[0].shape.back(), inputs[1].shape.back()},
-                                         promote(inputs[0].dtype, inputs[1].dtype)}};
+         TSR_ASSIGN_OR_RETURN(const DType dtype, ops::matmul_dtype(inputs, 0));
+         const Shape &a = inputs[0].shape, &b = inputs[1].shape;
+         if (!std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1)) {
+           return ops::shapes_differ("a", a, "b", b, "all dims but the last must be equal");
+         }
+         return std::vector<TensorMeta>{{{a.back(), b.back()}, dtype}};
        },
        .samples = {{.shapes = {{8, 6}, {8, 8}}},
                    {.shapes = {{5, 3}, {5, 7}}},

@@ -109,7 +109,7 @@ void add_nll_loss_ops(OpTable& table) {
            "Minus the weighted log-probability of each row's target class (0 where it is "
            "ignore_index), and the row's weight; their sums divide to the mean. Class weights are "
            "constants: no gradient reaches them.",
-       .args = {in("input"), in("target"), in_optional("weight")},
+       .args = {in("input"), in("target"), in_optional("weight").with_dtype_of(0)},
        .attrs = {ops::int_attr("ignore_index", -100)},
        .rule = "*v, *, v? -> *, * | v! | lin[0] A | lin C",
        .num_outputs = 2,

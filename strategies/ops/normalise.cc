@@ -142,7 +142,7 @@ void backward_sums(KernelCall& call, GeometryFn geometry_of) {
 /// (grad, x, mean, rstd, weight?, Σ, Σ) → rstd (weighted − (Σ + standardised Σ) / count).
 void finish_backward(KernelCall& call, GeometryFn geometry_of) {
   const Backward b = backward_of(call, geometry_of);
-  const auto count = static_cast<double>(call.attrs.get_int(kCount, count_of(b.geometry)));
+  const auto count = static_cast<double>(call.attrs.get_int_or(kCount, count_of(b.geometry)));
   const DType dtype = b.standardised.dtype();
   Array shares[2];
   for (std::size_t i = 0; i < 2; ++i) {
@@ -327,7 +327,8 @@ std::vector<Sample> backward_samples(const NormOp& norm) {
 OpDef backward_op(const NormOp& norm) {
   OpDef def = {.name = norm.name + "_grad",
                .doc = "Cotangents of " + norm.name + "'s input, weight and bias.",
-               .args = {in("grad"), in("input"), in("mean"), in("rstd"), in_optional("weight")},
+               .args = {in("grad").floating(), in("input"), in("mean").floating(),
+                        in("rstd").floating(), in_optional("weight").floating()},
                .attrs = norm.attrs,
                .rule = norm.grad_rule,
                .num_outputs = 3,
@@ -356,17 +357,18 @@ OpDef backward_op(const NormOp& norm) {
 }  // namespace
 
 void add_norm_op(OpTable& table, const NormOp& norm) {
-  OpDef def = {.name = norm.name,
-               .doc = norm.doc,
-               .args = {in("input"), in_optional("weight"), in_optional("bias")},
-               .attrs = norm.attrs,
-               .rule = norm.rule,
-               .num_outputs = 3,
-               .kernel = forward_kernel(norm.geometry),
-               .saved_inputs = {0, 1},
-               .saved_outputs = {1, 2},
-               .declined = norm.declined,
-               .samples = norm.samples};
+  OpDef def = {
+      .name = norm.name,
+      .doc = norm.doc,
+      .args = {in("input"), in_optional("weight").floating(), in_optional("bias").floating()},
+      .attrs = norm.attrs,
+      .rule = norm.rule,
+      .num_outputs = 3,
+      .kernel = forward_kernel(norm.geometry),
+      .saved_inputs = {0, 1},
+      .saved_outputs = {1, 2},
+      .declined = norm.declined,
+      .samples = norm.samples};
   def.infer = [norm](std::span<const TensorMeta> inputs, const Attrs& attrs) {
     return infer_forward(inputs, attrs, norm);
   };

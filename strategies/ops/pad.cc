@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/take_map.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/call_rule.h"
 #include "strategies/ops/product.h"
 #include "strategies/ops/schema.h"
@@ -20,6 +21,7 @@ using Places = std::vector<std::int64_t>;
 
 constexpr int kLoweredDims = 3;
 constexpr std::string_view kLetters = "zyxwvutsrqponmlk";  // of dims, the last one first
+constexpr auto kMostDims = static_cast<int>(kLetters.size());
 
 /// How a dim's positions are taken.
 struct TakeForm {
@@ -82,7 +84,7 @@ int mapped_dims(const TakeForm& form, const Attrs& attrs) {
 DimMap map_of(const TakeForm& form, const Attrs& attrs, std::size_t place, std::int64_t size) {
   const auto [first, second] = entries_of(form, attrs, place, mapped_dims(form, attrs));
   if (form.what == TakeForm::What::kNearest) return {form.what, 0, size, first};
-  return {form.what, first, size, size + first + second};
+  return {form.what, first, size, (CheckedInt(size) + first + second).clamped()};
 }
 
 bool keeps(const DimMap& map) { return map.before == 0 && map.size == map.out_size; }
@@ -147,7 +149,7 @@ struct CutPlaces {
 };
 void take_all(KernelCall& call, const TakeForm& form, Array x, const CutPlaces& cut) {
   const Array& out = call.outputs[0];
-  const double value = call.attrs.get_double("value");
+  const double value = call.attrs.get_double_or("value", 0.0);
   std::vector<std::pair<int, Places>> steps;
   for (int place = 0; place < mapped_dims(form, call.attrs); ++place) {
     const int dim = x.ndim() - 1 - place;
@@ -260,10 +262,7 @@ std::vector<Lowering> lowerings(const TakeForm& form, Steps steps) {
 }
 
 /// `whole` is the operand of the forward call.
-StatusOr<std::string> dims_rule(const TakeForm& form, const Attrs& attrs, const Shape& whole) {
-  if (whole.size() > kLetters.size()) {
-    return invalid_argument("more than " + std::to_string(kLetters.size()) + " dims");
-  }
+std::string dims_rule(const TakeForm& form, const Attrs& attrs, const Shape& whole) {
   std::string letters, marks;
   for (std::size_t place = 0; place < whole.size(); ++place) {
     const char letter = kLetters[place];
@@ -279,7 +278,7 @@ bool has_value(const TakeForm& form) { return form.what == TakeForm::What::kCons
 
 Status check_entries(const TakeForm& form, const DimMap& map) {
   using What = TakeForm::What;
-  const std::int64_t after = map.out_size - map.size - map.before;
+  const CheckedInt after = CheckedInt(map.out_size) - map.size - map.before;
   const bool nearest = form.what == What::kNearest;
   bool fits = map.out_size >= (nearest ? 1 : 0) && (has_value(form) || map.size > 0);
   if (form.what == What::kReflect) fits = fits && map.before < map.size && after < map.size;
@@ -325,7 +324,7 @@ std::string linearity(const TakeForm& form) {
 StrategyFn take_strategies(const TakeForm& form, std::string name) {
   return [form, name](std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
                       const Attrs& attrs) -> StatusOr<std::vector<Strategy>> {
-    TSR_ASSIGN_OR_RETURN(const std::string dims, dims_rule(form, attrs, inputs[0]->global_shape()));
+    const std::string dims = dims_rule(form, attrs, inputs[0]->global_shape());
     return ops::strategies_of_rule({name, dims + linearity(form), lowerings(form, take_steps)},
                                    inputs, outputs, attrs);
   };
@@ -334,7 +333,7 @@ StrategyFn take_strategies(const TakeForm& form, std::string name) {
 StrategyFn add_strategies(const TakeForm& form, std::string name) {
   return [form, name](std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
                       const Attrs& attrs) -> StatusOr<std::vector<Strategy>> {
-    TSR_ASSIGN_OR_RETURN(const std::string dims, dims_rule(form, attrs, outputs[0].shape));
+    const std::string dims = dims_rule(form, attrs, outputs[0].shape);
     // A constant's gradient takes; the others add up.
     const std::string text = has_value(form) ? " | lin A | mono A | prod A" : " | lin A";
     return ops::strategies_of_rule({name, dims + text, lowerings(form, add_steps)}, inputs, outputs,
@@ -385,10 +384,16 @@ std::vector<Sample> grad_samples_of(const TakeForm& form) {
   return samples;
 }
 
+/// Positions fit 64 bits, whatever stands before and after.
+AttrDef list_attr(const TakeForm& form) {
+  const std::int64_t least = form.what == TakeForm::What::kNearest ? 1 : -kMaxTensorBytes;
+  return ops::ints_attr(std::string(form.attr)).between(least, kMaxTensorBytes);
+}
+
 void add_family(OpTable& table, const TakeForm& form, const std::string& name, std::string doc) {
-  OpDef def{.name = name, .doc = std::move(doc), .args = {in("self")}};
-  def.attrs = {ops::ints_attr(std::string(form.attr))};
-  if (has_value(form)) def.attrs.push_back(ops::double_attr("value", 0.0));
+  OpDef def{.name = name, .doc = std::move(doc), .args = {in("self").dims(0, kMostDims)}};
+  def.attrs = {list_attr(form)};
+  if (has_value(form)) def.attrs.push_back(ops::element_attr("value", 0.0));
   def.kernel = [form](KernelCall& call) { take_all(call, form, call.inputs[0], {}); };
   def.infer = infer_taken(form);
   def.gradient = [form, name](GradContext& c) -> std::vector<Var> {
@@ -401,11 +406,15 @@ void add_family(OpTable& table, const TakeForm& form, const std::string& name, s
   def.samples = samples_of(form);
   table.must_add(std::move(def));
 
-  OpDef grad{.name = name + "_grad", .doc = "Cotangent of " + name + ".", .args = {in("grad")}};
-  grad.attrs = {ops::ints_attr(std::string(form.attr)), ops::ints_attr("input_size")};
+  OpDef grad{.name = name + "_grad",
+             .doc = "Cotangent of " + name + ".",
+             .args = {in("grad").floating().dims(0, kMostDims)}};
+  grad.attrs = {list_attr(form), ops::ints_attr("input_size")};
   grad.kernel = [form](KernelCall& call) { add_all(call, form, call.inputs[0], {}); };
-  grad.infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-    return std::vector<TensorMeta>{{attrs.get_ints("input_size"), inputs[0].dtype}};
+  grad.infer = [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+    const TensorMeta whole{attrs.get_ints("input_size"), inputs[0].dtype};
+    TSR_RETURN_IF_ERROR(ops::check_cotangent(infer_taken(form), {&whole, 1}, attrs, inputs[0]));
+    return std::vector<TensorMeta>{whole};
   };
   grad.strategies = add_strategies(form, name + "_grad");
   grad.lowerings = lowerings(form, add_steps);

@@ -42,6 +42,15 @@ void add_gates(OpTable& table) {
                          "from about 20 on"}}});
 }
 
+/// Between bounds that leave something between them.
+StatusOr<std::vector<TensorMeta>> infer_between(std::span<const TensorMeta> inputs,
+                                                const Attrs& attrs) {
+  if (attrs.get_double("min_val") > attrs.get_double("max_val")) {
+    return invalid_argument("min_val must not be above max_val, but " + attrs.to_string());
+  }
+  return ops::infer_elementwise(inputs, attrs);
+}
+
 void add_rectifiers(OpTable& table) {
   PointwiseDef relu6 = {
       .name = "relu6",
@@ -55,9 +64,9 @@ void add_rectifiers(OpTable& table) {
           "The element held between min_val and max_val; a NaN stays, and passes its "
           "cotangent.",
       .rule = kIncreasing,
-      .attrs = {double_attr("min_val", -1.0), double_attr("max_val", 1.0)},
+      .attrs = {ops::element_attr("min_val", -1.0), ops::element_attr("max_val", 1.0)},
       .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
-      .infer = ops::infer_elementwise,
+      .infer = infer_between,
       .range = {-2.0, 2.11}};
   add_all(table,
           {relu6,
@@ -101,7 +110,7 @@ void add_shrinks(OpTable& table) {
                   {.name = "threshold",
                    .doc = "x where above threshold, else value.",
                    .rule = kPlain,
-                   .attrs = {double_attr("threshold"), double_attr("value")},
+                   .attrs = {ops::element_attr("threshold"), ops::element_attr("value")},
                    .attr_samples = {{{"threshold", 0.137}, {"value", 0.9}},
                                     {{"threshold", -0.237}, {"value", -1.5}},
                                     {{"threshold", 0.537}, {"value", 7.0}}},

@@ -128,13 +128,9 @@ double largest_of(DType dtype) {
 
 void run_nan_to_num(KernelCall& call) {
   const double largest = largest_of(call.outputs[0].dtype());
-  const auto given = [&](std::string_view name, double otherwise) {
-    const AttrValue* value = call.attrs.find(name);
-    const bool absent = value == nullptr || std::holds_alternative<std::monostate>(*value);
-    return absent ? otherwise : call.attrs.get_double(name);
-  };
-  const double params[] = {call.attrs.get_double("nan"), given("posinf", largest),
-                           given("neginf", -largest)};
+  const double params[] = {call.attrs.get_double("nan"),
+                           call.attrs.get_double_or("posinf", largest),
+                           call.attrs.get_double_or("neginf", -largest)};
   kernels::pointwise(call.ctx, kernels::pointwise_function("nan_to_num"), call.inputs, params,
                      call.outputs[0]);
 }

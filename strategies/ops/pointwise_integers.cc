@@ -49,7 +49,7 @@ void add_with_scalar(OpTable& table, std::string name, std::string doc) {
   table.must_add(ops::integer_op({.name = std::move(name),
                                   .doc = std::move(doc),
                                   .rule = "* -> *",
-                                  .attrs = {ops::int_attr("value")},
+                                  .attrs = {ops::int_attr("value").with(AttrDef::Number::kElement)},
                                   .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 5}}},
                                   .infer = infer_integers},
                                  7));

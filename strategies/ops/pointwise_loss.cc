@@ -68,7 +68,7 @@ Kernel reduced_kernel(const std::string& name) {
     const Array total = ops::scratch(call, {}, losses.dtype());
     kernels::reduce(call.ctx, ReduceOp::kSum, losses, dims, total);
     if (is_mean(call.attrs)) {
-      const auto count = call.attrs.get_int("count", losses.num_elements());
+      const auto count = call.attrs.get_int_or("count", losses.num_elements());
       kernels::binary_scalar(call.ctx, kernels::Binary::kDiv, total, static_cast<double>(count),
                              total);
     }

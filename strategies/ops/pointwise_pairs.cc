@@ -210,7 +210,7 @@ void add_rsub(OpTable& table) {
       {.name = "rsub",
        .doc = "other - alpha self.",
        .rule = "*, * -> * | lin A+B",
-       .attrs = {double_attr("alpha", 1.0)},
+       .attrs = {ops::element_attr("alpha", 1.0)},
        .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
        .infer = ops::infer_elementwise,
        .declined = {"P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a "

@@ -84,7 +84,7 @@ void add_products(OpTable& table) {
   OpDef addcmul = ops::pointwise_op({.name = "addcmul",
                                      .doc = "self + value tensor1 tensor2.",
                                      .rule = "*, *, * -> * | lin A+B*C",
-                                     .attrs = {double_attr("value", 1.0)},
+                                     .attrs = {ops::element_attr("value", 1.0)},
                                      .attr_samples = values,
                                      .infer = ops::infer_elementwise});
   name_args(addcmul, "tensor1", "tensor2");
@@ -123,11 +123,13 @@ void add_clamps(OpTable& table) {
   table.must_add(std::move(bounds));
 
   const auto one_bound = [&](const char* name, const char* bound, bool lower) {
+    AttrDef bound_attr = lower ? ops::lower_bound_attr(bound) : ops::upper_bound_attr(bound);
+    bound_attr.default_value.reset();
     OpDef op = {.name = name,
                 .doc = std::string(lower ? "max" : "min") + "(self, " + bound +
                        "); a NaN of either wins, and at the bound there is no slope.",
-                .args = {in("self")},
-                .attrs = {double_attr(bound)},
+                .args = {in("self").numbers()},
+                .attrs = {bound_attr},
                 .rule = "* -> * | mono A",
                 .infer = ops::infer_elementwise,
                 .saved_inputs = {0},
@@ -164,7 +166,7 @@ void add_masks(OpTable& table) {
       {.name = "where_scalar",
        .doc = "self where condition, else the number other.",
        .args = {in("condition"), in("self")},
-       .attrs = {double_attr("other")},
+       .attrs = {ops::element_attr("other")},
        .rule = "*, * -> * | lin B if other==0 | aff B | mono B | prod B if other==0 | "
                "prod B if other==1",
        .kernel =

@@ -17,6 +17,8 @@ using kernels::WindowPlane;
 using Kind = LoweringStep::Kind;
 using Metas = StatusOr<std::vector<TensorMeta>>;
 
+constexpr int kMostDims = kMaxDims - 1;  // one of height is put in
+
 struct PoolForm {
   enum class What : std::uint8_t { kMax, kMaxWithIndices, kAverage } what = What::kMax;
   WindowDim::Kind windows = WindowDim::Kind::kStrided;
@@ -263,6 +265,27 @@ Infer infer_pool(const PoolForm& form) {
 
 Shape last_sizes(const Shape& shape, int num_dims) { return {shape.end() - num_dims, shape.end()}; }
 
+/// Of a pool's gradient: the operand that the forward call had, whose result was of `grad`'s shape.
+Infer infer_grad(const PoolForm& form) {
+  return [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+    TensorMeta whole = inputs.back();
+    const bool average = form.what == PoolForm::What::kAverage;
+    const std::string_view name = average ? "input_size" : "grad_size";
+    const Shape sizes = attrs.get_ints(name);
+    if (static_cast<int>(sizes.size()) != form.num_dims) {
+      return invalid_argument(std::string(name) + " is " + to_string(sizes) + "; need " +
+                              std::to_string(form.num_dims) + " entries");
+    }
+    if (average) std::copy(sizes.begin(), sizes.end(), whole.shape.end() - form.num_dims);
+    TSR_RETURN_IF_ERROR(ops::check_cotangent(infer_pool(form), {&whole, 1}, attrs, inputs[0]));
+    if (!average && last_sizes(inputs[0].shape, form.num_dims) != sizes) {
+      return invalid_argument("grad_size is " + to_string(sizes) + ", but grad is " +
+                              to_string(inputs[0].shape));
+    }
+    return std::vector<TensorMeta>{whole};
+  };
+}
+
 std::vector<AttrDef> attrs_of(const PoolForm& form) {
   if (form.adaptive()) return {ops::ints_attr("output_size")};
   std::vector<AttrDef> attrs = {ops::ints_attr("kernel_size"), ops::ints_attr_or_none("stride"),
@@ -309,12 +332,20 @@ std::vector<Sample> samples_of(const PoolForm& form) {
   return samples;
 }
 
+std::string stem_of(const PoolForm& form) {
+  return std::string(form.adaptive() ? "adaptive_" : "") +
+         (form.what == PoolForm::What::kAverage ? "avg" : "max") + "_pool" +
+         std::to_string(form.num_dims) + "d";
+}
+
 /// The samples of a pool's gradient: the cotangent's shape first.
-std::vector<Sample> grad_samples_of(const PoolForm& form, const Infer& infer) {
+std::vector<Sample> grad_samples_of(const PoolForm& form) {
   std::vector<Sample> samples = samples_of(form);
+  const OpDef pool = {.name = stem_of(form), .attrs = attrs_of(form)};
   for (Sample& sample : samples) {
     const TensorMeta in{sample.shapes[0], DType::kF64};
-    const Shape out = value_or_throw(infer({&in, 1}, sample.attrs))[0].shape;
+    const Attrs attrs = value_or_throw(complete_attrs(pool, sample.attrs));
+    const Shape out = value_or_throw(infer_pool(form)({&in, 1}, attrs))[0].shape;
     const Shape& whole = sample.shapes[0];
     if (form.what == PoolForm::What::kAverage) {
       sample.attrs.set("input_size", last_sizes(whole, form.num_dims));
@@ -329,12 +360,6 @@ std::vector<Sample> grad_samples_of(const PoolForm& form, const Infer& infer) {
 
 std::string windowed_dims(const PoolForm& form) { return form.num_dims == 2 ? "*hw" : "*w"; }
 std::string window_marks(const PoolForm& form) { return form.num_dims == 2 ? "h~ w~" : "w~"; }
-
-std::string stem_of(const PoolForm& form) {
-  return std::string(form.adaptive() ? "adaptive_" : "") +
-         (form.what == PoolForm::What::kAverage ? "avg" : "max") + "_pool" +
-         std::to_string(form.num_dims) + "d";
-}
 
 Gradient gradient_of(const PoolForm& form) {
   return [form](GradContext& c) {
@@ -355,7 +380,9 @@ Gradient gradient_of(const PoolForm& form) {
 
 void add_pool(OpTable& table, const PoolForm& form, std::string name, std::string doc) {
   const std::string dims = windowed_dims(form);
-  OpDef def{.name = std::move(name), .doc = std::move(doc), .args = {in("self")}};
+  OpDef def{.name = std::move(name),
+            .doc = std::move(doc),
+            .args = {in("self").dims(form.num_dims, kMostDims)}};
   def.attrs = attrs_of(form);
   def.rule = dims + " -> " + dims;
   Steps steps = [](const PoolForm& f, int dim) { return forward_steps(f, dim, 1); };
@@ -382,24 +409,18 @@ void add_grad(OpTable& table, const PoolForm& form) {
   OpDef def{.name = stem_of(form) + "_grad", .doc = "Cotangent of a pool's operand."};
   def.attrs = attrs_of(form);
   def.attrs.push_back(ops::ints_attr(average ? "input_size" : "grad_size"));
-  def.samples = grad_samples_of(form, infer_pool(form));
+  def.infer = infer_grad(form);
+  def.samples = grad_samples_of(form);
   if (average) {
-    def.args = {in("grad")};
+    def.args = {in("grad").floating().dims(form.num_dims, kMostDims)};
     def.rule = dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
-    def.infer = [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-      TensorMeta out = inputs[0];
-      const Shape sizes = attrs.get_ints("input_size");
-      std::copy(sizes.begin(), sizes.end(), out.shape.end() - form.num_dims);
-      return std::vector<TensorMeta>{out};
-    };
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], {}, call.outputs[0], {});
     };
     def.lowerings = lowerings(form, avg_grad_steps);
   } else {
-    def.args = {in("grad"), in("self")};
+    def.args = {in("grad").floating().dims(form.num_dims, kMostDims), in("self").with_dtype_of(0)};
     def.rule = dims + ", " + dims + " -> " + dims + " | " + window_marks(form) + " | lin A";
-    def.infer = ops::like_operands({1});
     def.kernel = [form](KernelCall& call) {
       run_pool_grad(call.ctx, form, call.attrs, call.inputs[0], call.inputs[1], call.outputs[0],
                     {});

@@ -30,6 +30,16 @@ StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs) {
                           " where a floating type is needed; cast with `to` first");
 }
 
+StatusOr<DType> matmul_dtype(std::span<const TensorMeta> inputs, std::size_t first) {
+  TSR_ASSIGN_OR_RETURN(const DType result, product_dtype(inputs));
+  const DType a = inputs[first].dtype, b = inputs[first + 1].dtype;
+  if (a == b && (a == result || (is_half(a) && result == DType::kF32))) return result;
+  return invalid_argument("factors " + std::string(name_of(a)) + " and " + std::string(name_of(b)) +
+                          ", result " + std::string(name_of(result)) +
+                          ": the factors must be of one floating dtype, and the result of it, or "
+                          "F32 for BF16 and F16; cast with `to` first");
+}
+
 Status shapes_differ(std::string_view name_a, const Shape& a, std::string_view name_b,
                      const Shape& b, std::string_view wanted) {
   return invalid_argument(std::string(name_a) + " " + to_string(a) + " and " + std::string(name_b) +

@@ -15,6 +15,9 @@ Var transposed(GradContext& context, Var value);
 Var scaled(GradContext& context, Var value, double factor);
 /// promote() of the operands; integers have no product kernel. Errors: InvalidArgument.
 StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs);
+/// The same where operands `first` and `first` + 1 meet in the kernel of matrix products, which
+/// takes factors of one dtype and gives that, or F32 of BF16 and F16. Errors: InvalidArgument.
+StatusOr<DType> matmul_dtype(std::span<const TensorMeta> inputs, std::size_t first);
 /// "self [4, 3] and other [2, 5]: <wanted>"
 Status shapes_differ(std::string_view name_a, const Shape& a, std::string_view name_b,
                      const Shape& b, std::string_view wanted);

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "placement/checked_int.h"
 #include "strategies/ops/call_rule.h"
 #include "strategies/ops/product.h"
 #include "strategies/ops/product_equation.h"
@@ -33,13 +34,13 @@ StatusOr<Equation> paired(std::span<const Shape> shapes, const Shape& dims_self,
     return invalid_argument("dims_self " + to_string(dims_self) + " and dims_other " +
                             to_string(dims_other) + " must list equally many dims");
   }
+  if (shapes[0].size() + shapes[1].size() > 26) return invalid_argument("more than 26 dims");
   Equation equation;
   char next = 'a';
   for (const Shape& shape : shapes) {
     std::string& letters = equation.operands.emplace_back();
     for (std::size_t d = 0; d < shape.size(); ++d) letters += next++;
   }
-  if (next > 'z' + 1) return invalid_argument("more than 26 dims");
   for (std::size_t i = 0; i < dims_self.size(); ++i) {
     TSR_ASSIGN_OR_RETURN(const int a,
                          normalize_dim(dims_self[i], static_cast<int>(shapes[0].size())));
@@ -142,7 +143,8 @@ void add_kron(OpTable& table) {
            return ops::shapes_differ("self", a, "other", b, "need two matrices");
          }
          TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
-         return std::vector<TensorMeta>{{{a[0] * b[0], a[1] * b[1]}, dtype}};
+         return std::vector<TensorMeta>{
+             {{(CheckedInt(a[0]) * b[0]).clamped(), (CheckedInt(a[1]) * b[1]).clamped()}, dtype}};
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
          const Shape &a = c.input_shape(0), &b = c.input_shape(1);

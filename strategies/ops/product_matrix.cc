@@ -48,7 +48,9 @@ StatusOr<TensorMeta> infer_product(const Product& product, std::span<const Tenso
     fits = b[d] == size_of_letter(product, a, b, product.b[d]);
   }
   if (!fits) return ops::shapes_differ("first operand", a, "second", b, product.wanted);
-  TSR_ASSIGN_OR_RETURN(const DType dtype, ops::product_dtype(inputs));
+  const bool sums = product.a.find('k') != std::string_view::npos;
+  TSR_ASSIGN_OR_RETURN(const DType dtype,
+                       sums ? ops::matmul_dtype(inputs, 0) : ops::product_dtype(inputs));
   TensorMeta out = {{}, dtype};
   for (const char letter : product.out) {
     out.shape.push_back(size_of_letter(product, a, b, letter));
@@ -201,12 +203,13 @@ void add_scaled(KernelCall& call) {
 
 Metas infer_added(const Product& product, std::span<const TensorMeta> inputs) {
   TSR_ASSIGN_OR_RETURN(TensorMeta out, infer_product(product, inputs.subspan(1)));
+  const bool sums = product.a.find('k') != std::string_view::npos;
   TSR_ASSIGN_OR_RETURN(const Shape both, ops::broadcast(out.shape, inputs[0].shape));
   if (both != out.shape) {
     return ops::shapes_differ("self", inputs[0].shape, "the product", out.shape,
                               "self must broadcast to the product's shape");
   }
-  TSR_ASSIGN_OR_RETURN(out.dtype, ops::product_dtype(inputs));
+  TSR_ASSIGN_OR_RETURN(out.dtype, sums ? ops::matmul_dtype(inputs, 1) : ops::product_dtype(inputs));
   return std::vector<TensorMeta>{std::move(out)};
 }
 

@@ -74,7 +74,7 @@ void add_trace(OpTable& table) {
   table.must_add(
       {.name = "trace_grad",
        .doc = "A matrix of `size` with the operand on its diagonal, zeros elsewhere.",
-       .args = {in("grad")},
+       .args = {in("grad").dims(0)},
        .attrs = {ops::ints_attr("size")},
        .rule = "* -> *MN | lin A | mono A | prod A",
        .kernel =
@@ -87,7 +87,9 @@ void add_trace(OpTable& table) {
              kernels::copy(call.ctx, ops::broadcast_view(call.inputs[0], {length}), diagonal);
            },
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
-         return std::vector<TensorMeta>{{attrs.get_ints("size"), inputs[0].dtype}};
+         const Shape size = attrs.get_ints("size");
+         if (size.size() == 2) return std::vector<TensorMeta>{{size, inputs[0].dtype}};
+         return invalid_argument("size is " + to_string(size) + ", but must be that of a matrix");
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
          return {c.call("trace", {c.cotangent(0)})};

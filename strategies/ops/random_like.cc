@@ -56,21 +56,23 @@ StatusOr<std::vector<Strategy>> like_strategies(std::span<const Spec* const> inp
 }
 
 void add_like(OpTable& table, std::string name, std::string doc, std::vector<AttrDef> attrs,
-              std::function<RandomSpec(const Attrs&)> spec) {
-  table.must_add({.name = std::move(name),
-                  .doc = std::move(doc),
-                  .args = {in("self")},
-                  .attrs = ops::with_seed(std::move(attrs)),
-                  .rule = "",
-                  .kernel =
-                      [spec = std::move(spec)](KernelCall& call) {
-                        ops::fill_random(call, spec(call.attrs), call.outputs[0]);
-                      },
-                  .infer = ops::like_operands({0}),
-                  .gradient = no_gradient,
-                  .strategies = like_strategies,
-                  .samples = {{.shapes = {{8, 6}}, .attrs = seeded({}), .differentiable = false},
-                              {.shapes = {{5, 3}}, .attrs = seeded({}), .differentiable = false}}});
+              RandomSpec (*spec)(const Attrs&)) {
+  table.must_add(
+      {.name = std::move(name),
+       .doc = std::move(doc),
+       .args = {in("self")},
+       .attrs = ops::with_seed(std::move(attrs)),
+       .rule = "",
+       .kernel =
+           [spec](KernelCall& call) { ops::fill_random(call, spec(call.attrs), call.outputs[0]); },
+       .infer = [spec](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
+         TSR_RETURN_IF_ERROR(kernels::check_random(spec(attrs), inputs[0].dtype));
+         return std::vector<TensorMeta>{inputs[0]};
+       },
+       .gradient = no_gradient,
+       .strategies = like_strategies,
+       .samples = {{.shapes = {{8, 6}}, .attrs = seeded({}), .differentiable = false},
+                   {.shapes = {{5, 3}}, .attrs = seeded({}), .differentiable = false}}});
 }
 
 void add_likes(OpTable& table) {
@@ -136,7 +138,7 @@ Metas infer_dropout(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 }
 
 double drop_rate(const Attrs& attrs) {
-  return attrs.get_bool("train", true) ? attrs.get_double("p") : 0.0;
+  return attrs.get_bool("train") ? attrs.get_double("p") : 0.0;
 }
 
 /// Which elements stay.
@@ -269,9 +271,9 @@ void run_multinomial(KernelCall& call) {
   kernels::copy(call.ctx, call.inputs[0], weights);
   for (std::int64_t i = 0; i < weights.num_elements(); ++i) {
     if (weights.data<double>()[i] >= 0) continue;
-    throw Error(invalid_argument("multinomial: the weight at position " + std::to_string(i) +
-                                 " is " + std::to_string(weights.data<double>()[i]) +
-                                 ", but weights must not be negative"));
+    throw Error(out_of_range("multinomial: the weight at position " + std::to_string(i) + " is " +
+                             std::to_string(weights.data<double>()[i]) +
+                             ", but weights must not be negative"));
   }
   if (call.attrs.get_bool("replacement")) {
     draw_with_replacement(call, weights);

@@ -68,11 +68,11 @@ Var to_numbers(GradContext& c, Var grad) {
 
 std::vector<Var> nanmean_gradient(GradContext& c) {
   const Var numbers = c.call("logical_not", {c.call("isnan", {c.input(0)})});
-  const Var count = c.call(
-      "to",
-      {c.call("sum", {numbers},
-              {{"dim", c.attrs().get_ints("dim")}, {"keepdim", c.attrs().get_bool("keepdim")}})},
-      {{"dtype", c.input_dtype(0)}});
+  const Var count = c.call("to",
+                           {c.call("sum", {numbers},
+                                   {{"dim", c.attrs().get_ints_or("dim", {})},
+                                    {"keepdim", c.attrs().get_bool("keepdim")}})},
+                           {{"dtype", c.input_dtype(0)}});
   return {to_numbers(c, c.call("div", {c.cotangent(0), count}))};
 }
 

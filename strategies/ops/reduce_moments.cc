@@ -60,7 +60,7 @@ Var through_spread(GradContext& c, double count) {
     scale = c.call("masked_fill", {c.call("div", {scale, deviation}), none}, {{"value", 0.0}});
     factor = 1.0 / freedom;
   }
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
+  const Attrs kept = {{"dim", c.attrs().get_ints_or("dim", {})}, {"keepdim", true}};
   const Var gap = c.call("sub", {c.input(0), c.call("mean", {c.input(0)}, kept)});
   return c.call("mul", {gap, c.call("mul_scalar", {scale}, {{"value", factor}})});
 }

@@ -45,7 +45,7 @@ void run_norm(KernelCall& call) {
 
 std::vector<Var> norm_gradient(GradContext& c) {
   return {ops::norm_slope(
-      c, {order_of(c.attrs()), c.attrs().get_ints("dim"), c.input(0),
+      c, {order_of(c.attrs()), c.attrs().get_ints_or("dim", {}), c.input(0),
           ops::with_kept_dims(c, c.output(0)), ops::with_kept_dims(c, c.cotangent(0))})};
 }
 

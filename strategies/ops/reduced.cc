@@ -16,13 +16,9 @@ bool contains(const std::vector<int>& dims, int dim) {
 
 }  // namespace
 
-AttrDef int_attr_or_none(std::string name) {
-  return {std::move(name), AttrDef::Type::kInt, AttrValue{}};
-}
-
 StatusOr<Shape> reduced_shape(const Shape& shape, const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(const auto dims, dims_attr(attrs, static_cast<int>(shape.size())));
-  return attrs.get_bool("keepdim") ? keep_dims(shape, dims) : kept_shape(shape, dims);
+  return attrs.get_bool_or("keepdim", false) ? keep_dims(shape, dims) : kept_shape(shape, dims);
 }
 
 StatusOr<std::vector<TensorMeta>> infer_reduced(std::span<const TensorMeta> inputs,
@@ -51,9 +47,8 @@ Status require_rows(std::span<const TensorMeta> inputs, const Attrs& attrs, std:
   const Shape& shape = inputs[0].shape;
   TSR_RETURN_IF_ERROR(dims_attr(attrs, static_cast<int>(shape.size())).status());
   if (row_size(attrs, shape) > 0) return absl::OkStatus();
-  const AttrValue* dim = attrs.find("dim");
-  const bool all = dim == nullptr || attrs.get_ints("dim").empty();
-  return invalid_argument((all ? "all dims" : "dim " + to_string(attrs.get_ints("dim"))) + " of " +
+  const Shape dims = attrs.get_ints_or("dim", {});
+  return invalid_argument((dims.empty() ? "all dims" : "dim " + to_string(dims)) + " of " +
                           to_string(shape) + " hold no element, and " + std::string(what) +
                           " of none has no value");
 }
@@ -107,13 +102,13 @@ Array rows_of(KernelContext& ctx, const Array& x, const std::vector<int>& dims) 
 }
 
 Array as_kept(const KernelCall& call, const Array& out) {
-  if (!call.attrs.get_bool("keepdim")) return out;
+  if (!call.attrs.get_bool_or("keepdim", false)) return out;
   const auto dims = value_or_throw(dims_attr(call.attrs, out.ndim()));
   return out.try_view(kept_shape(out.shape(), dims));
 }
 
 Var with_kept_dims(GradContext& c, Var value) {
-  if (c.attrs().get_bool("keepdim")) return value;
+  if (c.attrs().get_bool_or("keepdim", false)) return value;
   const int ndim = static_cast<int>(c.input_shape(0).size());
   return unsqueeze_all(c, value, value_or_throw(dims_attr(c.attrs(), ndim)));
 }

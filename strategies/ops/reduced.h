@@ -10,9 +10,6 @@
 
 namespace tessera::ops {
 
-/// An int attribute that may be left out; for a dim that means all of them.
-AttrDef int_attr_or_none(std::string name);
-
 /// `shape` without the dims listed, or with 1 there where `keepdim` is set. Errors:
 /// InvalidArgument.
 StatusOr<Shape> reduced_shape(const Shape& shape, const Attrs& attrs);

@@ -57,7 +57,7 @@ std::vector<Var> mean_gradient(GradContext& c) {
 Var extreme_cotangent(GradContext& c, int which) {
   const Var result = ops::with_kept_dims(c, c.output(which));
   const Var hit = c.call("eq", {c.input(0), result});
-  const Attrs kept = {{"dim", c.attrs().get_ints("dim")}, {"keepdim", true}};
+  const Attrs kept = {{"dim", c.attrs().get_ints_or("dim", {})}, {"keepdim", true}};
   const Var cotangent = ops::with_kept_dims(c, c.cotangent(which));
   const Var share = c.call("div", {cotangent, c.call("sum", {hit}, kept)});
   const Attrs nan = {{"value", std::numeric_limits<double>::quiet_NaN()}};
@@ -87,7 +87,8 @@ std::vector<Var> aminmax_gradient(GradContext& c) {
 
 /// The product of the other elements, times the cotangent.
 std::vector<Var> prod_gradient(GradContext& c) {
-  const Var others = c.call("prod_of_others", {c.input(0)}, {{"dim", c.attrs().get_ints("dim")}});
+  const Var others =
+      c.call("prod_of_others", {c.input(0)}, {{"dim", c.attrs().get_ints_or("dim", {})}});
   return {c.call("mul", {ops::with_kept_dims(c, c.cotangent(0)), others})};
 }
 

@@ -25,6 +25,19 @@ StatusOr<std::vector<TensorMeta>> infer_rms_norm(std::span<const TensorMeta> inp
       inputs[0], {Shape(x.begin(), x.end() - 1), accumulation_type(inputs[0].dtype)}};
 }
 
+StatusOr<std::vector<TensorMeta>> infer_rms_norm_grad(std::span<const TensorMeta> inputs,
+                                                      const Attrs& attrs) {
+  const TensorMeta forward[] = {inputs[1], inputs[3]};
+  TSR_ASSIGN_OR_RETURN(const auto results, infer_rms_norm(forward, attrs));
+  if (inputs[0].shape != results[0].shape || inputs[2].shape != results[1].shape) {
+    return invalid_argument("grad " + to_string(inputs[0].shape) + " and rstd " +
+                            to_string(inputs[2].shape) + ", but an input " +
+                            to_string(inputs[1].shape) + " has results " +
+                            to_string(results[0].shape) + " and " + to_string(results[1].shape));
+  }
+  return std::vector<TensorMeta>{inputs[1], inputs[3]};
+}
+
 /// d rstd / d x = -rstd^3 x / n
 Var through_rstd(GradContext& c) {
   const Var rstd = c.output(1);
@@ -131,7 +144,7 @@ void add_rms_norm_ops(OpTable& table) {
       {.name = "rms_norm",
        .doc = "x / sqrt(mean x^2 + eps) * weight over the last dim, and the factor 1 / sqrt(...) "
               "of each row.",
-       .args = {in("input"), in("weight")},
+       .args = {in("input").floating(), in("weight").floating()},
        .attrs = {ops::double_attr("eps", 1e-5)},
        .rule = "*r, r -> *r, * | r! | lin[0] B",
        .num_outputs = 2,
@@ -150,7 +163,8 @@ void add_rms_norm_ops(OpTable& table) {
   table.must_add(
       {.name = "rms_norm_grad",
        .doc = "Cotangents of rms_norm's input and weight.",
-       .args = {in("grad"), in("input"), in("rstd"), in("weight")},
+       .args = {in("grad").floating(), in("input").floating(), in("rstd").floating(),
+                in("weight").floating()},
        .rule = "*r, *r, *, r -> *r, r | r! *:sum | lin A",
        .num_outputs = 2,
        .kernel =
@@ -158,7 +172,7 @@ void add_rms_norm_ops(OpTable& table) {
              kernels::rms_norm_grad(call.ctx, call.inputs[0], call.inputs[1], call.inputs[2],
                                     call.inputs[3], call.outputs[0], call.outputs[1]);
            },
-       .infer = ops::like_operands({1, 3}),
+       .infer = infer_rms_norm_grad,
        .lowerings = {{"r", "all-reduce of the sums of products", grad_steps}},
        .finite = {1, 2, 3},
        .declined = {"R, R, R, P(sum); R, R, R, P(avg): a weight is read whole in the forward pass"},

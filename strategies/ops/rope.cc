@@ -59,7 +59,7 @@ void add_rope_ops(OpTable& table) {
       {.name = "rope",
        .doc = "Pairs (a, b) of x [.., l, h, e] turned by tables cos, sin [l, e/2]; `inverse` turns "
               "back.",
-       .args = {in("x"), in("cos"), in("sin")},
+       .args = {in("x").floating(), in("cos").floating(), in("sin").floating()},
        .attrs = {ops::bool_attr("inverse", false)},
        .rule = "*lhe, lk, lk -> *lhe | e! k! | lin A*B+A*C",
        .kernel =

@@ -1,6 +1,4 @@
 // Arithmetic of a tensor and a number given as an attribute.
-#include <cmath>
-#include <limits>
 
 #include "kernels/elementwise.h"
 #include "strategies/ops/pointwise.h"
@@ -16,14 +14,12 @@ void run_scalar(KernelCall& call) {
                          call.outputs[0]);
 }
 
-/// Integers times a fraction are no integers: a cast would not be linear.
-StatusOr<std::vector<TensorMeta>> infer_scaled(std::span<const TensorMeta> inputs,
-                                               const Attrs& attrs) {
-  const double value = attrs.get_double("value");
-  if (!is_floating(inputs[0].dtype) && value != std::floor(value)) {
-    return invalid_argument("value is " + std::to_string(value) +
-                            ", but must be whole where self is " +
-                            std::string(name_of(inputs[0].dtype)));
+/// Integers have no quotient by 0.
+StatusOr<std::vector<TensorMeta>> infer_divided(std::span<const TensorMeta> inputs,
+                                                const Attrs& attrs) {
+  if (!is_floating(inputs[0].dtype) && attrs.get_double("value") == 0.0) {
+    return invalid_argument("value is 0, by which " + std::string(name_of(inputs[0].dtype)) +
+                            " has no quotient");
   }
   return ops::infer_elementwise(inputs, attrs);
 }
@@ -37,8 +33,8 @@ std::vector<Sample> scalar_samples(double value) {
 OpDef scalar_op(std::string name, std::string doc, std::string rule, Kernel kernel) {
   return {.name = std::move(name),
           .doc = std::move(doc),
-          .args = {in("self")},
-          .attrs = {ops::double_attr("value")},
+          .args = {in("self").numbers()},
+          .attrs = {ops::element_attr("value")},
           .rule = std::move(rule),
           .kernel = std::move(kernel),
           .infer = ops::infer_elementwise,
@@ -58,7 +54,6 @@ void add_affine(OpTable& table) {
   mul.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
   };
-  mul.infer = infer_scaled;
   mul.declined = {"P(max) -> P(max); P(min) -> P(min): integers wrap at their limits"};
   mul.samples.push_back({.shapes = {{8, 6}},
                          .attrs = {{"value", 3}},
@@ -92,7 +87,7 @@ void add_differences(OpTable& table) {
       {.name = "rsub_scalar",
        .doc = "value - alpha self.",
        .rule = "* -> * | lin A if value==0 | aff A | anti A if alpha>0 | mono A if alpha<0",
-       .attrs = {ops::double_attr("value"), ops::double_attr("alpha", 1.0)},
+       .attrs = {ops::element_attr("value"), ops::element_attr("alpha", 1.0)},
        .attr_samples = {{{"value", 0.75}}, {{"value", 0.0}}, {{"value", -1.0}, {"alpha", -2.0}}}}));
 }
 
@@ -116,17 +111,18 @@ void add_divisions(OpTable& table) {
       "hold "
       "the extreme"};
   floor_divide.gradient = ops::zero_gradient;
+  floor_divide.infer = infer_divided;
   floor_divide.samples = divided_samples();
   table.must_add(std::move(floor_divide));
   OpDef remainder = scalar_op("remainder_scalar", "Remainder of the sign of value. Source: Python.",
                               "* -> *", run_scalar<Binary::kRemainder>);
   remainder.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
+  remainder.infer = infer_divided;
   remainder.samples = divided_samples();
   OpDef fmod = remainder;
   fmod.name = "fmod_scalar";
   fmod.doc = "Remainder of the sign of self. Source: C.";
   fmod.kernel = ops::pointwise_kernel("fmod_scalar");
-  fmod.infer = infer_scaled;
   fmod.declined = {"P(prod): remainders of factors do not multiply to that of the product"};
   table.must_add(std::move(remainder));
   table.must_add(std::move(fmod));
@@ -181,8 +177,8 @@ void add_clamp(OpTable& table) {
       {.name = "clamp",
        .doc = "min(max(x, min), max); a NaN among the three wins, and at a bound there is no "
               "slope.",
-       .args = {in("self")},
-       .attrs = {ops::double_attr("min", -kInfinity), ops::double_attr("max", kInfinity)},
+       .args = {in("self").numbers()},
+       .attrs = {ops::lower_bound_attr("min"), ops::upper_bound_attr("max")},
        .rule = "* -> * | mono A",
        .kernel =
            [](KernelCall& call) {

@@ -275,6 +275,7 @@ void add_folds(OpTable& table) {
   cumsum.gradient = cumsum_gradient;
   cumsum.lowerings = {scan_lowering<Scan::kSum>()};
   add_integer_sample(cumsum);
+  ops::take_scalars_as_lines(cumsum);
   table.must_add(std::move(cumsum));
 
   OpDef back = scan_op("cumsum_grad",
@@ -301,6 +302,7 @@ void add_folds(OpTable& table) {
                                  if (i < values.size()) values[i] = 0.0;
                                }
                              }});
+  ops::take_scalars_as_lines(cumprod);
   table.must_add(std::move(cumprod));
 }
 
@@ -314,17 +316,19 @@ void add_log_scan(OpTable& table) {
   log.saved_inputs = {0};
   log.saved_outputs = {0};
   log.lowerings = {scan_lowering<Scan::kLogSumExp>()};
+  ops::take_scalars_as_lines(log);
   table.must_add(std::move(log));
 
   OpDef grad = scan_op("logcumsumexp_grad", "Cotangent of logcumsumexp's operand.",
                        "*r@dim, *r@dim, *r@dim -> *r | r^ | lin A", run_log_grad);
-  grad.args = {in("grad"), in("self"), in("result")};
+  grad.args = {in("grad").floating(), in("self").like(0), in("result").like(0)};
   grad.infer = infer_log_scan;
   grad.finite = {1, 2};
   grad.lowerings = {{"r", "each rank's own sums, and those of the ranks after it", log_grad_steps,
                      Lowering::Cut::kIntervals}};
   grad.samples = scan_samples(3);
   for (Sample& sample : grad.samples) sample.differentiable = false;
+  ops::take_scalars_as_lines(grad);
   table.must_add(std::move(grad));
 }
 
@@ -345,6 +349,7 @@ void add_extremes(OpTable& table, const char* name, const char* which) {
   def.saved_outputs = {1};
   def.lowerings = {extremes_lowering<kWhich>()};
   add_integer_sample(def);
+  ops::take_scalars_as_lines(def);
   table.must_add(std::move(def));
 }
 

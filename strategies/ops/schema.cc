@@ -1,6 +1,7 @@
 #include "strategies/ops/schema.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 namespace tessera::ops {
@@ -15,6 +16,15 @@ AttrDef ints_attr_or_none(std::string name) {
   AttrDef attr = {std::move(name), AttrDef::Type::kInts, {}};
   attr.default_value.emplace(std::in_place_type<Shape>);
   return attr;
+}
+
+AttrDef lower_bound_attr(std::string name) {
+  return double_attr(std::move(name), -std::numeric_limits<double>::infinity())
+      .with(AttrDef::Number::kLowerBound);
+}
+AttrDef upper_bound_attr(std::string name) {
+  return double_attr(std::move(name), std::numeric_limits<double>::infinity())
+      .with(AttrDef::Number::kUpperBound);
 }
 
 StatusOr<Shape> broadcast(const Shape& a, const Shape& b) {
@@ -93,13 +103,25 @@ Infer like_operands(std::vector<int> operands) {
   };
 }
 
+Status check_cotangent(const Infer& forward, std::span<const TensorMeta> operands,
+                       const Attrs& attrs, const TensorMeta& grad) {
+  for (const TensorMeta& operand : operands) {
+    TSR_RETURN_IF_ERROR(check_tensor_size(view_of(operand.shape), operand.dtype));
+  }
+  TSR_ASSIGN_OR_RETURN(const auto results, forward(operands, attrs));
+  if (results[0].shape == grad.shape) return absl::OkStatus();
+  return invalid_argument("the cotangent has shape " + to_string(grad.shape) + ", but of " +
+                          to_string(operands[0].shape) + " the result is " +
+                          to_string(results[0].shape));
+}
+
 StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name) {
   return normalize_dim(attrs.get_int(name), ndim);
 }
 
 StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_view name) {
   std::vector<int> dims;
-  for (const std::int64_t dim : attrs.get_ints(name)) {
+  for (const std::int64_t dim : attrs.get_ints_or(name, {})) {
     if (ndim == 0 && (dim == 0 || dim == -1)) continue;  // a scalar's only dim, as ATen takes it
     TSR_ASSIGN_OR_RETURN(const int normal, normalize_dim(dim, ndim));
     dims.push_back(normal);
@@ -110,7 +132,7 @@ StatusOr<std::vector<int>> dims_attr(const Attrs& attrs, int ndim, std::string_v
   std::sort(dims.begin(), dims.end());
   if (std::adjacent_find(dims.begin(), dims.end()) != dims.end()) {
     return invalid_argument(std::string(name) +
-                            " lists a dim twice: " + to_string(attrs.get_ints(name)));
+                            " lists a dim twice: " + to_string(attrs.get_ints_or(name, {})));
   }
   return dims;
 }
@@ -132,6 +154,41 @@ Var unsqueeze_all(GradContext& context, Var value, std::span<const int> dims) {
     value = context.call("unsqueeze", {value}, {{"dim", std::int64_t{dim}}});
   }
   return value;
+}
+
+void take_scalars_as_lines(OpDef& def) {
+  def.infer = [infer = def.infer](std::span<const TensorMeta> inputs,
+                                  const Attrs& attrs) -> StatusOr<std::vector<TensorMeta>> {
+    if (!inputs[0].shape.empty()) return infer(inputs, attrs);
+    std::vector<TensorMeta> lines(inputs.begin(), inputs.end());
+    for (TensorMeta& line : lines) {
+      if (line.shape.empty() && !line.absent) line.shape = {1};
+    }
+    TSR_ASSIGN_OR_RETURN(auto results, infer(lines, attrs));
+    for (TensorMeta& result : results) {
+      if (result.shape != Shape{1}) {
+        return invalid_argument("a 0-d tensor is a line of one element; the result would have " +
+                                to_string(result.shape));
+      }
+      result.shape.clear();
+    }
+    return results;
+  };
+  def.kernel = [kernel = def.kernel](KernelCall& call) {
+    if (call.inputs[0].ndim() > 0) return kernel(call);
+    const auto line_of = [](const Array& x) {
+      return !x.is_null() && x.ndim() == 0 ? x.try_view({1}) : x;
+    };
+    std::vector<Array> inputs, outputs;
+    for (const Array& input : call.inputs) inputs.push_back(line_of(input));
+    for (const Array& output : call.outputs) outputs.push_back(line_of(output));
+    KernelCall lines{.ctx = call.ctx,
+                     .inputs = inputs,
+                     .attrs = call.attrs,
+                     .outputs = outputs,
+                     .absent = call.absent};
+    kernel(lines);
+  };
 }
 
 Array scratch(KernelCall& call, const Shape& shape, DType dtype) {

@@ -79,30 +79,33 @@ void choose(KernelCall& call) {
 }
 
 void add_topk(OpTable& table) {
-  table.must_add(
-      {.name = "topk",
-       .doc = "The k largest (or smallest) elements along a dim, sorted, with their indices; the "
-              "lower index wins "
-              "ties, NaN counts as largest.",
-       .args = {in("self")},
-       .attrs = {ops::int_attr("k"), ops::int_attr("dim", -1), ops::bool_attr("largest", true),
-                 ops::bool_attr("sorted", true)},
-       .rule = "*r@dim -> *K@dim, *K@dim int | r!",
-       .num_outputs = 2,
-       .kernel = run_topk,
-       .infer = infer_topk,
-       .gradient = selection_gradient,
-       .saved_outputs = {1},
-       .lowerings = {{"r", "each rank's own k, joined; the lower index wins ties",
-                      [](const Attrs&) { return ops::selection_steps(2, select_own, choose); }}},
-       .samples = {{.shapes = {{8, 6}}, .attrs = {{"k", 2}}},
-                   {.shapes = {{8, 3}}, .attrs = {{"k", 3}, {"dim", 0}, {"largest", false}}},
-                   {.shapes = {{5, 3}}, .attrs = {{"k", 4}, {"dim", 0}}},
-                   {.shapes = {{2, 8}},
-                    .attrs = {{"k", 3}, {"dim", 1}},
-                    .dtypes = {DType::kI64},
-                    .below = {3},
-                    .differentiable = false}}});
+  OpDef topk = {
+      .name = "topk",
+      .doc =
+          "The k largest (or smallest) elements along a dim, sorted, with their indices; the "
+          "lower index wins "
+          "ties, NaN counts as largest.",
+      .args = {in("self")},
+      .attrs = {ops::int_attr("k"), ops::int_attr("dim", -1), ops::bool_attr("largest", true),
+                ops::bool_attr("sorted", true)},
+      .rule = "*r@dim -> *K@dim, *K@dim int | r!",
+      .num_outputs = 2,
+      .kernel = run_topk,
+      .infer = infer_topk,
+      .gradient = selection_gradient,
+      .saved_outputs = {1},
+      .lowerings = {{"r", "each rank's own k, joined; the lower index wins ties",
+                     [](const Attrs&) { return ops::selection_steps(2, select_own, choose); }}},
+      .samples = {{.shapes = {{8, 6}}, .attrs = {{"k", 2}}},
+                  {.shapes = {{8, 3}}, .attrs = {{"k", 3}, {"dim", 0}, {"largest", false}}},
+                  {.shapes = {{5, 3}}, .attrs = {{"k", 4}, {"dim", 0}}},
+                  {.shapes = {{2, 8}},
+                   .attrs = {{"k", 3}, {"dim", 1}},
+                   .dtypes = {DType::kI64},
+                   .below = {3},
+                   .differentiable = false}}};
+  ops::take_scalars_as_lines(topk);
+  table.must_add(std::move(topk));
 }
 
 void run_sort(KernelCall& call) {
@@ -171,6 +174,7 @@ void add_sorts(OpTable& table) {
   sort.infer = infer_sort;
   sort.gradient = selection_gradient;
   sort.saved_outputs = {1};
+  ops::take_scalars_as_lines(sort);
   table.must_add(std::move(sort));
 
   OpDef argsort =
@@ -178,6 +182,7 @@ void add_sorts(OpTable& table) {
               "*r@dim -> *r int | r!", run_argsort);
   argsort.infer = infer_argsort;
   for (Sample& sample : argsort.samples) sample.differentiable = false;
+  ops::take_scalars_as_lines(argsort);
   table.must_add(std::move(argsort));
 
   OpDef msort = sorting("msort", "Sort along the first dim; NaN counts as largest.",
@@ -187,6 +192,7 @@ void add_sorts(OpTable& table) {
   msort.gradient = msort_gradient;
   msort.saved_inputs = {0};
   for (Sample& sample : msort.samples) sample.attrs = {};
+  ops::take_scalars_as_lines(msort);
   table.must_add(std::move(msort));
 }
 

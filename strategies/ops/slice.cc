@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/schema.h"
 
@@ -29,7 +30,8 @@ StatusOr<Window> slice_window(const Shape& shape, const Attrs& attrs) {
     return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
   };
   const std::int64_t start = position(attrs.get_int("start"));
-  const std::int64_t step = attrs.get_int("step", 1);
+  // A step beyond the dim takes one position, whatever it is.
+  const std::int64_t step = std::min(attrs.get_int_or("step", 1), std::max<std::int64_t>(size, 1));
   if (step < 1) {
     return invalid_argument("step is " + std::to_string(step) + ", but must be at least 1");
   }
@@ -41,13 +43,14 @@ StatusOr<Window> narrow_window(const Shape& shape, const Attrs& attrs) {
   const std::int64_t size = shape[static_cast<std::size_t>(dim)];
   std::int64_t start = attrs.get_int("start");
   if (start < 0) start += size;
-  const std::int64_t stop = start + attrs.get_int("length");
-  if (start < 0 || stop < start || stop > size) {
+  const std::int64_t length = attrs.get_int("length");
+  const CheckedInt stop = CheckedInt(start) + length;
+  if (start < 0 || length < 0 || stop > size) {
     return invalid_argument("start " + std::to_string(attrs.get_int("start")) + ", length " +
-                            std::to_string(attrs.get_int("length")) + " leave dim " +
-                            std::to_string(dim) + " of " + to_string(shape));
+                            std::to_string(length) + " leave dim " + std::to_string(dim) + " of " +
+                            to_string(shape));
   }
-  return Window{dim, start, stop};
+  return Window{dim, start, stop.clamped()};
 }
 
 StatusOr<Window> select_window(const Shape& shape, const Attrs& attrs) {
@@ -110,7 +113,7 @@ std::vector<LoweringStep> part_steps(const Attrs& attrs) {
     const Array& fetched = call.inputs[0];
     const int dim = ops::kernel_dim(call, fetched);
     kernels::copy(call.ctx,
-                  part_of(fetched, {dim, 0, fetched.size(dim), call.attrs.get_int("step", 1)}),
+                  part_of(fetched, {dim, 0, fetched.size(dim), call.attrs.get_int_or("step", 1)}),
                   call.outputs[0]);
   };
   return {fetch, take};
@@ -216,7 +219,7 @@ void add_slice_grad(OpTable& table) {
                               ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
          std::int64_t& size = out.shape[static_cast<std::size_t>(dim)];
          const std::int64_t start = attrs.get_int("start");
-         if (start < 0 || start + size > attrs.get_int("size")) {
+         if (start < 0 || CheckedInt(start) + size > attrs.get_int("size")) {
            return invalid_argument("start " + std::to_string(start) + " and size " +
                                    std::to_string(attrs.get_int("size")) + " do not hold " +
                                    to_string(inputs[0].shape) + " along dim " +

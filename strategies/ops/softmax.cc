@@ -124,31 +124,35 @@ std::vector<Sample> samples(std::size_t operands) {
 
 OpDef forward(std::string name, std::string doc, Kernel kernel) {
   const std::string grad_name = name + "_grad";
-  return {.name = std::move(name),
-          .doc = std::move(doc),
-          .args = {in("self")},
-          .attrs = {ops::int_attr("dim")},
-          .rule = "*r@dim -> *r | r!",
-          .kernel = std::move(kernel),
-          .infer = ops::infer_floating,
-          .gradient = [grad_name](GradContext& c) -> std::vector<Var> {
-            return {c.call(grad_name, {c.cotangent(0), c.output(0)},
-                           {{"dim", c.attrs().get_int("dim")}})};
-          },
-          .saved_outputs = {0},
-          .samples = samples(1)};
+  OpDef def = {.name = std::move(name),
+               .doc = std::move(doc),
+               .args = {in("self")},
+               .attrs = {ops::int_attr("dim")},
+               .rule = "*r@dim -> *r | r!",
+               .kernel = std::move(kernel),
+               .infer = ops::infer_floating,
+               .gradient = [grad_name](GradContext& c) -> std::vector<Var> {
+                 return {c.call(grad_name, {c.cotangent(0), c.output(0)},
+                                {{"dim", c.attrs().get_int("dim")}})};
+               },
+               .saved_outputs = {0},
+               .samples = samples(1)};
+  ops::take_scalars_as_lines(def);
+  return def;
 }
 
 OpDef backward(std::string name, Kernel kernel) {
-  return {.name = name + "_grad",
-          .doc = "Cotangent of " + name + "'s operand.",
-          .args = {in("grad"), in("result")},
-          .attrs = {ops::int_attr("dim")},
-          .rule = "*r@dim, *r@dim -> *r | r! | lin A",
-          .kernel = std::move(kernel),
-          .infer = ops::infer_floating,
-          .finite = {1},
-          .samples = samples(2)};
+  OpDef def = {.name = name + "_grad",
+               .doc = "Cotangent of " + name + "'s operand.",
+               .args = {in("grad").floating(), in("result").floating().with_shape_of(0)},
+               .attrs = {ops::int_attr("dim")},
+               .rule = "*r@dim, *r@dim -> *r | r! | lin A",
+               .kernel = std::move(kernel),
+               .infer = ops::infer_floating,
+               .finite = {1},
+               .samples = samples(2)};
+  ops::take_scalars_as_lines(def);
+  return def;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The same elements in row-major order under other sizes. Cuts walk from dims to dims; where one
 // does not fit, the strategies name the redistribution.
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
 
@@ -11,7 +12,7 @@ using Metas = StatusOr<std::vector<TensorMeta>>;
 
 /// `sizes` with one −1 replaced by what is left of `elements`.
 StatusOr<Shape> resolve_sizes(Shape sizes, std::int64_t elements) {
-  std::int64_t known = 1;
+  CheckedInt known = 1;
   std::int64_t* open = nullptr;
   bool good = true;
   for (std::int64_t& size : sizes) {
@@ -23,8 +24,9 @@ StatusOr<Shape> resolve_sizes(Shape sizes, std::int64_t elements) {
     }
   }
   const Shape asked = sizes;
-  if (open != nullptr && known > 0 && elements % known == 0) *open = elements / known;
-  if (!good || num_elements(sizes) != elements || (open != nullptr && *open < 0)) {
+  if (open != nullptr && known > 0) *open = elements / known.clamped();
+  const CheckedInt held = open != nullptr ? known * *open : known;
+  if (!good || held != elements || (open != nullptr && *open < 0)) {
     return invalid_argument("sizes " + to_string(asked) + " do not hold " +
                             std::to_string(elements) + " elements (one size may be -1)");
   }

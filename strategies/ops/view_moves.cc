@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/schema.h"
 #include "strategies/ops/view_window.h"
 
@@ -17,6 +18,7 @@ using Order = std::vector<std::int64_t>;
 StatusOr<std::vector<int>> listed_dims(const Attrs& attrs, std::size_t ndim) {
   std::vector<int> dims;
   for (const std::int64_t each : attrs.get_ints("dims")) {
+    if (ndim == 0 && (each == 0 || each == -1)) continue;  // a scalar's only dim
     TSR_ASSIGN_OR_RETURN(const int dim, normalize_dim(each, static_cast<int>(ndim)));
     if (std::find(dims.begin(), dims.end(), dim) != dims.end()) {
       return invalid_argument("dims " + to_string(attrs.get_ints("dims")) + " lists a dim twice");
@@ -86,7 +88,8 @@ void add_roll(OpTable& table) {
           "Elements shifted along the dims listed; what leaves at the end comes back "
           "at the start.",
       .args = {in("self")},
-      .attrs = {ops::ints_attr("shifts"), ops::ints_attr("dims")},
+      .attrs = {ops::ints_attr("shifts").between(-kMaxTensorBytes, kMaxTensorBytes),
+                ops::ints_attr("dims")},
       .rule = "",
       .kernel = [](KernelCall& call) { roll_all_but(call, -1); },
       .infer = infer_roll,
@@ -151,7 +154,7 @@ void add_flip(OpTable& table) {
 
 // ---- rot90 ----
 
-int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k", 1) % 4 + 4) % 4); }
+int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k") % 4 + 4) % 4); }
 
 /// Only a dim that is turned round must be whole.
 Strategies rot90_strategies(std::span<const Spec* const> inputs,
@@ -238,7 +241,9 @@ Metas infer_repeat(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   TensorMeta out = inputs[0];
   TSR_ASSIGN_OR_RETURN(const Shape repeats, repeats_of(attrs, out.shape.size()));
   out.shape.insert(out.shape.begin(), repeats.size() - out.shape.size(), 1);
-  for (std::size_t d = 0; d < repeats.size(); ++d) out.shape[d] *= repeats[d];
+  for (std::size_t d = 0; d < repeats.size(); ++d) {
+    out.shape[d] = (CheckedInt(out.shape[d]) * repeats[d]).clamped();
+  }
   return std::vector<TensorMeta>{out};
 }
 
@@ -253,6 +258,7 @@ StatusOr<std::vector<int>> repeated_dims(const Attrs& attrs, std::size_t ndim) {
 }
 
 void repeat_all_but(KernelCall& call, int fetched) {
+  if (call.outputs[0].num_elements() == 0) return;
   const Array& x = call.inputs[0];
   const Shape repeats = value_or_throw(repeats_of(call.attrs, x.shape().size()));
   const std::size_t lead = repeats.size() - x.shape().size();
@@ -340,6 +346,7 @@ void add_repeat_interleave(OpTable& table) {
        .rule = "",
        .kernel =
            [](KernelCall& call) {
+             if (call.outputs[0].num_elements() == 0) return;
              const Array& x = call.inputs[0];
              const int dim = ops::kernel_dim(call, x);
              const std::int64_t repeats = call.attrs.get_int("repeats");
@@ -357,7 +364,8 @@ void add_repeat_interleave(OpTable& table) {
            return invalid_argument("repeats is " + std::to_string(attrs.get_int("repeats")) +
                                    ", but must be at least 1");
          }
-         out.shape[static_cast<std::size_t>(dim)] *= attrs.get_int("repeats");
+         std::int64_t& size = out.shape[static_cast<std::size_t>(dim)];
+         size = (CheckedInt(size) * attrs.get_int("repeats")).clamped();
          return std::vector<TensorMeta>{out};
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
@@ -244,7 +245,7 @@ Array unfolded(const Array& x, const Windows& windows, std::int64_t count) {
   shape[d] = count;
   shape.push_back(windows.size);
   strides.push_back(strides[d]);
-  strides[d] *= windows.step;
+  if (count > 1) strides[d] *= windows.step;  // a step that nobody takes may be any
   return x.as_strided(shape, strides, x.offset());
 }
 
@@ -322,7 +323,8 @@ void add_unfold_backward(OpTable& table) {
       {.name = "unfold_backward",
        .doc = "Cotangent of unfold's operand: windows added up where they lie.",
        .args = {in("grad")},
-       .attrs = {ops::int_attr("dimension"), ops::int_attr("step"), ops::int_attr("length")},
+       .attrs = {ops::int_attr("dimension").at_least(0), ops::int_attr("step").at_least(1),
+                 ops::int_attr("length")},
        .rule = "*kf@dimension -> *K@dimension | k! f! | lin A",
        .kernel =
            [](KernelCall& call) {
@@ -350,9 +352,9 @@ void add_unfold_backward(OpTable& table) {
          TSR_ASSIGN_OR_RETURN(
              const int dim, ops::dim_attr(given, static_cast<int>(out.shape.size()), "dimension"));
          std::int64_t& length = out.shape[static_cast<std::size_t>(dim)];
-         const std::int64_t covered = (length - 1) * given.get_int("step") + size;
-         if (covered > given.get_int("length")) {
-           return invalid_argument("windows cover " + std::to_string(covered) +
+         const CheckedInt covered = (CheckedInt(length) - 1) * given.get_int("step") + size;
+         if (length > 0 && covered > given.get_int("length")) {
+           return invalid_argument("windows cover " + std::to_string(covered.clamped()) +
                                    " elements, length is " +
                                    std::to_string(given.get_int("length")));
          }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
@@ -13,11 +14,19 @@ using Strategies = StatusOr<std::vector<Strategy>>;
 /// Sizes of the parts of a dim of `size`.
 using PartsOf = StatusOr<Shape> (*)(const Attrs&, std::int64_t size);
 
+/// Before so many are made.
+Status check_count(std::int64_t count) {
+  if (count <= OpDef::kMostResults) return absl::OkStatus();
+  return invalid_argument(std::to_string(count) + " results; at most " +
+                          std::to_string(OpDef::kMostResults) + " are allowed");
+}
+
 StatusOr<Shape> split_parts(const Attrs& attrs, std::int64_t size) {
   const std::int64_t each = attrs.get_int("split_size");
   if (each < 1) {
     return invalid_argument("split_size is " + std::to_string(each) + ", but must be at least 1");
   }
+  TSR_RETURN_IF_ERROR(check_count(size / each));
   Shape parts;
   for (std::int64_t at = 0; at < size || parts.empty(); at += each) {
     parts.push_back(std::min(each, size - at));
@@ -27,7 +36,7 @@ StatusOr<Shape> split_parts(const Attrs& attrs, std::int64_t size) {
 
 StatusOr<Shape> sizes_parts(const Attrs& attrs, std::int64_t size) {
   const Shape parts = attrs.get_ints("split_sizes");
-  std::int64_t sum = 0;
+  CheckedInt sum = 0;
   bool good = !parts.empty();
   for (const std::int64_t part : parts) {
     good = good && part >= 0;
@@ -43,7 +52,7 @@ StatusOr<Shape> chunk_parts(const Attrs& attrs, std::int64_t size) {
   if (chunks < 1) {
     return invalid_argument("chunks is " + std::to_string(chunks) + ", but must be at least 1");
   }
-  const std::int64_t each = std::max<std::int64_t>((size + chunks - 1) / chunks, 1);
+  const std::int64_t each = std::max<std::int64_t>(size / chunks + (size % chunks != 0), 1);
   return split_parts({{"split_size", each}}, size);
 }
 
@@ -53,6 +62,7 @@ StatusOr<Shape> section_parts(const Attrs& attrs, std::int64_t size) {
   if (sections < 1) {
     return invalid_argument("sections is " + std::to_string(sections) + ", but must be at least 1");
   }
+  TSR_RETURN_IF_ERROR(check_count(sections));
   Shape parts;
   for (std::int64_t i = 0; i < sections; ++i) {
     parts.push_back(size / sections + (i < size % sections ? 1 : 0));
@@ -288,6 +298,7 @@ void add_unbind(OpTable& table) {
            return invalid_argument("dim " + std::to_string(dim) + " of " +
                                    to_string(inputs[0].shape) + " is empty: there is no slice");
          }
+         TSR_RETURN_IF_ERROR(check_count(count));
          out.shape.erase(out.shape.begin() + dim);
          return std::vector<TensorMeta>(static_cast<std::size_t>(count), out);
        },

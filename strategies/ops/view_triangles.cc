@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "kernels/elementwise.h"
+#include "placement/checked_int.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
@@ -53,7 +54,7 @@ void add_triangle(OpTable& table, const std::string& name, std::string doc) {
   OpDef def = {.name = name,
                .doc = std::move(doc),
                .args = {in("self")},
-               .attrs = {ops::int_attr("diagonal", 0)},
+               .attrs = {ops::offset_attr("diagonal", 0)},
                .rule = "* -> * | lin A | mono A | prod A",
                .kernel = run_triangle<kTriangle>,
                .infer = infer_matrix,
@@ -144,7 +145,7 @@ void add_diagonal(OpTable& table) {
        .doc = "The diagonal of the plane of dim1 and dim2 as the last dim, `offset` above the main "
               "one; both dims are whole, all others keep their cuts.",
        .args = {in("self")},
-       .attrs = {ops::int_attr("offset", 0), ops::int_attr("dim1", 0), ops::int_attr("dim2", 1)},
+       .attrs = {ops::offset_attr("offset", 0), ops::int_attr("dim1", 0), ops::int_attr("dim2", 1)},
        .rule = "",
        .kernel =
            [](KernelCall& call) {
@@ -175,7 +176,7 @@ void add_diagonal_scatter(OpTable& table) {
       {.name = "diagonal_scatter",
        .doc = "self with src in place of the diagonal that `diagonal` would give.",
        .args = {in("self"), in("src")},
-       .attrs = {ops::int_attr("offset", 0), ops::int_attr("dim1", 0), ops::int_attr("dim2", 1)},
+       .attrs = {ops::offset_attr("offset", 0), ops::int_attr("dim1", 0), ops::int_attr("dim2", 1)},
        .rule = "*r@dim1 c@dim2, *k -> *rc | r! c! k! | lin A+B | max A,B | min A,B | prod A*B",
        .kernel =
            [](KernelCall& call) {
@@ -210,7 +211,7 @@ Metas infer_diag_embed(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   const Shape& from = inputs[0].shape;
   if (from.empty()) return invalid_argument("self has no dim to make a diagonal of");
   TSR_ASSIGN_OR_RETURN(const Plane plane, plane_of(attrs, from.size() + 1));
-  const std::int64_t size = from.back() + std::abs(plane.offset);
+  const std::int64_t size = (CheckedInt(from.back()) + std::abs(plane.offset)).clamped();
   TensorMeta out = {Shape(from.size() + 1, size), inputs[0].dtype};
   std::size_t next = 0;
   for (int d = 0; d < static_cast<int>(out.shape.size()); ++d) {
@@ -257,7 +258,8 @@ void add_diag_embed(OpTable& table) {
       {.name = "diag_embed",
        .doc = "The last dim as a diagonal of a new plane (dim1, dim2) of zeros.",
        .args = {in("self")},
-       .attrs = {ops::int_attr("offset", 0), ops::int_attr("dim1", -2), ops::int_attr("dim2", -1)},
+       .attrs = {ops::offset_attr("offset", 0), ops::int_attr("dim1", -2),
+                 ops::int_attr("dim2", -1)},
        .rule = "",
        .kernel = run_diag_embed,
        .infer = infer_diag_embed,
@@ -271,7 +273,7 @@ void add_diag_embed(OpTable& table) {
       {.name = "diag",
        .doc = "The diagonal of a matrix, or the matrix of zeros with this diagonal.",
        .args = {in("self")},
-       .attrs = {ops::int_attr("diagonal", 0)},
+       .attrs = {ops::offset_attr("diagonal", 0)},
        .rule = "",
        .kernel = run_diag,
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {

@@ -7,7 +7,7 @@
 namespace tessera::ops {
 namespace {
 
-constexpr int kMostMoved = 6;
+constexpr std::size_t kMostMoved = 6;
 /// Set in the local attributes.
 constexpr std::string_view kMoved = "moved_dims";
 
@@ -31,17 +31,13 @@ StatusOr<Strategy> with_layout(const Spec& input, const TensorMeta& output, cons
   return Strategy{{std::move(in)}, {std::move(result)}, "all but the moved dims keep their cuts"};
 }
 
-/// One strategy for each moved dim that is cut, and one with all of them whole.
+/// One strategy for each moved dim that is cut and has a lowering, and one with all of them whole.
 StatusOr<std::vector<Strategy>> strategies(const Spec& input, const TensorMeta& output,
                                            const std::vector<int>& moved) {
-  if (moved.size() > static_cast<std::size_t>(kMostMoved)) {
-    return invalid_argument(std::to_string(moved.size()) + " dims to move, at most " +
-                            std::to_string(kMostMoved) + " are taken");
-  }
   Layout whole = input.layout();
   for (const int dim : moved) whole.dims[static_cast<std::size_t>(dim)].clear();
   std::vector<Strategy> found;
-  for (std::size_t i = 0; i < moved.size(); ++i) {
+  for (std::size_t i = 0; i < moved.size() && i < kMostMoved; ++i) {
     const auto dim = static_cast<std::size_t>(moved[i]);
     const std::vector<int> axes = axes_of(input.layout().dims[dim]);
     if (axes.empty()) continue;
@@ -91,7 +87,7 @@ void use_windows(OpDef& def, const MovedDims& moved) {
     local.set(kMoved, Shape(list.begin(), list.end()));
     return local;
   };
-  for (int position = 0; position < kMostMoved; ++position) {
+  for (int position = 0; position < static_cast<int>(kMostMoved); ++position) {
     def.lowerings.push_back({.factor = std::string(1, static_cast<char>('a' + position)),
                              .doc = "each rank fetches what its share of moved dim " +
                                     std::to_string(position) + " is made of",

@@ -58,7 +58,7 @@ void add_masked_fill(OpTable& table) {
       {.name = "masked_fill",
        .doc = "`value` where mask is true, else self.",
        .args = {in("self"), in("mask")},
-       .attrs = {ops::double_attr("value")},
+       .attrs = {ops::element_attr("value")},
        .rule = "*, * -> * | lin A if value==0 | aff A | mono A | prod A if value==0 | prod A if "
                "value==1",
        .kernel =

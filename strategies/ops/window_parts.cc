@@ -8,21 +8,21 @@ namespace tessera::ops {
 
 std::int64_t window_attr(const Attrs& attrs, std::string_view name, int dim,
                          std::int64_t otherwise) {
-  const Shape list = attrs.get_ints(name);
+  const Shape list = attrs.get_ints_or(name, {});
   if (list.empty()) return otherwise;
   return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(dim)];
 }
 
 Status check_window_attr(const Attrs& attrs, std::string_view name, int num_dims,
                          std::int64_t least) {
-  const Shape list = attrs.get_ints(name);
+  const Shape list = attrs.get_ints_or(name, {});
   const bool counted =
       list.empty() || list.size() == 1 || static_cast<int>(list.size()) == num_dims;
-  if (counted && std::all_of(list.begin(), list.end(), [&](auto v) { return v >= least; })) {
-    return absl::OkStatus();
-  }
+  const auto fits = [least](std::int64_t value) { return value >= least && value <= kMostWindow; };
+  if (counted && std::all_of(list.begin(), list.end(), fits)) return absl::OkStatus();
   return invalid_argument(std::string(name) + " is " + to_string(list) + "; need one entry, or " +
-                          std::to_string(num_dims) + ", of at least " + std::to_string(least));
+                          std::to_string(num_dims) + ", of at least " + std::to_string(least) +
+                          " and below 2^31");
 }
 
 Interval local_interval(const OperandView& view, int dim) {

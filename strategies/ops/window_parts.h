@@ -15,7 +15,10 @@ namespace tessera::ops {
 /// empty.
 std::int64_t window_attr(const Attrs& attrs, std::string_view name, int dim,
                          std::int64_t otherwise);
-/// Errors: InvalidArgument unless each list has no, one or `num_dims` entries of at least `least`.
+/// No window is larger, and none moves farther: positions fit 64 bits.
+inline constexpr std::int64_t kMostWindow = (std::int64_t{1} << 31) - 1;
+/// Errors: InvalidArgument unless each list has no, one or `num_dims` entries from `least` to
+/// kMostWindow.
 Status check_window_attr(const Attrs& attrs, std::string_view name, int num_dims,
                          std::int64_t least);
 

@@ -1,6 +1,9 @@
 #include "dtensor/factories.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <set>
 
 #include "tests/dtensor/outcome.h"
@@ -109,6 +112,89 @@ TEST_CASE("dropout drops the same elements under every placement, backward too",
       CHECK(worst_difference(ranks, expected) < 1e-15);
     }
   }
+}
+
+namespace {
+
+/// The places of a triangle, found one by one.
+std::vector<double> places(const TriangleSize& size, bool lower) {
+  std::vector<double> rows, columns;
+  for (std::int64_t row = 0; row < size.rows; ++row) {
+    for (std::int64_t column = 0; column < size.columns; ++column) {
+      const std::int64_t beyond = column - row - size.offset;
+      if (lower ? beyond > 0 : beyond < 0) continue;
+      rows.push_back(static_cast<double>(row));
+      columns.push_back(static_cast<double>(column));
+    }
+  }
+  rows.insert(rows.end(), columns.begin(), columns.end());
+  return rows;
+}
+
+std::string thrown_by(const std::function<void()>& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("triangles of any size and offset hold the places that they should",
+          "[dtensor][factories]") {
+  const auto differences = run_ranks(mesh_of_shape({1}), [&](Rank& rank) {
+    const NewTensor as = {rank.mesh, {R}, DType::kI64};
+    std::vector<std::string> wrong;
+    const auto judge = [&](const TriangleSize& size, const TriangleSize& same) {
+      const bool lower =
+          full_tensor(tril_indices(rank.runtime, size, as)).to_vector() == places(same, true);
+      const bool upper =
+          full_tensor(triu_indices(rank.runtime, size, as)).to_vector() == places(same, false);
+      if (!lower || !upper) wrong.push_back(to_string(Shape{size.rows, size.columns, size.offset}));
+    };
+    for (std::int64_t rows = 0; rows < 4; ++rows) {
+      for (std::int64_t columns = 0; columns < 4; ++columns) {
+        for (std::int64_t offset = -4; offset <= 4; ++offset) {
+          judge({rows, columns, offset}, {rows, columns, offset});
+        }
+      }
+    }
+    constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+    judge({3, 3, kLeast}, {3, 3, -9});
+    judge({3, 3, -(kLeast + 1)}, {3, 3, 9});
+    return wrong;
+  });
+  CHECK(differences[0].empty());
+}
+
+TEST_CASE("factories refuse what no tensor could hold", "[dtensor][factories]") {
+  const auto texts = run_ranks(mesh_of_shape({1}), [&](Rank& rank) {
+    Runtime& runtime = rank.runtime;
+    const NewTensor whole = {rank.mesh, {R}, DType::kI64};
+    const NewTensor bytes = {rank.mesh, {R}, DType::kU8};
+    constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+    return std::vector<std::string>{thrown_by([&] {
+                                      arange(runtime, {0, 1e300, 1}, whole);
+                                    }),
+                                    thrown_by([&] {
+                                      arange(runtime, {0, 2, 0.5}, whole);
+                                    }),
+                                    thrown_by([&] { full(runtime, {2}, 300, bytes); }),
+                                    thrown_by([&] { full(runtime, {2}, std::nan(""), whole); }),
+                                    thrown_by([&] {
+                                      tril_indices(runtime, {kHuge, kHuge, 0}, whole);
+                                    }),
+                                    thrown_by([&] { eye(runtime, kHuge, 4, whole); })};
+  })[0];
+  CHECK(texts[0] == "arange: from 0 to 1e+300 by 1 are more than 2^62");
+  CHECK(texts[1] == "arange_: step is 0.5, but must be whole where self is I64. [self I64[4]]");
+  CHECK(texts[2] ==
+        "fill_: value is 300, but must be from 0 to 255 where self is U8. [self U8[2]]");
+  CHECK(texts[3] == "fill_: value is nan, but must be whole where self is I64. [self I64[2]]");
+  CHECK(texts[4] == "shape [2, 4611686018427387904] has more than 2^63 - 1 elements");
+  CHECK(texts[5] == "shape [4611686018427387904, 4] has more than 2^63 - 1 elements");
 }
 
 }  // namespace tessera::testing

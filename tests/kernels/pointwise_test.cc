@@ -187,6 +187,15 @@ TEST_CASE("nextafter steps in the result's dtype, whatever the operands' is",
         {1 + 0x1p-23, 1 - 0x1p-24, -1 - 0x1p-23, -0x1p-149, 0x1p-149, 0x1.fffffep127, 2, kNan, 1});
 }
 
+TEST_CASE("nextafter converts its operands to the result's dtype before it steps",
+          "[kernels][pointwise]") {
+  KernelContext ctx;
+  const Array out = Array::zeros({1}, DType::kF32);
+  nextafter(ctx, Array::from_values({1}, DType::kF32, std::vector<double>{-0.75}),
+            Array::from_values({}, DType::kF64, std::vector<double>{1.0}), out);
+  CHECK(out.to_vector()[0] == -0.7499999403953552);
+}
+
 TEST_CASE("Integers wrap, shift and divide as two's complement", "[kernels][pointwise]") {
   check(apply("bitwise_not", {{0, 1, 255}}, DType::kU8), {255, 254, 0});
   check(apply("bitwise_xor", {{12, -1}, {10, 5}}, DType::kI32), {6, -6});

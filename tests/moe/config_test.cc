@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "moe/rope_table.h"
+#include "moe/stages.h"
 #include "tests/moe/training_run.h"
 
 namespace tessera::testing {
@@ -41,6 +42,37 @@ TEST_CASE("config errors name the key, what was seen and what is allowed", "[moe
              Catch::Contains("more than num_experts 16"));
   CHECK_THAT(error_of("\"router_top_k\":4", "\"router_top_k\":9"),
              Catch::Contains("8 experts of the 2 groups"));
+}
+
+TEST_CASE("sizes that nothing could list or number are refused by key", "[moe][config]") {
+  CHECK(error_of("\"n_layers\":3", "\"n_layers\":4294967296") ==
+        "c.json: /n_layers: expected an integer from 1 to 2048, not 4294967296");
+  CHECK_THAT(error_of("\"num_experts\":16", "\"num_experts\":1099511627776"),
+             Catch::Contains("/num_experts: expected an integer from 1 to 65536"));
+  CHECK_THAT(error_of("\"dim\":64", "\"dim\":9223372036854775807"), Catch::Contains("/dim"));
+  CHECK_THAT(error_of("\"accum\":2", "\"accum\":1099511627776"), Catch::Contains("/accum"));
+  CHECK_THAT(error_of("\"groups\":4", "\"groups\":1099511627776"), Catch::Contains("/groups"));
+  CHECK(error_of("\"n_layers\":3", "\"n_layers\":2048") == "accepted");
+  CHECK_THAT(error_of("\"seq\":64,\"batch\":8,\"accum\":2,\"steps\":10",
+                      "\"seq\":16777216,\"batch\":1048576,\"accum\":2,\"steps\":1048576"),
+             Catch::Contains("more than 2^62 tokens"));
+}
+
+TEST_CASE("a schedule is as long as its passes can be listed", "[moe][config]") {
+  ModelConfig config = value_or_throw(parse_model_config(config_text(), "c.json"));
+  config.accum = 1 << 20;
+  config.batch = 1 << 20;
+  ParallelConfig parallel;
+  parallel.pp = 2;
+  parallel.pp_microbatches = 1024;
+  CHECK_THAT(std::string(message_of(plan_pipeline(config, parallel).status())),
+             Catch::Contains("1073741824 micro-batches a step") &&
+                 Catch::Contains("at most 4194304 passes"));
+  for (const std::string key : {"pp_microbatches", "dispatch_chunks", "expert_alignment"}) {
+    const auto parsed = parse_parallel_config("{\"" + key + "\":1099511627776}", "p");
+    CHECK_THAT(std::string(message_of(parsed.status())),
+               Catch::Contains("p: /" + key + ": expected an integer from 1 to "));
+  }
 }
 
 TEST_CASE("routing options name the key, what was seen and what is allowed", "[moe][config]") {

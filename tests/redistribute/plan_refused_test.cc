@@ -94,7 +94,7 @@ TEST_CASE("sizes beyond 2^63 - 1 are refused before anything is planned",
   CHECK(absl::IsOutOfRange(bytes.status()));
   CHECK(text_of(bytes) == "shape [2147483648, 2147483648, 2] has more than 2^63 - 1 elements");
   CHECK(text_of(Spec::make(mesh, {big, big}, DType::kF64, Placements{Shard{0}})) ==
-        "a tensor of shape [2147483648, 2147483648] and dtype F64 exceeds 2^63 - 1 bytes");
+        "a tensor of shape [2147483648, 2147483648] and dtype F64 exceeds 2^62 bytes");
   // One tensor fits; what 16 ranks receive together does not.
   const Spec src = spec_of(mesh, {big, big}, "S(0)", DType::kBool);
   const auto sum = plan(src, spec_of(mesh, {big, big}, "R", DType::kBool));

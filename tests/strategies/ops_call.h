@@ -51,6 +51,15 @@ inline std::vector<double> call_values(std::string_view name, const std::vector<
   return call_op(name, operands, attrs)[0].to_vector();
 }
 
+/// What inference says of a call; "" where it is accepted.
+inline std::string refusal_of(std::string_view name, const std::vector<TensorMeta>& operands,
+                              const Attrs& attrs = {}) {
+  const Op& op = *value_or_throw(builtin_table().find(name));
+  const StatusOr<Attrs> complete = complete_attrs(op, attrs);
+  if (!complete.ok()) return std::string(message_of(complete.status()));
+  return std::string(message_of(infer(op, operands, *complete).status()));
+}
+
 /// The rows of an op on an axis of 2, as text.
 inline std::vector<std::string> rows_text(std::string_view name,
                                           const std::vector<TensorMeta>& operands,

@@ -76,7 +76,7 @@ TEST_CASE("shape errors name operand, sizes seen and allowed", "[strategies][op]
   CHECK(refusal("sum", {f64({8})}, {{"dims", Shape{1}}}) ==
         "sum: dims names dim 1 of a, which has 1 dims. [a F64[8]]");
   CHECK(refusal("sum", {f64({8, 2})}, {{"dims", Shape{1, -1}}}) ==
-        "sum: dims names dim -1 twice of a, which has 2 dims. [a F64[8, 2]]");
+        "sum: dims lists a dim twice: [1, -1]. [a F64[8, 2]]");
   CHECK(refusal("add_", {f64({1, 3}), f64({4, 3})}) ==
         "add_: the result of shape [4, 3] does not fit a of shape [1, 3], which it is written to. "
         "[a F64[1, 3], b F64[4, 3]]");

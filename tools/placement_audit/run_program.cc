@@ -77,8 +77,12 @@ StatusOr<int> ProgramScope::slot_of(const JsonView& view) const {
 }
 
 Status ProgramScope::count_bytes(const JsonView& place, const Spec& spec) {
-  bytes_ += static_cast<double>(num_elements(spec.global_shape())) *
-            static_cast<double>(size_of(spec.dtype()) * spec.mesh().num_ranks());
+  // A dim without elements counts as of one: what is made for each position of the others is there.
+  double bytes = static_cast<double>(size_of(spec.dtype()) * spec.mesh().num_ranks());
+  for (const std::int64_t size : spec.global_shape()) {
+    bytes *= static_cast<double>(std::max<std::int64_t>(size, 1));
+  }
+  bytes_ += bytes;
   if (bytes_ <= static_cast<double>(kMaxProgramBytes)) return absl::OkStatus();
   return place.error(absl::StrFormat(
       "with %s the tensors take more than %d bytes, had every rank the whole of each",

@@ -94,6 +94,7 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_padding_to_capacity(plan.config.routing, plan.views.config().dispatch));
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
+  TSR_RETURN_IF_ERROR(at_flag("--steps", check_run_size(plan.config)));
   TSR_RETURN_IF_ERROR(plan_pipeline(plan.config, plan.views.config()).status());
   TSR_ASSIGN_OR_RETURN(plan.data, TokenData::read(flags.data, plan.config));
   TSR_RETURN_IF_ERROR(check_folders(flags, plan.num_steps));
