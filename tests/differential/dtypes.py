@@ -59,9 +59,9 @@ def _promoted(dtypes):
 def to_bf16(a):
     """float64 rounded to the nearest BF16, halves to even, by way of F32."""
     with np.errstate(over="ignore"):
-        bits = np.asarray(a, np.float32).view(np.uint32).astype(np.uint64)
+        bits = np.atleast_1d(np.asarray(a, np.float32)).view(np.uint32).astype(np.int64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    result = rounded.astype(np.uint32).view(np.float32).astype(np.float64)
+    result = rounded.astype(np.uint32).view(np.float32).astype(np.float64).reshape(np.shape(a))
     return np.where(np.isnan(a), np.nan, result)
 
 

@@ -24,7 +24,7 @@ SUMMED = "summed"    # many terms in any order and any grouping: also the sign o
 EITHER_ZERO = set("""
 relu relu6 hardtanh clamp clamp_min clamp_max clamp_tensor maximum minimum fmax fmin amax amin max min aminmax
 max_pool1d max_pool2d max_pool1d_with_indices max_pool2d_with_indices adaptive_max_pool1d adaptive_max_pool2d
-elu selu celu softshrink hardshrink log_sigmoid hardsigmoid embedding_bag nll_loss
+elu selu celu softshrink hardshrink log_sigmoid hardsigmoid embedding_bag nll_loss binary_cross_entropy_each
 """.split())
 
 
@@ -139,15 +139,16 @@ class World:
     def shaken(self, a, unit):
         return a * (1 + unit * self.rng.choice([-1.0, 1.0], np.shape(a)))
 
-    def shaken_operand(self, tensor, grade):
+    def shaken_operand(self, tensor, grade, mixed):
+        """mixed: operands of several floating dtypes, of which some numbers are computed in F32."""
         if tensor is None:
             return None
         if isinstance(tensor, list):
-            return [self.shaken_operand(t, grade) for t in tensor]
+            return [self.shaken_operand(t, grade, mixed) for t in tensor]
         if not tensor.floating:
             return tensor
         half = tensor.dtype in ("BF16", "F16")
-        unit = dtypes.EPSILON["F32" if half and grade == ROUNDED else tensor.dtype]
+        unit = dtypes.EPSILON["F32" if (half and grade == ROUNDED) or (mixed and not half) else tensor.dtype]
         a = self.shaken(tensor.a, unit)
         if self.summands:
             a = a + dtypes.EPSILON[tensor.dtype] * self.summands * self.rng.choice([-1.0, 1.0], a.shape)
@@ -165,7 +166,8 @@ class World:
             return
         if grade != STEPPED:
             try:
-                others = results_of(function([self.shaken_operand(t, grade) for t in tensors]))
+                mixed = len({t.dtype for t in flat(tensors) if t is not None and t.floating}) > 1
+                others = results_of(function([self.shaken_operand(t, grade, mixed) for t in tensors]))
             except (Refused, Unsure):
                 pass
         for result, other in zip(results, others):

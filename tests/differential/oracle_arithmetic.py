@@ -181,11 +181,11 @@ def _lerp_scalar(tensors, attrs):
 # --- bounds and comparisons with a number ----------------------------------------------------------
 
 def bounded(x, low, high):
-    """min(max(x, low), high) with a bound or none; infinite bounds of integers bind nothing."""
+    """min(max(x, low), high) with a bound or none; integers are bound by nothing on an infinite side."""
     if is_bool(x):
         raise Unsure("bounds of BOOL")
     for bound, choose in ((low, larger), (high, smaller)):
-        if bound is None or (not is_float(x) and np.isinf(bound)):
+        if bound is None or (not is_float(x) and bound == (-np.inf if choose is larger else np.inf)):
             continue
         low_end, high_end = (-np.inf, np.inf) if is_float(x) else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
         if bound < low_end or bound > high_end:

@@ -238,6 +238,8 @@ def weights_and_sums(scores, seen):
     exps = np.where(seen, np.exp(scores - shift), 0.0)
     total = np.sum(exps, axis=-1, keepdims=True)
     weights = np.where(total == 0, 0.0, exps / np.where(total == 0, 1.0, total))
+    # A row that sees keys, but all infinitely far away, has no weights by the formula.
+    weights = np.where((total == 0) & np.any(seen, axis=-1, keepdims=True), any_of([0.0, np.nan]), weights)
     sums = (np.log(total) + shift)[..., 0]
     return weights, np.where(sums == np.inf, any_of([np.inf, np.nan]), sums)
 
