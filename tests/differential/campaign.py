@@ -1,0 +1,144 @@
+"""Runs many programs in worker processes and gathers what came of them."""
+import collections
+import concurrent.futures
+import itertools
+import multiprocessing
+import re
+import time
+import warnings
+
+import numpy as np
+
+import decisions
+import generate
+import oracles
+import verdict
+from audit import Audit
+from table import Table
+
+BATCH = 24  # programs in one process of the audit
+ROUND = 16  # batches of a worker before it is replaced
+
+
+class Tally:
+    def __init__(self):
+        self.kinds, self.verdicts = collections.Counter(), collections.Counter()
+        self.decisions, self.judged = collections.Counter(), collections.Counter()
+        self.findings = []  # (op, kind of program, verdict's kind, text, document)
+        self.programs = self.processes = 0
+
+    def add(self, other):
+        for name in ("kinds", "verdicts", "decisions", "judged"):
+            getattr(self, name).update(getattr(other, name))
+        self.findings += other.findings
+        self.programs += other.programs
+        self.processes += other.processes
+
+    def count(self, program, said):
+        """program: (op, kind, document)."""
+        op, kind, document = program
+        self.programs += 1
+        self.kinds[kind] += 1
+        if said.decision is not None:
+            self.decisions[said.decision.name] += 1
+        self.verdicts[said.kind if said.decision is None else "by decision"] += 1
+        if said.kind == verdict.FINE:
+            for step in document["program"]:
+                if "op" in step:
+                    self.judged[step["op"]] += 1
+        if said.is_finding:
+            self.findings.append((op, kind, said.kind, said.text, document))
+
+
+class Plan:
+    """What to run: the program, who judges (numpy or torch), a seed, and ops and kinds of programs if not all."""
+
+    def __init__(self, options):
+        self.audit, self.against, self.seed = options.audit, options.against, options.seed
+        self.ops, self.kinds = options.op, options.kind
+
+
+def judge_of(against):
+    """The function from a program and its outcome to the verdict."""
+    if against == "torch":
+        import torch_verdict  # only where it is asked for: the numpy half runs without it
+        return torch_verdict.of_outcome
+    return verdict.of_outcome
+
+
+_STATE = {}
+
+
+def prepare(plan):
+    """What the workers inherit."""
+    warnings.simplefilter("ignore", RuntimeWarning)
+    _STATE["plan"], _STATE["table"], _STATE["audit"] = plan, Table(plan.audit), Audit(plan.audit)
+    _STATE["ops"] = plan.ops or covered_ops(_STATE["table"])
+
+
+def covered_ops(table):
+    return sorted(name for name in table.ops if name in oracles.OPS or (
+        name.endswith("_") and name[:-1] in oracles.OPS))
+
+
+def run_batch(first):
+    """The Tally of programs [first, first + BATCH)."""
+    plan, table, audit = _STATE["plan"], _STATE["table"], _STATE["audit"]
+    judge = judge_of(plan.against)
+    before, tally, programs = audit.processes, Tally(), []
+    for index in range(first, first + BATCH):
+        rng = np.random.default_rng([plan.seed, index])
+        op = _STATE["ops"][index % len(_STATE["ops"])]
+        kind, document = generate.program(rng, table, op, plan.kinds)
+        if document is None:
+            tally.verdicts["none made"] += 1
+        else:
+            programs.append((index, (op, kind, document)))
+    for (index, program), outcome in outcomes_of(audit, programs):
+        tally.count(program, judge(program[2], table, outcome, index))
+    tally.processes = audit.processes - before
+    return tally
+
+
+def outcomes_of(audit, programs):
+    """Of all that are to run, together; what is to be refused would end the others."""
+    alone = [p for p in programs if p[1][1] == "refused"]
+    together = [p for p in programs if p[1][1] != "refused"]
+    yield from zip(together, audit.run_all([p[1][2] for p in together]))
+    for program in alone:
+        yield program, audit.run(program[1][2])
+
+
+def run(plan, programs, seconds, workers):
+    """The Tally of `programs` programs, or of as many as `seconds` allow."""
+    total, start = Tally(), time.monotonic()
+    prepare(plan)
+    firsts = iter(range(0, programs, BATCH) if programs else itertools.count(0, BATCH))
+    while True:
+        some = list(itertools.islice(firsts, ROUND * workers))
+        if not some or (seconds and time.monotonic() - start > seconds):
+            return total
+        run_round(some, workers, total)
+
+
+def run_round(firsts, workers, total):
+    """A judge that dies, as PyTorch may, costs its round and is counted."""
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
+        try:
+            for tally in pool.map(run_batch, firsts):
+                total.add(tally)
+        except concurrent.futures.process.BrokenProcessPool:
+            total.verdicts["a judge died"] += 1
+
+
+def signature(kind, text, document):
+    """Findings of one signature are shown once or twice."""
+    ops = [s["op"] for s in document["program"] if "op" in s and s["op"] != "clone"]
+    if kind in ("value", "dtype", "shape", "gradient", "crash", "accepted", "timeout"):
+        return (kind,) + tuple(sorted(set(ops[-1:])))
+    text = re.sub(r"placement-audit: standard input: /program/\d+(/\w+)*: ", "", text)
+    text = re.sub(r"\[.*?\]|\d+|\([^)]*\)|\b(F64|F32|BF16|F16|I64|I32|U8|BOOL)\b|\b[xyrc]_?\d\w*", "#", text)
+    return (kind, " ".join(text.split())[:70])
+
+

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Judges programs of `placement-audit run` from outside: against numpy, or against PyTorch.
+
+    python3 tests/differential/differential.py build/release/bin/placement-audit
+
+Exit code 1: there are findings. Equal arguments try equal programs.
+"""
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+
+import campaign
+import decisions
+import random_ops
+import verdict
+from audit import Audit
+from shrink import MOST_REFUSED, MOST_TRIALS, Shrinker
+from table import Table
+
+# Ops that are not judged, and why.
+LEFT_OUT = {
+    "slopes by name; gradients of the ops themselves cover them": "pointwise_grad pointwise_grad_of_two",
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("audit", help="the program placement-audit")
+    parser.add_argument("--against", choices=("numpy", "torch"), default="numpy")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--programs", type=int, default=0, help="how many (6000 unless --seconds is given)")
+    parser.add_argument("--seconds", type=float, default=0, help="as many as fit into this time")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--op", action="append", help="only programs around this op; may be repeated")
+    parser.add_argument("--kind", action="append", help="only this kind of program; may be repeated")
+    parser.add_argument("--save", default="", help="folder for the programs that fail")
+    parser.add_argument("--most", type=int, default=1, help="programs shown of one signature")
+    parser.add_argument("--replay", default="", help="judge the programs of this file, one a line")
+    return parser.parse_args()
+
+
+class Report:
+    def __init__(self, options):
+        self.options = options
+        self.table, self.audit = Table(options.audit), Audit(options.audit)
+
+    def said_of(self, document, outcome=None):
+        """The verdict on a program; UNSURE of one that makes no sense, as shrinking tries many."""
+        outcome = outcome or self.audit.run(document)
+        try:
+            return campaign.judge_of(self.options.against)(document, self.table, outcome, self.options.seed)
+        except (KeyError, AttributeError, AssertionError, ValueError, IndexError, TypeError) as error:
+            return verdict.Verdict(verdict.UNSURE, repr(error))
+
+    def smallest(self, finding):
+        """(kind, text, document) of the smallest program that fails alike; None if it fails no more."""
+        _, _, kind, text, document = finding
+        if finding[1] == "random" or self.said_of(document).kind != kind:
+            return None
+        result = text.split(":")[0] if kind in ("value", "dtype", "shape", "gradient") else None
+
+        def fail(candidates):
+            said = [self.said_of(c, o) for c, o in zip(candidates, self.audit.run_all(candidates))]
+            return [s.kind == kind and (result is None or s.text.startswith(result + ":")) for s in said]
+        refused = kind in ("late error", "refused", "unclear error", "crash", "timeout")
+        small = Shrinker(fail, MOST_REFUSED if refused else MOST_TRIALS).smaller(document)
+        return kind, self.said_of(small).text, small
+
+    def findings(self, tally):
+        """Shrunk findings, a few of each signature."""
+        seen, chosen = {}, []
+        for finding in tally.findings:
+            key = campaign.signature(finding[2], finding[3], finding[4])
+            seen[key] = seen.get(key, 0) + 1
+            if seen[key] <= self.options.most:
+                chosen.append(finding)
+        with multiprocessing.get_context("fork").Pool(self.options.workers) as pool:
+            return pool.map(self.shown, chosen, chunksize=1)
+
+    def shown(self, finding):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        kind, text, document = self.smallest(finding) or finding[2:5]
+        return {"kind": kind, "text": text, "found_with": finding[0], "doc": document}
+
+
+def save(folder, shown):
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "findings.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for finding in shown:
+            file.write(json.dumps(finding) + "\n")
+    return path
+
+
+def replay(report, path):
+    wrong = 0
+    for line in open(path, encoding="utf-8"):
+        document = json.loads(line)
+        document = document.get("doc", document)
+        said = report.said_of(document)
+        wrong += said.is_finding
+        print(f"{said.kind}: {said.text}" if said.text else said.kind)
+    return 1 if wrong else 0
+
+
+def main():
+    options = arguments()
+    warnings.simplefilter("ignore", RuntimeWarning)
+    report = Report(options)
+    if options.replay:
+        return replay(report, options.replay)
+    start = time.monotonic()
+    programs = options.programs or (0 if options.seconds else 6000)
+    plan = campaign.Plan(options)
+    tally = campaign.run(plan, programs, options.seconds, options.workers)
+    if options.against == "numpy" and not options.op and not options.kind:
+        judge_random_ops(report.audit, options.seed, tally)
+    ran = time.monotonic() - start
+    shown = report.findings(tally)
+    for finding in shown:
+        print(f"{finding['kind'].upper()} {finding['text']}\n    {json.dumps(finding['doc'])}")
+    if options.save and shown:
+        print(f"saved: {save(options.save, shown)}")
+    summary(report, tally, ran)
+    return 1 if tally.findings else 0
+
+
+def judge_random_ops(audit, seed, tally):
+    """Bounds, statistics, and that values do not depend on the cut."""
+    tried, findings = random_ops.run(audit, seed)
+    tally.programs += tried
+    tally.kinds["random"] += tried
+    tally.verdicts[verdict.FINE] += tried - len(findings)
+    tally.judged.update(random_ops.OPS)
+    tally.findings += findings
+
+
+def summary(report, tally, ran):
+    left_out = [op for ops in LEFT_OUT.values() for op in ops.split()]
+    never = sorted(set(report.table.ops) - set(tally.judged) - set(left_out))
+    for reason, ops in LEFT_OUT.items():
+        print(f"left out, {reason}: {ops}")
+    if never and not report.options.op:
+        print(f"without a program that ran and was judged: {' '.join(never)}")
+    for decision in decisions.ALL:
+        if tally.decisions[decision.name]:
+            print(f"decision: {decision.name}: {tally.decisions[decision.name]} programs ({decision.where})")
+    print("programs: " + ", ".join(f"{k} {n}" for k, n in sorted(tally.kinds.items())))
+    print("verdicts: " + ", ".join(f"{k} {n}" for k, n in sorted(tally.verdicts.items())))
+    print(f"{tally.programs} programs in {ran:.0f} s and {tally.processes} processes, "
+          f"{len(tally.judged)} ops judged of {len(report.table.ops)}, {len(tally.findings)} findings, "
+          f"{sum(1 for d in decisions.ALL if tally.decisions[d.name])} decisions used, "
+          f"{len(left_out)} ops left out")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
