@@ -80,6 +80,7 @@ struct AttrDef {
   /// whatever the dtype. Numbers that elements are only compared with may be any: 2 is above 1.5.
   enum class Number : std::uint8_t {
     kFree,        ///< meets no element, or is compared with it only
+    kFinite,      ///< the same, and must be finite
     kElement,     ///< arithmetic with elements, or written as one
     kLowerBound,  ///< an element, or -inf
     kUpperBound   ///< an element, or inf
@@ -95,6 +96,8 @@ struct AttrDef {
     return least != std::numeric_limits<std::int64_t>::min() ||
            most != std::numeric_limits<std::int64_t>::max();
   }
+  /// Whether its number meets elements of the result.
+  bool is_element() const { return number != Number::kFree && number != Number::kFinite; }
   AttrDef with(Number meets) const {
     AttrDef def = *this;
     def.number = meets;

@@ -175,6 +175,10 @@ Status check_operands(const Op& op, std::span<const TensorMeta> inputs) {
 
 Status check_ranges(const Op& op, const Attrs& attrs) {
   for (const AttrDef& attr : op.def.attrs) {
+    if (attr.number == Number::kFinite && !std::isfinite(attrs.get_double(attr.name))) {
+      const Attrs seen = {{attr.name, attrs.get_double(attr.name)}};
+      return invalid_argument(op.def.name + ": " + seen.to_string() + ", but must be finite");
+    }
     if (!attr.is_ranged()) continue;
     for (const std::int64_t value : attrs.get_ints_or(attr.name, {})) {
       if (value >= attr.least && value <= attr.most) continue;
@@ -203,7 +207,7 @@ Status check_results(const Op& op, std::span<const TensorMeta> inputs, const Att
     if (!fits.ok()) return refuse(op, inputs, "a result: " + std::string(message_of(fits)));
   }
   for (const AttrDef& attr : op.def.attrs) {
-    if (attr.number == Number::kFree || results.empty()) continue;
+    if (!attr.is_element() || results.empty()) continue;
     TSR_RETURN_IF_ERROR(check_number(op, inputs, attr, attrs, results[0].dtype));
   }
   return absl::OkStatus();

@@ -229,7 +229,7 @@ bool RowMaker::numbers_are_finite() const {
   return selects() ||
          std::all_of(op_.def.attrs.begin(), op_.def.attrs.end(), [&](const AttrDef& def) {
            if (def.type != AttrDef::Type::kDouble || !attrs_.has(def.name)) return true;
-           const double value = attrs_.get_double(def.name);
+           const double value = attrs_.get_double_or(def.name, 0.0);
            if (std::isfinite(value)) return true;
            const double* otherwise =
                def.default_value ? std::get_if<double>(&*def.default_value) : nullptr;

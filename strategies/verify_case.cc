@@ -41,7 +41,7 @@ void make_integers(const Sample& sample, std::vector<double>& values) {
 Attrs with_whole_numbers(const Op& op, const Attrs& attrs) {
   Attrs whole = attrs;
   for (const AttrDef& attr : op.def.attrs) {
-    if (attr.number == AttrDef::Number::kFree || attr.type != AttrDef::Type::kDouble) continue;
+    if (!attr.is_element() || attr.type != AttrDef::Type::kDouble) continue;
     const double value = attrs.get_double(attr.name);
     whole.set(attr.name, std::copysign(std::ceil(std::abs(value)), value));
   }

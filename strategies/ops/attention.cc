@@ -51,7 +51,11 @@ kernels::AttentionOptions options_of(const Attrs& attrs) {
 /// values of one column of ones and a result of zeros.
 std::vector<Var> through_lse(GradContext& c) {
   const Var grad = c.call("unsqueeze", {c.cotangent(1)}, {{"dim", -1}});
-  const Var column = c.call("slice", {c.input(2)}, {{"dim", -1}, {"start", 0}, {"end", 1}});
+  const Attrs first = {{"dim", -1}, {"start", 0}, {"end", 1}},
+              last = {{"dim", -1}, {"keepdim", true}};
+  const bool has_column = c.input_shape(2).back() > 0;
+  const Var column =
+      has_column ? c.call("slice", {c.input(2)}, first) : c.call("sum", {c.input(2)}, last);
   const Var ones = c.call("ones_like", {column});
   const Var zeros = c.call("zeros_like", {grad});
   const Var operands[] = {grad, c.input(0), c.input(1), ones, zeros, c.output(1)};
@@ -75,7 +79,7 @@ std::vector<Var> attention_gradient(GradContext& c) {
 }
 
 std::vector<AttrDef> attention_attrs() {
-  return {ops::double_attr("scale"), ops::bool_attr("causal", true),
+  return {ops::finite_attr("scale"), ops::bool_attr("causal", true),
           ops::offset_attr("causal_offset", 0)};
 }
 

@@ -1,5 +1,6 @@
 // Scaled-dot-product attention in its general form: several queries' heads to one of the keys, a
 // mask that broadcasts.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/elementwise.h"
@@ -57,7 +58,8 @@ Metas infer_general(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 
 double scale_of(const Attrs& attrs, std::int64_t depth) {
   const double scale = attrs.get_double("scale");
-  return scale != 0.0 ? scale : 1.0 / std::sqrt(static_cast<double>(depth));
+  if (scale != 0.0) return scale;
+  return 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(depth, 1)));
 }
 
 kernels::AttentionOptions options_of(const Attrs& attrs, std::int64_t depth) {
@@ -240,7 +242,7 @@ void add_attention_general_ops(OpTable& table) {
               "gives 0.",
        .args = {in("query"), in("key"), in("value"), in_optional("attn_mask")},
        .attrs = {ops::double_attr("dropout_p", 0.0), ops::bool_attr("is_causal", false),
-                 ops::double_attr("scale", 0.0), ops::bool_attr("enable_gqa", false)},
+                 ops::finite_attr("scale", 0.0), ops::bool_attr("enable_gqa", false)},
        .rule = "",
        .kernel = run_general,
        .infer = infer_general,

@@ -81,6 +81,9 @@ Infer infer_transposed(int num_dims) {
     out.shape[1] = (CheckedInt(inputs[1].shape[1]) * attrs.get_int("groups")).clamped();
     for (int d = 0; d < num_dims; ++d) {
       const auto at = static_cast<std::size_t>(2 + d);
+      if (inputs[0].shape[at] == 0) {
+        return invalid_argument("dim " + std::to_string(at) + " of the input has no elements");
+      }
       const WindowDim w = ops::conv_window(attrs, d, inputs[1].shape[at], 0, 0);
       const std::int64_t more = ops::window_attr(attrs, "output_padding", d, 0);
       const CheckedInt span = CheckedInt(w.dilation) * (w.kernel - 1) + more + 1;

@@ -34,6 +34,13 @@ inline AttrDef element_attr(std::string name) {
 inline AttrDef element_attr(std::string name, double value) {
   return double_attr(std::move(name), value).with(AttrDef::Number::kElement);
 }
+/// A number that must be finite.
+inline AttrDef finite_attr(std::string name) {
+  return double_attr(std::move(name)).with(AttrDef::Number::kFinite);
+}
+inline AttrDef finite_attr(std::string name, double value) {
+  return double_attr(std::move(name), value).with(AttrDef::Number::kFinite);
+}
 /// The least or the largest that elements of the result may be; infinite by default.
 AttrDef lower_bound_attr(std::string name);
 AttrDef upper_bound_attr(std::string name);

@@ -344,9 +344,10 @@ void add_unfold_backward(OpTable& table) {
            },
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& given) -> Metas {
          TensorMeta out = inputs[0];
-         const std::int64_t size = out.shape.empty() ? 0 : out.shape.back();
-         if (out.shape.size() < 2) {
-           return invalid_argument("grad " + to_string(out.shape) + " has no dim of windows");
+         const std::int64_t size = out.shape.size() < 2 ? 0 : out.shape.back();
+         if (size == 0) {
+           return invalid_argument("grad " + to_string(out.shape) +
+                                   " has no windows in a last dim");
          }
          out.shape.pop_back();
          TSR_ASSIGN_OR_RETURN(
