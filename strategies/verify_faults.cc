@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "kernels/elementwise.h"
+#include "strategies/verify_cotangent.h"
 #include "strategies/verify_derived.h"
 #include "strategies/verify_soundness.h"
 #include "strategies/verify_storage.h"
@@ -102,6 +103,52 @@ Kernel with_refused_emptiness(const Kernel& kernel, const Hits& hits) {
   };
 }
 
+/// A gradient's calls, of which those that select multiply by what is 0 or 1 instead.
+class MaskProducts final : public GradContext {
+ public:
+  MaskProducts(GradContext& inner, Hits hits) : inner_(inner), hits_(std::move(hits)) {}
+  Var input(int i) override { return inner_.input(i); }
+  Var output(int i) override { return inner_.output(i); }
+  Var cotangent(int i) override { return inner_.cotangent(i); }
+  const Attrs& attrs() const override { return inner_.attrs(); }
+  int num_inputs() const override { return inner_.num_inputs(); }
+  bool needs(int i) const override { return inner_.needs(i); }
+  const Shape& input_shape(int i) const override { return inner_.input_shape(i); }
+  DType input_dtype(int i) const override { return inner_.input_dtype(i); }
+  const Shape& output_shape(int i) const override { return inner_.output_shape(i); }
+  const Shape& shape(Var value) const override { return inner_.shape(value); }
+  DType dtype(Var value) const override { return inner_.dtype(value); }
+  std::vector<Var> call_all(std::string_view op, std::span<const Var> operands,
+                            const Attrs& attrs) override {
+    if (op == "where") {
+      return {sum(kept(operands[1], operands[0]), kept(operands[2], inverse(operands[0])))};
+    }
+    const bool drops = (op == "where_scalar" && attrs.get_double("other") == 0.0) ||
+                       (op == "masked_fill" && attrs.get_double("value") == 0.0);
+    if (!drops) return inner_.call_all(op, operands, attrs);
+    if (op == "where_scalar") return {kept(operands[1], operands[0])};
+    return {kept(operands[0], inverse(operands[1]))};
+  }
+
+ private:
+  Var sum(Var a, Var b) { return inner_.call("add", {a, b}); }
+  Var inverse(Var mask) { return inner_.call("logical_not", {mask}); }
+  Var kept(Var value, Var mask) {
+    ++*hits_;
+    return inner_.call("mul", {value, inner_.call("to", {mask}, {{"dtype", dtype(value)}})});
+  }
+
+  GradContext& inner_;
+  Hits hits_;
+};
+
+Gradient with_mask_products(const Gradient& gradient, const Hits& hits) {
+  return [gradient, hits](GradContext& c) {
+    MaskProducts products(c, hits);
+    return gradient(products);
+  };
+}
+
 std::vector<Fault> faults_of(const Op& op) {
   std::vector<Fault> faults;
   const auto plant = [&](std::string what, const std::function<void(Fault&)>& change) {
@@ -126,13 +173,19 @@ std::vector<Fault> faults_of(const Op& op) {
   }
   plant("a share without elements is refused",
         [&](Fault& fault) { fault.def.kernel = with_refused_emptiness(kernel, fault.hits); });
+  if (op.def.gradient != nullptr && op.def.cotangent_spreads.empty()) {
+    plant("a gradient multiplies by a mask", [&](Fault& fault) {
+      fault.def.gradient = with_mask_products(op.def.gradient, fault.hits);
+    });
+  }
   return faults;
 }
 
 /// The checks of verify() on one sample and on those made of it.
 class Noticing {
  public:
-  Noticing(const Op& op, VerifyRandom& random) : op_(op), random_(random) {
+  Noticing(const OpTable& table, const Op& op, VerifyRandom& random)
+      : table_(table), op_(op), random_(random) {
     options_.meshes = {{2}, {3}};
   }
 
@@ -140,6 +193,7 @@ class Noticing {
     try {
       CaseSource source(op_, sample, random_);
       if (!storage_error(op_, source.as_given(), nullptr).empty()) return true;
+      if (cotangent_spreads(source.as_given())) return true;
       SoundnessJudge(op_, options_, random_, findings_).judge_derived(source);
     } catch (const std::exception&) {
       return true;
@@ -151,6 +205,11 @@ class Noticing {
   }
 
  private:
+  bool cotangent_spreads(const VerifyCase& test) const {
+    return op_.def.gradient != nullptr && test.sample->differentiable &&
+           op_.def.cotangent_spreads.empty() &&
+           !cotangent_error(table_, op_, test.attrs, test.operands, options_.seed).empty();
+  }
   bool derived_fails(const Sample& sample) {
     try {
       CaseSource source(op_, sample, random_);
@@ -164,28 +223,29 @@ class Noticing {
   }
   bool any_failed() const { return findings_.any_failed(); }
 
+  const OpTable& table_;
   const Op& op_;
   VerifyRandom& random_;
   VerifyOptions options_;
   Findings findings_;
 };
 
-bool is_noticed(const Op& op, VerifyRandom& random) {
-  Noticing noticing(op, random);
+bool is_noticed(const OpTable& table, const Op& op, VerifyRandom& random) {
+  Noticing noticing(table, op, random);
   return std::any_of(op.def.samples.begin(), op.def.samples.end(),
                      [&](const Sample& sample) { return noticing.fails(sample); });
 }
 
 }  // namespace
 
-MutantReport judge_faults(const Op& op, const VerifyOptions& options) {
+MutantReport judge_faults(const OpTable& table, const Op& op, const VerifyOptions& options) {
   VerifyRandom random(options.seed);
   MutantReport report;
   for (Fault& fault : faults_of(op)) {
-    OpTable table;
+    OpTable faulty;
     fault.def.name = op.def.name;
-    if (!table.add(std::move(fault.def)).ok()) continue;
-    const bool noticed = is_noticed(*table.ops()[0], random);
+    if (!faulty.add(std::move(fault.def)).ok()) continue;
+    const bool noticed = is_noticed(table, *faulty.ops()[0], random);
     if (noticed) {
       ++report.refuted;
     } else if (*fault.hits == 0) {

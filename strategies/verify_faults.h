@@ -9,7 +9,7 @@
 namespace tessera TSR_API {
 
 /// Refuted where a check of verify() fails; equivalent where no sample runs into the fault.
-/// `survivors` name the fault and the op's rule.
-MutantReport judge_faults(const Op& op, const VerifyOptions& options = {});
+/// `survivors` name the fault and the op's rule. `table` is what gradients call.
+MutantReport judge_faults(const OpTable& table, const Op& op, const VerifyOptions& options = {});
 
 }  // namespace tessera

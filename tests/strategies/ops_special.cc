@@ -255,7 +255,7 @@ TEST_CASE("results at infinities, NaN and zeros", "[strategies][ops][special]") 
   judge("clamp", {reals({2}, {5, kNaN})}, {{"min", 2.0}, {"max", 1.0}}, {1, kNaN});
   judge("bitwise_not", {bools({1, 0})}, {}, {0, 1});
   judge("bitwise_xor", {bools({1, 0, 1}), bools({1, 1, 0})}, {}, {0, 1, 1});
-  judge("masked_fill", {bools({0, 0}), bools({1, 0})}, {{"value", 0.5}}, {1, 0});
+  judge("masked_fill", {bools({0, 0}), bools({1, 0})}, {{"value", 1.0}}, {1, 0});
   judge("nextafter", {reals({1}, {-0.75}, DType::kF32), reals({}, {1})}, {}, {-0.75 + 0x1p-24});
   judge("binary_cross_entropy_with_logits_each", {reals({2}, {kInf, 0}), reals({2}, {0, 1})}, {},
         {kInf, std::log(2.0)});

@@ -53,7 +53,7 @@ std::vector<Verdict> verify_all(const OpTable& table, const std::vector<const Op
       if (mutants == Request::Mutants::kSkip) continue;
       try {
         verdicts[i].mutants = judge_mutants(*ops[i], options);
-        add(judge_faults(*ops[i], options), *verdicts[i].mutants);
+        add(judge_faults(table, *ops[i], options), *verdicts[i].mutants);
       } catch (const std::exception&) {
         verdicts[i].mutants = MutantReport();  // the report says what the op refuses of its samples
       }
