@@ -59,6 +59,7 @@ class RankRun {
   RankRun(Job& job, World& world) : job_(job), program_(job.program), runtime_(world) {
     // Indices out of range are told with their position.
     runtime_.kernels().checked = true;
+    if (job.program.checked) runtime_.checked = CheckedMode::kOn;
     if (job.sources.add_ops) throw_if_error(job.sources.add_ops(runtime_.ops()));
     tensors_.resize(program_.tensors.size());
   }

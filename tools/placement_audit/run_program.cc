@@ -107,8 +107,11 @@ StatusOr<TensorType> read_stated_type(const JsonView& view, TensorType otherwise
 
 StatusOr<Program> read_program(const JsonView& root, const OpTable& table,
                                const TensorTypes& types) {
-  TSR_RETURN_IF_ERROR(root.check_keys({"mesh", "inputs", "program"}, {"expect"}));
+  TSR_RETURN_IF_ERROR(root.check_keys({"mesh", "inputs", "program"}, {"checked", "expect"}));
   Program program;
+  if (const auto checked = root.find("checked")) {
+    TSR_ASSIGN_OR_RETURN(program.checked, checked->boolean());
+  }
   ProgramScope scope(program);
   TSR_ASSIGN_OR_RETURN(program.mesh, scope.read_mesh_of_ranks(*root.find("mesh")));
   TSR_RETURN_IF_ERROR(read_program_inputs(root, types, scope, program));

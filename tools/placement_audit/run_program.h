@@ -78,6 +78,7 @@ struct ExpectedTensor {
 struct Program {
   Mesh mesh;
   std::int64_t num_ranks = 1;  ///< of all meshes
+  bool checked = false;        ///< run in checked mode
   std::vector<ProgramTensor> tensors;
   std::vector<ProgramInput> inputs;  ///< of the first slots
   std::vector<ProgramStep> steps;
