@@ -25,7 +25,9 @@ ViewAliasing view_aliasing(const Op& op, const Spec& operand, const Resolution& 
   for (const Spec& output : resolution.outputs) {
     result.repeats |= num_elements(output.global_shape()) > elements;
   }
-  const bool moved = estimate_moved_bytes(operand, resolution.inputs[0]) > 0;
+  // What moves may move no bytes: a rank takes its part of what it holds whole.
+  const bool moved =
+      operand.mesh().num_ranks() > 1 && operand.layout() != resolution.inputs[0].layout();
   if (resolution.lowering >= 0 || moved) {
     result.kind = Kind::kCopies;
   } else if (order == Order::kRowMajorOrCopy) {
@@ -43,9 +45,11 @@ std::string_view refusal_of(WriteHazard hazard) {
       return " cannot be written in place: it repeats elements (expand), so several of them share "
              "one place, or may (unfold); clone() it first";
     case WriteHazard::kCopiedByCut:
-      return " cannot be written in place: it is a view of a dim that is cut, for which ranks "
-             "fetched a copy, so a write would not reach what it is a view of; redistribute that "
-             "before the view, write to it with select_scatter or slice_scatter, or clone() the "
+      return " cannot be written in place: it is a view of a dim that is cut, or of a tensor that "
+             "had "
+             "to move, for which ranks made a copy, so a write would not reach what it is a view "
+             "of; redistribute that before the view, write to it with select_scatter or "
+             "slice_scatter, or clone() the "
              "view";
     case WriteHazard::kCopiedByOrder:
       return " cannot be written in place: it was given other sizes while its elements were not in "
@@ -85,7 +89,9 @@ Status stale_view_refused(std::string_view op, std::string_view name, bool by_cu
   std::string text(op);
   text += ": ";
   text += name;
-  text += by_cut ? " is a view of a dim that is cut, for which ranks fetched a copy"
+  text += by_cut ? " is a view of a dim that is cut, or of a tensor that had to move, for which "
+                   "ranks made a "
+                   "copy"
                  : " was given other sizes while its elements were not in row-major order, so some "
                    "ranks may hold a copy";
   text += ", and what it is a view of was written since; take the view again, or after the write";

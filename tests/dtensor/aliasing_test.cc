@@ -92,13 +92,16 @@ struct Left {
   std::string refused, unreadable;
 };
 
+/// Makes operand `operand` of a view of these values.
+using Place = std::function<DTensor(const Array& values, std::size_t operand)>;
+
 /// base → view → write to one of them → both are read.
 std::optional<Left> run_program(Rank& rank, const ViewCall& view, const WriteCall& write,
-                                Target target, const std::function<DTensor(const Array&)>& place) {
-  const DTensor base = place(random_values(view.sample->shapes[0], DType::kF64, 3));
+                                Target target, const Place& place) {
+  const DTensor base = place(random_values(view.sample->shapes[0], DType::kF64, 3), 0);
   Operands operands = {base};
   for (std::size_t i = 1; i < view.sample->shapes.size(); ++i) {
-    operands.push_back(place(random_values(view.sample->shapes[i], DType::kF64, 4)));
+    operands.push_back(place(random_values(view.sample->shapes[i], DType::kF64, 4), i));
   }
   const DTensor seen = call(rank.runtime, view.op->def.name, operands, view.sample->attrs).back();
   const DTensor& written = target == Target::kView ? seen : base;
@@ -147,41 +150,76 @@ struct Tally {
   std::set<std::string> writes, views;
 };
 
+/// Whether a tensor of that shape can be cut so.
+bool fits(const Shape& shape, const Placements& placements) {
+  return std::all_of(placements.begin(), placements.end(), [&](const Placement& placement) {
+    const Shard* shard = std::get_if<Shard>(&placement);
+    return shard == nullptr || shard->dim < static_cast<int>(shape.size());
+  });
+}
+
+/// How a view's operands are cut.
+using Cuts = std::vector<Placements>;
+
+/// The first operand every way that it can be, and the others whole; then these every way, too.
+std::vector<Cuts> cuts_of(const ViewCall& view, const std::vector<Placements>& placements) {
+  const std::vector<Shape>& shapes = view.sample->shapes;
+  const Placements whole(placements[0].size(), Replicate{});
+  std::vector<Cuts> all;
+  for (const Placements& each : placements) {
+    if (!fits(shapes[0], each)) continue;
+    for (const Placements& other : placements) {
+      const bool fit = std::all_of(shapes.begin() + 1, shapes.end(),
+                                   [&](const Shape& shape) { return fits(shape, other); });
+      if (!fit || (shapes.size() == 1 && other != whole)) continue;
+      Cuts& cuts = all.emplace_back(shapes.size(), other);
+      cuts[0] = each;
+    }
+    if (placements[0] != whole) all.emplace_back(shapes.size(), whole)[0] = each;
+  }
+  return all;
+}
+
+/// One program cut and on one rank, into the tally.
+void try_one(Rank& rank, const ViewCall& view, const WriteCall& write, const Cuts& cuts,
+             Tally& tally) {
+  for (const Target target : {Target::kView, Target::kBase}) {
+    const auto one = run_program(rank, view, write, target, [&](const Array& values, std::size_t) {
+      return plain(rank.runtime, copy_of(values));
+    });
+    const auto cut =
+        run_program(rank, view, write, target, [&](const Array& values, std::size_t operand) {
+          return rank.distribute(values, cuts[operand]);
+        });
+    if (!one || !cut) continue;
+    const Left before{random_values(view.sample->shapes[0], DType::kF64, 3).to_vector()};
+    const std::string problem = judge(*cut, *one, before);
+    if (!problem.empty()) {
+      tally.problems.push_back(view.text() + " (" + to_string(cuts.front()) + ", " +
+                               to_string(cuts.back()) + "), " + write.op->def.name + " on the " +
+                               (target == Target::kView ? "view: " : "base: ") + problem);
+    }
+    tally.refused += cut->refused.empty() ? 0 : 1;
+    tally.stale += cut->unreadable.empty() ? 0 : 1;
+    tally.right += problem.empty() && cut->refused.empty() && cut->unreadable.empty() ? 1 : 0;
+    tally.writes.insert(write.op->def.name);
+    tally.views.insert(view.op->def.name);
+  }
+}
+
 Tally try_all(Rank& rank, const std::vector<Placements>& placements, std::size_t stride) {
   const OpTable& table = rank.runtime.ops();
   const std::vector<WriteCall> writes = write_calls(table);
   Tally tally;
   std::size_t turn = 0;
   for (const ViewCall& view : view_calls(table)) {
-    for (const Placements& each : placements) {
-      const auto fits = [&](const Placement& placement) {
-        const Shard* shard = std::get_if<Shard>(&placement);
-        return shard == nullptr || shard->dim < static_cast<int>(view.sample->shapes[0].size());
-      };
-      if (!std::all_of(each.begin(), each.end(), fits)) continue;
-      for (std::size_t w = turn++ % stride; w < writes.size(); w += stride) {
-        for (const Target target : {Target::kView, Target::kBase}) {
-          const auto one = run_program(rank, view, writes[w], target, [&](const Array& values) {
-            return plain(rank.runtime, copy_of(values));
-          });
-          const auto cut = run_program(rank, view, writes[w], target, [&](const Array& values) {
-            return values.shape() == view.sample->shapes[0] ? rank.distribute(values, each)
-                                                            : whole(rank, values, rank.mesh);
-          });
-          if (!one || !cut) continue;
-          const Left before{random_values(view.sample->shapes[0], DType::kF64, 3).to_vector()};
-          const std::string problem = judge(*cut, *one, before);
-          if (!problem.empty()) {
-            tally.problems.push_back(view.text() + " (" + to_string(each) + "), " +
-                                     writes[w].op->def.name + " on the " +
-                                     (target == Target::kView ? "view: " : "base: ") + problem);
-          }
-          tally.refused += cut->refused.empty() ? 0 : 1;
-          tally.stale += cut->unreadable.empty() ? 0 : 1;
-          tally.right += problem.empty() && cut->refused.empty() && cut->unreadable.empty() ? 1 : 0;
-          tally.writes.insert(writes[w].op->def.name);
-          tally.views.insert(view.op->def.name);
-        }
+    for (const Cuts& cuts : cuts_of(view, placements)) {
+      // Where the second operand is cut, too, each write is tried with some of the cuts.
+      const bool apart =
+          cuts.size() > 1 && cuts.back() != Placements(placements[0].size(), Replicate{});
+      const std::size_t step = apart ? 7 * stride : stride;
+      for (std::size_t w = turn++ % step; w < writes.size(); w += step) {
+        try_one(rank, view, writes[w], cuts, tally);
       }
     }
   }
