@@ -110,10 +110,15 @@ DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
       intern_layout(runtime, grad.spec(), with_partial(*from, extremes, ReduceOp::kSum));
   if (mine.local().is_null()) return make_tensor(runtime, shares, Array());
   const DTensor own = make_tensor(runtime, whole, mine.local());
-  const DTensor hit = cast(eq(own, best, site), grad.dtype(), site);
+  // The NaN that won, too.
+  const DTensor nan = call(runtime, "isnan", {&own, 1}, {}, site)[0];
+  const DTensor either[] = {eq(own, best, site), nan};
+  const DTensor hit = call(runtime, "logical_or", either, {}, site)[0];
+  const DTensor count = cast(hit, grad.dtype(), site);
   const DTensor ties =
-      move(make_tensor(runtime, shares, hit.local()), grad.impl()->spec, info, site);
-  const DTensor share = div(mul(grad, hit, site), ties, site);
+      move(make_tensor(runtime, shares, count.local()), grad.impl()->spec, info, site);
+  // Chosen, not multiplied by 0 or 1: a cotangent that is not finite stays with the extreme.
+  const DTensor share = where(hit, div(grad, ties, site), zeros_like(grad), site);
   return make_tensor(runtime, shares, share.local());
 }
 
@@ -132,12 +137,6 @@ void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads
 
 void record_move(const DTensor& x, const DTensor& result, const Site& site) {
   const Spec& from = x.spec();
-  if (has_partial(from, {ReduceOp::kProd})) {
-    throw Error(
-        unimplemented(absl::StrFormat("redistribute: a P(prod) tensor that needs a gradient cannot "
-                                      "be moved; reduce it under NoGrad. [%s]",
-                                      from.to_string())));
-  }
   auto node = std::make_shared<MoveNode>(x.runtime(), site);
   node->from = x.impl()->spec;
   node->edges.push_back(edge_of(x));

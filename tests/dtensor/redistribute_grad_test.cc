@@ -105,6 +105,45 @@ TEST_CASE("a P(max) source shares its gradient among the ranks that hold the max
   CHECK(ranks[1] == std::vector<double>{0, 6, 3});
 }
 
+TEST_CASE("an infinite cotangent of a moved P(max) stays with the maximum, a NaN's with the NaN",
+          "[dtensor][redistribute]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto ranks = run_ranks(MeshAxes{{"tp", 2}}, [&](Rank& rank) {
+    const double mine[2][2] = {{5, nan}, {2, 4}};
+    DTensor local = plain(rank.runtime, Array::from_values({2}, DType::kF64, mine[rank.index()]));
+    DTensor x = from_local(local, rank.mesh, Placements{Partial{ReduceOp::kMax}}, {2});
+    x.set_requires_grad(true);
+    const DTensor y = redistribute(x, {Replicate{}});
+    backward(y, rank.distribute(Array::from_values({2}, DType::kF64, std::vector{inf, 3.0}),
+                                {Replicate{}}));
+    return copy_of(x.grad().local()).to_vector();
+  });
+  CHECK(ranks[0] == std::vector<double>{inf, 3});
+  CHECK(ranks[1] == std::vector<double>{0, 0});
+}
+
+TEST_CASE("a product of all ranks' elements has a gradient after it moved",
+          "[dtensor][redistribute]") {
+  // y = hypot(2 * 3, 8) = 10: dy/dx = 6 / 10 * (3, 2).
+  const auto ranks = run_ranks(MeshAxes{{"tp", 2}}, [](Rank& rank) {
+    DTensor x =
+        rank.parameter(Array::from_values({2}, DType::kF64, std::vector{2.0, 3.0}), {Shard{0}});
+    const DTensor product = call(rank.runtime, "prod", {&x, 1}, {})[0];
+    const bool is_partial = product.spec().layout().partial[0] == ReduceOp::kProd;
+    const DTensor operands[] = {
+        product,
+        rank.distribute(Array::from_values({}, DType::kF64, std::vector{8.0}), {Replicate{}})};
+    backward(call(rank.runtime, "hypot", operands, {})[0]);
+    return std::pair{is_partial, full_tensor(x.grad()).to_vector()};
+  });
+  for (const auto& [is_partial, gradient] : ranks) {
+    CHECK(is_partial);
+    CHECK(gradient[0] == Approx(1.8));
+    CHECK(gradient[1] == Approx(1.2));
+  }
+}
+
 TEST_CASE("on a replicated axis the cotangent stays as it comes", "[dtensor][redistribute]") {
   // x is R on tp and S(0) on dp; the work after it leaves the cotangent P(sum) on tp, which is
   // reduced once, at the leaf.
