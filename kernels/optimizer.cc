@@ -9,11 +9,11 @@
 namespace tessera::kernels {
 namespace {
 
-/// factor·x, but 0 where the factor is 0: what is not to be taken counts for nothing, whatever it
-/// is (a state before the first step, an infinite number).
+/// factor·x, but -0, which changes no sum, where the factor is 0: what is not to be taken counts
+/// for nothing, whatever it is (a state before the first step, an infinite number).
 template <class C>
 [[gnu::always_inline]] inline C taken(C factor, C x) {
-  return factor * (factor == C{0} ? C{0} : x);
+  return factor == C{0} ? C{-0.0} : factor * x;
 }
 
 /// The update's factors, computed once in F64.

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "placement/checked_int.h"
 #include "strategies/ops/call_rule.h"
 #include "strategies/ops/product.h"
@@ -126,8 +127,10 @@ Sample einsum_sample(std::string equation, std::vector<Shape> shapes) {
 /// Kronecker product of two matrices: (a c)(b d) = ab · cd.
 void run_kron(KernelCall& call) {
   const Array &a = call.inputs[0], &b = call.inputs[1];
-  ops::run_equation(call.ctx, {{"ab", "cd"}, "acbd"}, call.inputs,
-                    call.outputs[0].try_view({a.size(0), b.size(0), a.size(1), b.size(1)}));
+  // No sums: the sign of a zero product stays.
+  kernels::binary(call.ctx, kernels::Binary::kMul, a.try_view({a.size(0), 1, a.size(1), 1}),
+                  b.try_view({1, b.size(0), 1, b.size(1)}),
+                  call.outputs[0].try_view({a.size(0), b.size(0), a.size(1), b.size(1)}));
 }
 
 void add_kron(OpTable& table) {

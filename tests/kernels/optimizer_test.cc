@@ -151,6 +151,9 @@ TEST_CASE("what an optimizer does not take may be infinite or NaN", "[kernels][o
   const Array param = numbers(1, kInf), m = numbers(0, 0), v = numbers(0, 0);
   sgd(ctx, {.lr = 0.5}, param, numbers(kInf, 1), Array());
   CHECK(param.to_vector() == std::vector<double>{-kInf, kInf});
+  const Array zero = numbers(-0.0, 1);
+  sgd(ctx, {.lr = 0.5}, zero, numbers(-0.0, 1), Array());
+  CHECK_FALSE(std::signbit(zero.to_vector()[0]));  // -0 - 0.5 * -0
   const Array infinite = numbers(kInf, 1);
   adamw(ctx, {.lr = 0.5, .eps = 0.0, .weight_decay = 0.0}, infinite, numbers(1, 1), m, v);
   CHECK(worst_error(infinite.to_vector(), {kInf, 0.5}) < 1e-12);
