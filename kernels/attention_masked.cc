@@ -69,14 +69,17 @@ class MaskedHead {
  private:
   static MatrixView<const C> input(MatrixView<C> m) { return {m.data, m.row_stride, m.col_stride}; }
 
-  /// Scores to weights that add up to 1 (all 0 where no key is seen). Returns the log-sum.
+  /// Scores to weights that add up to 1 (all 0 where no key is seen, all NaN where a score is).
+  /// Returns the log-sum.
   static C weigh(C* line, const C* mask, std::int64_t mask_stride, std::int64_t keys) {
     C most = -std::numeric_limits<C>::infinity();
+    bool hidden = true;
     for (std::int64_t j = 0; j < keys; ++j) {
       line[j] += mask[j * mask_stride];
+      hidden = hidden && line[j] == -std::numeric_limits<C>::infinity();
       most = std::max(most, line[j]);
     }
-    if (most == -std::numeric_limits<C>::infinity()) {
+    if (hidden) {
       std::fill_n(line, keys, C(0));
       return most;
     }

@@ -2,6 +2,7 @@
 // mask that broadcasts.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/elementwise.h"
 #include "strategies/ops/attention_parts.h"
@@ -188,16 +189,18 @@ class MaskedGradient {
   Var weights_of(Var q, Var k, double scale) const {
     Var scores = ops::scaled(c_, c_.call("matmul", {q, ops::transposed(c_, k)}), scale);
     const Var mask = c_.input(3);
+    constexpr double kHidden = -std::numeric_limits<double>::infinity();
+    constexpr double kLowest = -1e30;  // e^(it - any score) is 0
+    Var hidden;
     if (is_floating(c_.input_dtype(3))) {
       scores = c_.call("add", {scores, mask});
+      hidden = c_.call("eq_scalar", {scores}, {{"value", kHidden}});
     } else {
-      const Var hidden = c_.call("logical_not", {mask});
-      constexpr double kLowest = -1e30;  // e^(it − any score) is 0
-      scores = c_.call("masked_fill", {scores, hidden}, {{"value", kLowest}});
-      const Var weights = c_.call("softmax", {scores}, {{"dim", std::int64_t{-1}}});
-      return c_.call("masked_fill", {weights, hidden}, {{"value", 0.0}});
+      hidden = c_.call("logical_not", {mask});
     }
-    return c_.call("softmax", {scores}, {{"dim", std::int64_t{-1}}});
+    scores = c_.call("masked_fill", {scores, hidden}, {{"value", kLowest}});
+    const Var weights = c_.call("softmax", {scores}, {{"dim", std::int64_t{-1}}});
+    return c_.call("masked_fill", {weights, hidden}, {{"value", 0.0}});
   }
 
   GradContext& c_;

@@ -75,6 +75,14 @@ TEST_CASE("a row that a mask hides from all keys gives 0 and a log-sum of minus 
   CHECK(std::isfinite(result.lse[1]));
 }
 
+TEST_CASE("a row with a NaN score under a mask gives NaN", "[kernels][attention]") {
+  const Array q = Array::from_values({1, 1, 1, 1}, DType::kF64, std::vector<double>{1});
+  const Array k =
+      Array::from_values({1, 1, 2, 1}, DType::kF64, std::vector<double>{std::nan(""), 1});
+  const Array mask = Array::from_values({1, 2}, DType::kF64, std::vector<double>{0, -kInf});
+  CHECK(std::isnan(run_masked(q, k, k, mask).out[0]));
+}
+
 TEST_CASE("a key that a causal row does not see has no part in its result, whatever it holds",
           "[kernels][attention]") {
   const double odd = GENERATE(std::numeric_limits<double>::quiet_NaN(), kInf);

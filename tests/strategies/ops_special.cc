@@ -225,6 +225,12 @@ TEST_CASE("equal elements share a cotangent, bounds end a slope, a NaN that wins
       {"amin", {row({1, kNaN, kNaN})}, {}, {3}, {{kNaN, kNaN, kNaN}}},
       {"nanmedian", {row({kNaN, kNaN})}, {}, {3}, {{1.5, 1.5}}},
       {"relu", {row({kNaN, 0})}, {}, {3, 3}, {{3, 0}}},
+      {"scaled_dot_product_attention",  // the first row sees no key, the second one
+       {grid({1, 1, 2, 1}, {1, 2}), grid({1, 1, 1, 1}, {3}), grid({1, 1, 1, 1}, {5}),
+        grid({2, 1}, {-kInf, 0})},
+       {},
+       {1, 7},
+       {{0, 0}, {0}, {7}, {0, 0}}},
       {"relu6", {row({kNaN, 6})}, {}, {3, 3}, {{3, 0}}},
       {"elu", {row({kNaN})}, {}, {3}, {{3}}},
       {"selu", {row({kNaN})}, {}, {1}, {{1.0507009873554804934}}},
