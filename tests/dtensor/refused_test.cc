@@ -115,4 +115,34 @@ TEST_CASE("checked mode: an index outside names position and value on every rank
   }
 }
 
+TEST_CASE("checked mode: a sum that meets an infinity is the same error on every rank",
+          "[dtensor][refused][checked]") {
+  for (const CheckedMode mode : {CheckedMode::kOff, CheckedMode::kOn}) {
+    const auto ranks = run_ranks(mesh_of_shape({2}), [&](Rank& rank) {
+      rank.runtime.checked = mode;
+      // 3 - 5: rank 0 holds 3, rank 1 -5.
+      const DTensor sums =
+          sum(rank.distribute(Array::from_values({2}, DType::kF64, std::vector{3.0, -5.0}), {S(0)}),
+              {0}, KeepDim::kYes);
+      const auto beside = [&](double factor) {
+        return rank.distribute(Array::from_values({1}, DType::kF64, std::vector{factor}), {R});
+      };
+      const double inf = std::numeric_limits<double>::infinity();
+      std::vector<std::string> errors;
+      errors.push_back(error_of([&] { mul(sums, beside(inf)); }));
+      errors.push_back(error_of([&] { div(sums, beside(0.0)); }));
+      errors.push_back(error_of([&] { mul(sums, beside(2.0)); }));
+      errors.push_back(error_of([&] { mul(redistribute(sums, {R}), beside(inf)); }));
+      return errors;
+    });
+    for (const std::vector<std::string>& errors : ranks) {
+      const bool checked = mode == CheckedMode::kOn;
+      CHECK(errors[0].starts_with("mul: the summands of self are finite on rank 0") == checked);
+      CHECK(errors[1].starts_with("div: the summands of self are finite on rank 0") == checked);
+      CHECK(errors[2] == "");
+      CHECK(errors[3] == "");
+    }
+  }
+}
+
 }  // namespace tessera::testing

@@ -20,6 +20,20 @@ std::vector<double> counting(std::int64_t count) {
   return values;
 }
 
+TEST_CASE("values that an integer dtype does not hold become its nearest", "[kernels][array]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> given = {inf, -inf, 0x1p63, -0x1p70, std::nan("")};
+  const Array wide = Array::from_values({5}, DType::kI64, given);
+  const std::int64_t* at = wide.data<std::int64_t>();
+  CHECK(at[0] == std::numeric_limits<std::int64_t>::max());
+  CHECK(at[1] == std::numeric_limits<std::int64_t>::min());
+  CHECK(at[2] == std::numeric_limits<std::int64_t>::max());
+  CHECK(at[3] == std::numeric_limits<std::int64_t>::min());
+  CHECK(at[4] == 0);
+  CHECK(Array::from_values({5}, DType::kU8, given).to_vector() ==
+        std::vector<double>{255, 0, 255, 0, 0});
+}
+
 TEST_CASE("bfloat16 rounds to nearest even and keeps NaN and infinities", "[kernels][bfloat16]") {
   CHECK(static_cast<float>(BFloat16(1.0F)) == 1.0F);
   CHECK(static_cast<float>(BFloat16(1.00390625F)) == 1.0F);       // a tie: the even neighbour below

@@ -1,9 +1,11 @@
 // Flaws that the prover has to see: kernels and rules that are wrong only for an empty shard, a
-// tie, a NaN, a mean, a wrapped integer, an order of writes; and what its failures and mutants say.
+// tie, a NaN, a mean, a wrapped integer, an order of writes, strides, sizes of 0 and 1, infinities;
+// and what its failures, mutants and faults say.
 #include <algorithm>
 #include <cmath>
 
 #include "strategies/verify.h"
+#include "strategies/verify_faults.h"
 #include "strategies/verify_mutants.h"
 #include "tests/strategies/rows_ops.h"
 
@@ -177,6 +179,96 @@ TEST_CASE("an in-place op that computes something else than its twin is seen",
                                      {.completeness = VerifyOptions::Completeness::kSkip});
   REQUIRE(report.failures.size() == 1);
   CHECK(report.failures[0].row == "as add");
+}
+
+TEST_CASE("an operand that is read as if it were contiguous is seen",
+          "[strategies][verify][flaws]") {
+  const auto doubled = [](const Array& x, const Array& out) {
+    const Array dense = x.as_strided(x.shape(), contiguous_strides(x.shape()), x.offset());
+    KernelContext ctx;
+    kernels::binary(ctx, kernels::Binary::kAdd, dense, dense, out);
+  };
+  const VerifyReport report = prove(one_operand(
+      "* -> * | lin A", [doubled](KernelCall& call) { doubled(call.inputs[0], call.outputs[0]); }));
+  REQUIRE_FALSE(report.failures.empty());
+  CHECK(report.failures[0].row == "storage");
+}
+
+TEST_CASE("a crash on no elements and one on a single element are seen as what they are",
+          "[strategies][verify][flaws]") {
+  for (const std::int64_t size : {0, 1}) {
+    const VerifyReport report = prove(one_operand("* -> * | lin A", [size](KernelCall& call) {
+      const Shape& shape = call.inputs[0].shape();
+      if (std::count(shape.begin(), shape.end(), size) > 0 && call.inputs[0].ndim() == 2) {
+        throw Error(invalid_argument("not of this size"));
+      }
+      kernels::copy(call.ctx, call.inputs[0], call.outputs[0]);
+    }));
+    CAPTURE(size);
+    REQUIRE_FALSE(report.failures.empty());
+    CHECK(report.failures[0].detail.find("not of this size") != std::string::npos);
+  }
+}
+
+TEST_CASE("sums beside infinities pass only where the op says so, and it says so only where true",
+          "[strategies][verify][flaws]") {
+  // A term of one factor is assumed finite where another of its product is a sum; here the rule
+  // hides the product.
+  const auto product = testing::binary_kernel(kernels::Binary::kMul);
+  OpDef def = testing::op_def("op", "*, * -> * | lin A", 2, product);
+  def.samples = {{.shapes = {{8, 6}, {8, 6}}}};
+  const VerifyReport unsaid = prove(def);
+  REQUIRE(unsaid.rows_failed > 0);
+  CHECK(unsaid.failures[0].sample.ends_with("(infinities)"));
+  def.finite = {1};
+  CHECK(prove(def).failures.empty());
+  OpDef first = testing::op_def("op", "*, * -> * | lin A", 2, [](KernelCall& call) {
+    kernels::copy(call.ctx, call.inputs[0], call.outputs[0]);
+  });
+  first.samples = def.samples;
+  CHECK(prove(first).failures.empty());
+  first.finite = {1};
+  const VerifyReport needless = prove(first);
+  REQUIRE(needless.failures.size() == 1);
+  CHECK(needless.failures[0].row == "finite");
+}
+
+TEST_CASE("a number in an attribute is tried at 0 and at infinity", "[strategies][verify][flaws]") {
+  OpDef def = one_operand("* -> * | lin A", [](KernelCall& call) {
+    kernels::binary_scalar(call.ctx, kernels::Binary::kDiv, call.inputs[0],
+                           call.attrs.get_double("value"), call.outputs[0]);
+  });
+  def.attrs = {{"value", AttrDef::Type::kDouble, AttrValue{2.0}}};
+  const VerifyReport report = prove(def);
+  REQUIRE(report.rows_failed > 0);
+  CHECK(report.failures[0].sample.find("value=0") != std::string::npos);
+  def.rule = "* -> * | lin A if value!=0";
+  CHECK(prove(def).rows_failed == 0);
+}
+
+TEST_CASE("a write that does not reach the operand's storage is seen",
+          "[strategies][verify][flaws]") {
+  OpDef def = testing::op_def("double_", "* -> &A * | lin A", 1, [](KernelCall& call) {
+    const Array made = Array::empty(call.inputs[0].shape(), call.inputs[0].dtype());
+    kernels::binary(call.ctx, kernels::Binary::kAdd, call.inputs[0], call.inputs[0], made);
+    call.outputs[0] = made;
+  });
+  def.samples = {{.shapes = {{8, 6}}}};
+  const VerifyReport report = prove(def);
+  REQUIRE_FALSE(report.failures.empty());
+  CHECK(report.failures[0].detail.find("storage") != std::string::npos);
+}
+
+TEST_CASE("every fault that is planted in an op is refuted, or no sample runs into it",
+          "[strategies][verify][faults]") {
+  OpTable table;
+  add_builtin_ops(table);
+  for (const char* name : {"amax", "select", "fill_", "gather", "rms_norm", "max", "add"}) {
+    const MutantReport report = judge_faults(table, *value_or_throw(table.find(name)));
+    CAPTURE(name);
+    CHECK(report.refuted > 0);
+    CHECK(report.survivors.empty());
+  }
 }
 
 TEST_CASE("a failure carries the element, both values and the shortest call that shows it",
