@@ -167,7 +167,8 @@ DTensor moved(const DTensor& x, const Spec* to, Array local, const Site& site) {
   DTensor result = make_tensor(runtime, to, std::move(local));
   result.impl()->name = x.name();
   const Array& held = result.local();
-  if (!held.is_null() && !x.local().is_null() && held.storage() == x.local().storage()) {
+  const bool any = num_elements(to->global_shape()) > 0;  // else there is nothing to share
+  if (any && !held.is_null() && !x.local().is_null() && held.storage() == x.local().storage()) {
     set_base(result, x);
   }
   if (records(runtime, x)) record_move(x, result, site);

@@ -99,7 +99,7 @@ inline float tanh_f32(float x) noexcept {
   p = mul_add(p, z, -3.33332819422e-1F);
   const float small = mul_add(p * z, x, x);
   const float large = 1.0F - 2.0F / (exp_f32(2.0F * magnitude) + 1.0F);
-  return magnitude < 0.625F ? small : __builtin_copysignf(large, x);
+  return __builtin_copysignf(magnitude < 0.625F ? small : large, x);
 }
 
 }  // namespace tessera::kernels

@@ -266,6 +266,7 @@ TEST_CASE("results at infinities, NaN and zeros", "[strategies][ops][special]") 
   judge("binary_cross_entropy_with_logits_each", {reals({2}, {kInf, 0}), reals({2}, {0, 1})}, {},
         {kInf, std::log(2.0)});
   judge("lerp_scalar", {reals({1}, {0}), reals({1}, {-0.0})}, {{"weight", 1.0}}, {-0.0});
+  judge("tanh", {reals({3}, {-0.0, 0, -kInf}, DType::kF32)}, {}, {-0.0, 0, -1});
   judge("kron", {reals({1, 1}, {0}), reals({1, 2}, {-1.25, 2})}, {}, {-0.0, 0});
   judge("softshrink", {reals({3}, {-0.0, kNaN, 0.25})}, {}, {0, kNaN, 0});
   judge("to", {reals({4}, {kNaN, kInf, -kInf, -2.75})}, {{"dtype", DType::kI64}},
