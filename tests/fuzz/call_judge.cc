@@ -239,8 +239,8 @@ std::string compare(const Trial& trial, const Resolution& resolution,
     const StatusOr<WholeTensor> whole = join(resolution.outputs[o], locals);
     if (!whole.ok()) return std::string(message_of(whole.status()));
     if (!comparable) continue;
-    const auto found =
-        find_difference(resolution.outputs[o], *whole, trial.expected[o], trial.precision());
+    const auto found = find_difference(resolution.outputs[o], *whole, trial.expected[o],
+                                       {.precision = trial.precision()});
     if (found) return "result " + std::to_string(o) + ": " + found->text;
   }
   return "";
