@@ -15,7 +15,7 @@ void fuzz(std::span<const std::uint8_t> input) {
   static const std::vector<const Op*> ops = table.ops();
   testing::Choices choices(input);
   const testing::MutatedCall call = testing::mutated_call(ops, choices);
-  const testing::Judgement judgement = testing::judge_call(call, choices);
+  const testing::Judgement judgement = testing::judge_call(table, call, choices);
   TSR_CHECK(judgement.flaw.empty(), testing::describe(call) + ": " + judgement.flaw);
 }
 

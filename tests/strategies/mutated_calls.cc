@@ -22,7 +22,7 @@ std::uint64_t count_values(std::uint64_t first_seed, std::uint64_t count) {
     Choices choices(seed);
     const MutatedCall call = mutated_call(ops, choices);
     INFO("seed " << seed << ": " << describe(call));
-    const Judgement judgement = judge_call(call, choices);
+    const Judgement judgement = judge_call(testing::builtin_table(), call, choices);
     if (judgement.ending == Ending::kValues) ++with_values;
     if (judgement.flaw.empty()) continue;
     FAIL_CHECK(judgement.flaw);
