@@ -141,6 +141,8 @@ TEST_CASE("an index that addresses nothing is refused on one rank as on several"
              Contains("index_fill: index 3 at position [0] lies outside [0, 3)"));
   CHECK_THAT(refused("index_copy", {nothing, beyond, reals({1, 0}, {})}, first),
              Contains("index_copy: index 3 at position [0] lies outside [0, 3)"));
+  CHECK_THAT(refused("take_along_dim", {reals({0, 3}, {}), ints({1, 1}, {3})}, {{"dim", 1}}),
+             Contains("take_along_dim: index 3 at position [0, 0] lies outside [0, 3)"));
   const Attrs largest = {{"dim", 0}, {"reduce", "amax"}};
   CHECK_THAT(refused("index_reduce", {x, before, reals({1, 2}, {1, 1})}, largest),
              Contains("an index holds -1 at position 0; dim 0 allows 0 … 2"));
@@ -205,6 +207,12 @@ TEST_CASE("ranks that cut a line meet its infinities as one rank does", "[strate
   const Array weight = reals({2}, {1.0, 1.0}, DType::kF32);
   CHECK(on_two_ranks("rms_norm", {"S(1)", "S(0)"}, {large, weight}, {}, 0) == Values{0.0, 0.0});
   CHECK(call_values("rms_norm", {large, weight}) == Values{0.0, 0.0});
+  // Products of a factor in F16 are those of its value, not F16's.
+  const Array unit = reals({1, 2}, {1.0, 1.0});
+  CHECK(on_two_ranks("rms_norm_grad", {"S(1)", "S(1)", "R", "S(0)"},
+                     {unit, reals({1, 2}, {1e3, 0.0}), reals({1}, {64.0}, DType::kF16),
+                      reals({2}, {1.0, 1.0})},
+                     {}, 0) == Values{64.0 - 1e6 * 262144.0 / 2.0, 64.0});
   // A result that is NaN reaches what lies before it.
   const Array ones = reals({2}, {1.0, 1.0}), results = reals({2}, {0.0, kNaN});
   const Values before = on_two_ranks("logcumsumexp_grad", {"S(0)", "S(0)", "S(0)"},
