@@ -1,5 +1,5 @@
 # The fuzz targets of the preset fuzz (Clang, libFuzzer): tests/fuzz/NAME_fuzz.cc gives bin/fuzz_NAME. Compiles only
-# what they read: the hot kernels need libraries that Clang may lack.
+# what they read; all ops and kernels for `call` alone, which runs them.
 include(${PROJECT_SOURCE_DIR}/tests/fuzz/targets.cmake)
 
 set(strategies attrs binding call cost explain in_place infer op propagate rows rule search)
@@ -16,9 +16,21 @@ add_library(tessera_fuzzed STATIC ${sources})
 target_link_libraries(tessera_fuzzed PUBLIC tessera_io)
 tessera_compile_options(tessera_fuzzed)
 
+find_package(dnnl REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+include(collect_ops)
+tessera_layer(kernels DEPENDS tessera_placement PRIVATE DNNL::dnnl OpenMP::OpenMP_CXX HOT)
+tessera_layer(strategies DEPENDS tessera_kernels)
+tessera_collect_ops(tessera_strategies ${PROJECT_SOURCE_DIR}/strategies/ops)
+
 foreach(name IN LISTS TESSERA_FUZZ_TARGETS)
-  add_executable(fuzz_${name} tests/fuzz/${name}_fuzz.cc)
-  target_link_libraries(fuzz_${name} PRIVATE tessera_fuzzed)
+  if(name STREQUAL "call")
+    add_executable(fuzz_call tests/fuzz/call_fuzz.cc tests/fuzz/call_judge.cc tests/fuzz/call_mutation.cc)
+    target_link_libraries(fuzz_call PRIVATE tessera_strategies)
+  else()
+    add_executable(fuzz_${name} tests/fuzz/${name}_fuzz.cc)
+    target_link_libraries(fuzz_${name} PRIVATE tessera_fuzzed)
+  endif()
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   tessera_compile_options(fuzz_${name})
 endforeach()

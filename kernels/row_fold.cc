@@ -83,8 +83,10 @@ Moments combined(const Moments& a, const Moments& b) {
   if (b.count == 0.0) return a;
   const double count = a.count + b.count;
   const double gap = b.mean - a.mean;
-  return {count, a.mean + gap * (b.count / count),
-          a.deviations + b.deviations + gap * gap * (a.count * b.count / count)};
+  // Where a mean is infinite, or the gap too large for a double, the mean is no sum with the gap.
+  const double mean = std::isfinite(gap) ? a.mean + gap * (b.count / count)
+                                         : a.mean * (a.count / count) + b.mean * (b.count / count);
+  return {count, mean, a.deviations + b.deviations + gap * gap * (a.count * b.count / count)};
 }
 
 /// Blocks keep the mean's error small and are joined in order.

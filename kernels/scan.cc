@@ -220,21 +220,20 @@ void log_scan_grad(KernelContext& ctx, const LogScan& scan, const LogScanParts& 
   visit_dtype(scan.result.dtype(), [&]<class T>(TypeTag<T>) {
     lines.for_each(ctx.threads, [&](const Offsets& offsets) {
       double after = 0.0, after_result = 0.0;
-      bool any = false;
       for (std::int64_t k = parts.results.size(0); k-- > parts.next;) {
         const double here =
             first_result.data<double>()[offsets[3] + k * parts.results.strides()[0]];
-        if (std::isnan(here)) continue;
         const double own = first_sum.data<double>()[offsets[4] + k * parts.sums.strides()[0]];
-        after = any ? own + std::exp(here - after_result) * after : own;
+        if (own == 0.0 && std::signbit(own)) continue;
+        const double scale = after == 0.0 ? 0.0 : std::exp(here - after_result);
+        after = own + scale * after;
         after_result = here;
-        any = true;
       }
       for (std::int64_t i = 0; i < sums.size(dim); ++i) {
         const double y = convert<double>(scan.result.data<T>()[offsets[2] + i * lines.stride(2)]);
         const double x = convert<double>(scan.x.data<T>()[offsets[1] + i * lines.stride(1)]);
         double& s = sums.data<double>()[offsets[0] + i * lines.stride(0)];
-        if (any) s += std::exp(y - after_result) * after;
+        if (after != 0.0) s += std::exp(y - after_result) * after;
         s *= std::exp(x - y);
       }
     });

@@ -20,8 +20,9 @@ template <class C>
 void log_softmax_line(const C* x, std::int64_t n, C* out) {
   const C max = max_of(x, n);
   exp_line(x, n, max, out);
-  const C shift = max + std::log(sum_of(out, n));
-  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] - shift;
+  const C log_sum = std::log(sum_of(out, n));
+  // In this order: the logarithm would be lost beside a large maximum.
+  for (std::int64_t i = 0; i < n; ++i) out[i] = (x[i] - max) - log_sum;
 }
 
 template <class C>

@@ -137,7 +137,7 @@ void add_gelu(OpTable& table) {
 void add_swiglu(OpTable& table) {
   table.must_add({.name = "swiglu",
                   .doc = "silu(gate) times up in one pass.",
-                  .args = {in("gate"), in("up")},
+                  .args = {in("gate").floating(), in("up").like(0)},
                   .rule = "*, * -> * | lin B",
                   .kernel =
                       [](KernelCall& call) {

@@ -119,8 +119,8 @@ void add_adamw_ops(OpTable& table) {
   OpDef adamw = {
       .name = "adamw_",
       .doc =
-          "One AdamW step in place on param and both moments; the gradient is "
-          "scaled by grad_scale on the way in.",
+          "One AdamW step in place on param and both moments, which are F32 (F64 of an F64 param) "
+          "or BF16; the gradient is scaled by grad_scale on the way in.",
       .args = {in("param"), in("grad"), in("exp_avg"), in("exp_avg_sq")},
       .attrs = {ops::double_attr("lr"), ops::double_attr("beta1", 0.9),
                 ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
@@ -143,8 +143,8 @@ void add_adamw_ops(OpTable& table) {
   OpDef adam = adamw;
   adam.name = "adam_";
   adam.doc =
-      "One Adam step in place on param and both moments; weight decay is part of the "
-      "gradient, which is scaled by grad_scale on the way in.";
+      "One Adam step in place on param and both moments, which are F32 (F64 of an F64 param) or "
+      "BF16; weight decay is part of the gradient, which is scaled by grad_scale on the way in.";
   adam.declined = {};
   adam.kernel = run_adam<kernels::WeightDecay::kInGradient>;
   table.must_add(std::move(adamw));

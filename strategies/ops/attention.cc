@@ -50,7 +50,8 @@ kernels::AttentionOptions options_of(const Attrs& attrs) {
 /// The log-sum's cotangent enters the scores like a value of 1 for every key: attention_grad with
 /// values of one column of ones and a result of zeros.
 std::vector<Var> through_lse(GradContext& c) {
-  const Var grad = c.call("unsqueeze", {c.cotangent(1)}, {{"dim", -1}});
+  const Attrs dtype = {{"dtype", c.input_dtype(0)}};  // the log-sum's may be wider
+  const Var grad = c.call("to", {c.call("unsqueeze", {c.cotangent(1)}, {{"dim", -1}})}, dtype);
   const Attrs first = {{"dim", -1}, {"start", 0}, {"end", 1}},
               last = {{"dim", -1}, {"keepdim", true}};
   const bool has_column = c.input_shape(2).back() > 0;

@@ -1,6 +1,7 @@
 // Cross-entropy over classes that may be cut across ranks: logits are never gathered.
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "kernels/index_check.h"
 #include "kernels/norm.h"
 #include "strategies/ops/schema.h"
 
@@ -52,7 +53,13 @@ Array row_scratch(KernelCall& call) {
                       accumulation_type(logits.dtype()));
 }
 
+/// The kernels take -1 for a class of another rank, of which there is none where rows are whole.
+void check_targets(KernelCall& call, const char* op, const Array& logits, const Array& target) {
+  kernels::check_index(target, {op, logits.size(logits.ndim() - 1), call.absent});
+}
+
 void run_cross_entropy(KernelCall& call) {
+  check_targets(call, "cross_entropy", call.inputs[0], call.inputs[1]);
   const Array rows[] = {row_scratch(call), row_scratch(call), row_scratch(call)};
   kernels::row_max(call.ctx, call.inputs[0], rows[0]);
   kernels::row_sum_exp(call.ctx, call.inputs[0], rows[0], rows[1]);
@@ -156,6 +163,7 @@ void add_cross_entropy_ops(OpTable& table) {
        .rule = "*, *v, *, * -> *v | v#:own | lin A",
        .kernel =
            [](KernelCall& call) {
+             check_targets(call, "cross_entropy_grad", call.inputs[1], call.inputs[2]);
              kernels::cross_entropy_grad(call.ctx, call.inputs[0], call.inputs[1], call.inputs[2],
                                          call.inputs[3], call.outputs[0]);
            },

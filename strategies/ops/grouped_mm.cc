@@ -239,6 +239,17 @@ Array matrix_at(const Array& batch, std::int64_t e) {
                         one.offset());
 }
 
+StatusOr<std::vector<TensorMeta>> infer_slots_weight_grad(std::span<const TensorMeta> inputs,
+                                                          const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto results, infer_weight_grad(inputs, attrs));
+  const std::int64_t rows = inputs[1].shape[0], groups = inputs[2].shape[0];
+  if (groups == 0 || rows % groups != 0) {
+    return invalid_argument(std::to_string(rows) + " rows for " + std::to_string(groups) +
+                            " groups: need as many slots for every group");
+  }
+  return results;
+}
+
 void run_slots(KernelCall& call) {
   const Array &x = call.inputs[0], &out = call.outputs[0];
   const Array weights = call.inputs[1].transpose(1, 2);
@@ -299,7 +310,7 @@ void add_slots(OpTable& table) {
        .args = {in("grad").floating(), in("self").with_dtype_of(0), in("counts").indices()},
        .rule = "(ec)n, (ec)k, e -> enk | c! | lin A*B",
        .kernel = run_slots_weight_grad,
-       .infer = infer_weight_grad,
+       .infer = infer_slots_weight_grad,
        .samples = grouped_samples(
            {{{12, 6}, {12, 8}, {6}}, {{10, 2}, {10, 3}, {5}}, {{12, 3}, {12, 2}, {2}}})});
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "kernels/index_check.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/schema.h"
 
@@ -30,6 +31,11 @@ void start_from_self(KernelCall& call) {
   if (call.outputs[0].storage() != call.inputs[0].storage()) {
     kernels::copy(call.ctx, call.inputs[0], call.outputs[0]);
   }
+}
+
+/// All positions of the index lie within a dim of `size`, though no element stand there.
+void check_positions(KernelCall& call, const char* op, std::int64_t size) {
+  kernels::check_index(call.inputs[1], {op, size, call.absent});
 }
 
 /// A 1-D index, or one position, as an index of `shape` along `dim`.
@@ -68,6 +74,7 @@ void add_index_copy(OpTable& table) {
                 [](KernelCall& call) {
                   start_from_self(call);
                   const int dim = ops::kernel_dim(call, call.inputs[0]);
+                  check_positions(call, "index_copy", call.outputs[0].size(dim));
                   kernels::scatter(call.ctx, call.outputs[0], dim,
                                    on_lines(call.inputs[1], dim, call.inputs[2].shape()),
                                    call.inputs[2], call.absent);
@@ -122,6 +129,7 @@ void add_index_fill(OpTable& table) {
                          start_from_self(call);
                          const Array& out = call.outputs[0];
                          const int dim = ops::kernel_dim(call, out);
+                         check_positions(call, "index_fill", out.size(dim));
                          kernels::scatter_value(call.ctx, out, dim,
                                                 on_lines(call.inputs[1], dim, out.shape()),
                                                 call.attrs.get_double("value"), call.absent);
@@ -176,6 +184,7 @@ void add_take_along_dim(OpTable& table) {
            [](KernelCall& call) {
              const Array& self = call.inputs[0];
              const int dim = ops::kernel_dim(call, self);
+             check_positions(call, "take_along_dim", self.size(dim));
              const auto [from, to] =
                  value_or_throw(along_dim(self.shape(), call.inputs[1].shape(), dim));
              kernels::gather(call.ctx, ops::broadcast_view(self, from), dim,

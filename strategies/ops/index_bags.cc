@@ -71,8 +71,9 @@ void run_bag(KernelCall& call) {
   const Array& weight = call.inputs[0];
   const Array& out = call.outputs[0];
   const Array& indices = call.inputs[1];
-  const Array at =
-      ops::local_positions(call, ops::addressed_dim(call, "embedding_bag", 0, 0), indices);
+  ops::AddressedDim addressed = ops::addressed_dim(call, "embedding_bag", 0, 0);
+  addressed.negative = ops::AddressedDim::Negative::kRefused;
+  const Array at = ops::local_positions(call, addressed, indices);
   const Array bags = bags_of(call, call.inputs[2], indices.size(0));
   const Array rows = ops::scratch(call, {indices.size(0), weight.size(1)}, weight.dtype());
   kernels::index_select(call.ctx, weight, 0, at, kernels::Absent::kSkip, rows);

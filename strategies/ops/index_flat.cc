@@ -69,8 +69,8 @@ void add_put(OpTable& table) {
   OpDef put = {
       .name = "put",
       .doc =
-          "self with source's elements written (or added) at row-major positions; of equal "
-          "positions the last wins.",
+          "self with the elements of source, which has the index's shape, written (or added) at "
+          "row-major positions; of equal positions the last wins.",
       .args = {in("self"), in("index"), in("source")},
       .attrs = {ops::bool_attr("accumulate", false)},
       .rule = "",

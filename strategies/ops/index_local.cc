@@ -76,13 +76,14 @@ Array local_positions(KernelCall& call, const AddressedDim& addressed, const Arr
   kernels::copy(call.ctx, index, local);
   auto* position = local.data<std::int64_t>();
   const std::int64_t size = addressed.global_size;
+  const std::int64_t least = addressed.negative == AddressedDim::Negative::kFromEnd ? -size : 0;
   for (std::int64_t i = 0; i < local.num_elements(); ++i) {
     const std::int64_t given = position[i];
-    if (given < -size || given >= size) {
+    if (given < least || given >= size) {
       throw Error(out_of_range(std::string(addressed.op) + ": an index holds " +
                                std::to_string(given) + " at position " + std::to_string(i) +
                                "; dim " + std::to_string(addressed.dim) + " allows " +
-                               std::to_string(-size) + " … " + std::to_string(size - 1)));
+                               std::to_string(least) + " … " + std::to_string(size - 1)));
     }
     if (given < 0) position[i] += size;
     if (addressed.view.spec == nullptr) continue;

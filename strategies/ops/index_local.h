@@ -34,11 +34,14 @@ struct AddressedDim {
   std::int64_t global_size = 0;
   int dim = 0;
   OperandView view = {};  ///< without a spec in plain calls
+  /// Whether negative positions count from the end.
+  enum class Negative : std::uint8_t { kFromEnd, kRefused };
+  Negative negative = Negative::kFromEnd;
 };
 /// Dim `dim` of input `operand` of a call.
 AddressedDim addressed_dim(const KernelCall& call, std::string_view op, int operand, int dim);
 /// Global positions as this rank's, a dense I64 array; −1 where another rank holds the element.
-/// Negative positions count from the end. Errors: throws OutOfRange naming position and value.
+/// Errors: throws OutOfRange naming position and value.
 Array local_positions(KernelCall& call, const AddressedDim& addressed, const Array& index);
 /// kSkip where positions may be −1.
 kernels::Absent absent_of(const AddressedDim& addressed);

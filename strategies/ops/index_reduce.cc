@@ -111,7 +111,8 @@ void run_reduce(KernelCall& call) {
   const Array& out = call.outputs[0];
   const int dim = ops::kernel_dim(call, out);
   if (out.storage() != call.inputs[0].storage()) kernels::copy(call.ctx, call.inputs[0], out);
-  const ops::AddressedDim addressed = ops::addressed_dim(call, "scatter_reduce", 0, dim);
+  ops::AddressedDim addressed = ops::addressed_dim(call, "scatter_reduce", 0, dim);
+  addressed.negative = ops::AddressedDim::Negative::kRefused;
   const Array local = ops::local_positions(call, addressed, call.inputs[1]);
   const Array& src = call.inputs[2];
   const Array index = as_scatter_index(local, src, dim);

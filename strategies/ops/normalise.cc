@@ -300,7 +300,8 @@ std::vector<Var> gradient(GradContext& c, const NormOp& norm) {
     const Var operands[] = {c.cotangent(0), c.input(0), c.output(1), c.output(2), c.input(1)};
     grads = c.call_all(norm.name + "_grad", operands, c.attrs());
     for (int i = 1; i < 3; ++i) {
-      if (!c.needs(i)) grads[static_cast<std::size_t>(i)] = Var{};
+      Var& grad = grads[static_cast<std::size_t>(i)];
+      grad = c.needs(i) ? grad_like(c, grad, i) : Var{};
     }
   }
   const Var more = through_statistics(c, norm);

@@ -211,6 +211,10 @@ std::vector<Var> inference_gradient(GradContext& c) {
   grads[2] = c.call("mul_scalar", {c.call("mul", {gap_sum, cubed})}, {{"value", -0.5}});
   if (c.needs(3)) grads[3] = c.call("mul", {gap_sum, rstd});
   if (c.needs(4)) grads[4] = grad_sum;
+  for (int i = 0; i < 5; ++i) {
+    Var& grad_i = grads[static_cast<std::size_t>(i)];
+    grad_i = ops::grad_like(c, grad_i, i);  // statistics and weights may be of other dtypes
+  }
   return grads;
 }
 
@@ -231,8 +235,8 @@ void add_inference(OpTable& table) {
        .doc =
            "(x - mean) / sqrt(variance + eps) * weight + bias by given statistics of each channel "
            "(dim 1).",
-       .args = {in("input"), in("mean"), in("variance"), in_optional("weight"),
-                in_optional("bias")},
+       .args = {in("input").floating(), in("mean").floating(), in("variance").floating(),
+                in_optional("weight").floating(), in_optional("bias").floating()},
        .attrs = {ops::double_attr("eps", 1e-5)},
        .rule = "bc*, c, c, c?, c? -> bc* | lin A*D+B*D+E",
        .kernel = run_inference,

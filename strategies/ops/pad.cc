@@ -263,6 +263,7 @@ std::vector<Lowering> lowerings(const TakeForm& form, Steps steps) {
 
 /// `whole` is the operand of the forward call.
 std::string dims_rule(const TakeForm& form, const Attrs& attrs, const Shape& whole) {
+  if (whole.empty()) return "* -> *";  // a rule has no letter for no dim
   std::string letters, marks;
   for (std::size_t place = 0; place < whole.size(); ++place) {
     const char letter = kLetters[place];

@@ -12,6 +12,13 @@ using ops::PointwiseDef;
 const char kPlain[] = "* -> *";
 const char kIncreasing[] = "* -> * | mono A";
 
+/// Of BOOL there is no clamping to numbers.
+void add_clamp(OpTable& table, const PointwiseDef& def) {
+  OpDef op = ops::pointwise_op(def);
+  op.args[0] = op.args[0].numbers();
+  table.must_add(std::move(op));
+}
+
 void add_all(OpTable& table, std::initializer_list<PointwiseDef> defs) {
   for (const PointwiseDef& def : defs) table.must_add(ops::pointwise_op(def));
 }
@@ -68,10 +75,10 @@ void add_rectifiers(OpTable& table) {
       .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
       .infer = infer_between,
       .range = {-2.0, 2.11}};
+  add_clamp(table, relu6);
+  add_clamp(table, hardtanh);
   add_all(table,
-          {relu6,
-           hardtanh,
-           {.name = "leaky_relu",
+          {{.name = "leaky_relu",
             .doc = "x where positive, else negative_slope x.",
             .rule = "* -> * | mono A if negative_slope>0",
             .attrs = {double_attr("negative_slope", 0.01)},

@@ -94,6 +94,7 @@ void add_special(OpTable& table) {
 OpDef flat(PointwiseDef def) {
   def.infer = ops::infer_elementwise;
   OpDef op = ops::pointwise_op(def);
+  for (ArgDef& arg : op.args) arg = arg.numbers();
   op.gradient = ops::zero_gradient;
   return op;
 }

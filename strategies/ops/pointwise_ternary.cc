@@ -40,6 +40,7 @@ void add_lerp(OpTable& table) {
                                   .rule = "*, *, * -> * | lin A+B | aff C"});
   lerp.finite = {0, 1, 2};
   name_args(lerp, "end", "weight");
+  for (ArgDef& arg : lerp.args) arg = arg.floating();
   differentiable(lerp, lerp_gradient, {0, 1, 2});
   table.must_add(std::move(lerp));
 
@@ -53,6 +54,7 @@ void add_lerp(OpTable& table) {
            "R, P(max) -> P(max); R, P(min) -> P(min); P(max), R -> P(min); P(min), R -> P(max): "
            "the form that meets both ends exactly gives NaN where one is infinite"}});
   name_args(by_number, "end", "");
+  for (ArgDef& arg : by_number.args) arg = arg.floating();
   const Gradient gradient = [](GradContext& c) -> std::vector<Var> {
     const double weight = c.attrs().get_double("weight");
     return {grad_like(c, scaled(c, c.cotangent(0), 1.0 - weight), 0),

@@ -338,17 +338,16 @@ Var equation_gradient(GradContext& c, const Equation& equation, std::span<const 
     if (has(known, letter)) back.result += letter;
   }
   Var grad = c.call_all("einsum", operands, {{"equation", text_of(back)}})[0];
-  // A letter that only this operand has was summed: its cotangent repeats along it.
+  // A letter that only this operand has, or that the others have with size 1, was summed: its
+  // cotangent repeats along it.
   Shape full;
-  bool repeats = false;
   for (std::size_t d = 0; d < equation.operands[own].size(); ++d) {
     const char letter = equation.operands[own][d];
     full.push_back(sizes.at(letter));
     if (has(known, letter)) continue;
     grad = c.call("unsqueeze", {grad}, {{"dim", static_cast<std::int64_t>(d)}});
-    repeats = true;
   }
-  return repeats ? c.call("expand", {grad}, {{"size", full}}) : grad;
+  return c.shape(grad) == full ? grad : c.call("expand", {grad}, {{"size", full}});
 }
 
 }  // namespace tessera::ops

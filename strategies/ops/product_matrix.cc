@@ -104,6 +104,12 @@ const Product kBmm = {"bmk",
                         return c.call("bmm", {transposed(c, c.input(at)), g});
                       },
                       "need [b, m, k] and [b, k, n]"};
+/// The factors of an outer product may be of several dtypes, those of matrix products may not.
+Var as_dtype_of(GradContext& c, Var value, Var model) {
+  const DType dtype = c.dtype(model);
+  return c.dtype(value) == dtype ? value : c.call("to", {value}, {{"dtype", dtype}});
+}
+
 const Product kMv = {"mk",
                      "k",
                      "m",
@@ -127,10 +133,10 @@ const Product kOuter = {"m",
                         "mn",
                         run_outer,
                         [](GradContext& c, Var g, int at) {
-                          return c.call("mv", {g, c.input(at + 1)});
+                          return c.call("mv", {g, as_dtype_of(c, c.input(at + 1), g)});
                         },
                         [](GradContext& c, Var g, int at) {
-                          return c.call("mv", {transposed(c, g), c.input(at)});
+                          return c.call("mv", {transposed(c, g), as_dtype_of(c, c.input(at), g)});
                         },
                         "need two vectors"};
 /// Σ over b and k; both are summed, so its rule is written out below.

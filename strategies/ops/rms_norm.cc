@@ -80,14 +80,25 @@ void local_squares(KernelCall& call) {
   kernels::fold_rows(call.ctx, {kernels::RowFold::kSumSquares}, call.inputs[0], call.outputs[0]);
 }
 
+/// Σ x² → 1 / sqrt(mean + eps) as the kernel of whole rows computes it, in T.
+template <class T>
+void to_rstd(const Array& squares, double size, double eps) {
+  double* square = squares.data<double>();
+  for (std::int64_t i = 0; i < squares.num_elements(); ++i) {
+    const T mean = static_cast<T>(square[i]) / static_cast<T>(size);
+    square[i] = static_cast<double>(T(1) / std::sqrt(mean + static_cast<T>(eps)));
+  }
+}
+
 /// (x, weight, Σ x²) → x rstd weight, rstd.
 void finish_norm(KernelCall& call) {
   const Array &x = call.inputs[0], &squares = call.inputs[2];
   const Array &out = call.outputs[0], &rstd = call.outputs[1];
-  double* square = squares.data<double>();
-  const double size = whole_size(call.input_views[0]);
-  for (std::int64_t i = 0; i < squares.num_elements(); ++i) {
-    square[i] = 1.0 / std::sqrt(square[i] / size + call.attrs.get_double("eps"));
+  const double size = whole_size(call.input_views[0]), eps = call.attrs.get_double("eps");
+  if (rstd.dtype() == DType::kF32) {
+    to_rstd<float>(squares, size, eps);
+  } else {
+    to_rstd<double>(squares, size, eps);
   }
   kernels::copy(call.ctx, squares, rstd);
   const Array scaled = ops::scratch(call, x.shape(), rstd.dtype());
@@ -107,7 +118,7 @@ void local_products(KernelCall& call) {
   const Array &grad = call.inputs[0], &x = call.inputs[1], &rstd = call.inputs[2];
   const Array unused = ops::scratch(call, x.shape(), x.dtype());
   kernels::rms_norm_grad(call.ctx, grad, x, rstd, call.inputs[3], unused, call.outputs[0]);
-  const Array product = ops::scratch(call, x.shape(), rstd.dtype());
+  const Array product = ops::scratch(call, x.shape(), accumulation_type(x.dtype()));
   kernels::binary(call.ctx, Binary::kMul, grad, call.inputs[3], product);
   kernels::binary(call.ctx, Binary::kMul, product, x, product);
   call.outputs[1] = ops::scratch(call, rstd.shape(), DType::kF64);
@@ -115,19 +126,21 @@ void local_products(KernelCall& call) {
   kernels::reduce(call.ctx, ReduceOp::kSum, product, last, call.outputs[1]);
 }
 
-/// (grad, x, rstd, weight, Σ) → rstd (grad weight − x rstd² Σ / n).
+/// (grad, x, rstd, weight, Σ) → grad weight rstd − x (rstd³ Σ / n), as the kernel of whole rows
+/// has it, whose infinities this one then shares.
 void finish_grad(KernelCall& call) {
   const Array &x = call.inputs[1], &rstd = call.inputs[2];
-  const Array slope = ops::scratch(call, rstd.shape(), rstd.dtype());
+  const Array slope = ops::scratch(call, rstd.shape(), accumulation_type(x.dtype()));
   kernels::unary(call.ctx, kernels::Unary::kSquare, rstd, slope);
+  kernels::binary(call.ctx, Binary::kMul, slope, rstd, slope);
   kernels::binary(call.ctx, Binary::kMul, slope, call.inputs[4], slope);
   kernels::binary_scalar(call.ctx, Binary::kDiv, slope, whole_size(call.input_views[1]), slope);
-  const Array along = ops::scratch(call, x.shape(), rstd.dtype());
+  const Array along = ops::scratch(call, x.shape(), accumulation_type(x.dtype()));
   kernels::binary(call.ctx, Binary::kMul, x, as_column(slope), along);
-  const Array weighted = ops::scratch(call, x.shape(), rstd.dtype());
+  const Array weighted = ops::scratch(call, x.shape(), accumulation_type(x.dtype()));
   kernels::binary(call.ctx, Binary::kMul, call.inputs[0], call.inputs[3], weighted);
-  kernels::binary(call.ctx, Binary::kSub, weighted, along, weighted);
-  kernels::binary(call.ctx, Binary::kMul, weighted, as_column(rstd), call.outputs[0]);
+  kernels::binary(call.ctx, Binary::kMul, weighted, as_column(rstd), weighted);
+  kernels::binary(call.ctx, Binary::kSub, weighted, along, call.outputs[0]);
 }
 
 /// Temporaries: 0–3 operands, 4, 5 results, 6 sums of products.

@@ -154,9 +154,9 @@ void log_grad_own(KernelCall& call) {
   const int dim = ops::kernel_dim(call, grad);
   call.outputs[0] = ops::scratch(call, grad.shape(), DType::kF64);
   kernels::log_scan_sums(call.ctx, grad, call.inputs[2], dim, call.outputs[0]);
-  const double none = std::numeric_limits<double>::quiet_NaN();
-  call.outputs[1] = part(call, call.inputs[2], {dim, 0, none}, DType::kF64);
-  call.outputs[2] = part(call, call.outputs[0], {dim, 0, 0.0}, DType::kF64);
+  call.outputs[1] = part(call, call.inputs[2], {dim, 0, 0.0}, DType::kF64);
+  // A rank without elements: sums start from 0.0, so that no other is -0.0.
+  call.outputs[2] = part(call, call.outputs[0], {dim, 0, -0.0}, DType::kF64);
 }
 
 /// (x, result, sums, first results, first sums) → grad of x.
@@ -224,6 +224,7 @@ std::vector<Var> cumprod_gradient(GradContext& c) {
   const Attrs along = {{"dim", c.attrs().get_int("dim")}};
   const Var grad = c.cotangent(0), x = c.input(0);
   const Shape& shape = c.input_shape(0);
+  if (shape.empty()) return {grad};
   const auto dim = value_or_throw(ops::dim_attr(c.attrs(), static_cast<int>(shape.size())));
   if (shape[static_cast<std::size_t>(dim)] == 1) return {grad};  // an infinite element's, too
   const Var zero = c.call("eq_scalar", {x}, {{"value", 0.0}});
@@ -285,6 +286,7 @@ void add_folds(OpTable& table) {
   back.lowerings = {{"r", "each rank's own sums, and the totals of the ranks after it",
                      sum_back_steps, Lowering::Cut::kIntervals}};
   for (Sample& sample : back.samples) sample.differentiable = false;
+  ops::take_scalars_as_lines(back);
   table.must_add(std::move(back));
 
   OpDef cumprod =

@@ -132,11 +132,6 @@ StatusOr<std::vector<TensorMeta>> infer_argsort(std::span<const TensorMeta> inpu
   return std::vector<TensorMeta>{both[1]};
 }
 
-StatusOr<std::vector<TensorMeta>> infer_msort(std::span<const TensorMeta> inputs, const Attrs&) {
-  if (!inputs[0].shape.empty()) return std::vector<TensorMeta>{inputs[0]};
-  return invalid_argument("a 0-d tensor has no first dim to sort along");
-}
-
 /// Where the elements went, from the order that a second sort gives.
 std::vector<Var> msort_gradient(GradContext& c) {
   const Var order = c.call("argsort", {c.input(0)}, {{"dim", std::int64_t{0}}});
@@ -186,9 +181,9 @@ void add_sorts(OpTable& table) {
   table.must_add(std::move(argsort));
 
   OpDef msort = sorting("msort", "Sort along the first dim; NaN counts as largest.",
-                        "r* -> r* | r!", run_msort);
-  msort.attrs = {};
-  msort.infer = infer_msort;
+                        "*r@dim -> *r | r!", run_msort);
+  msort.attrs = {ops::int_attr("dim", 0).between(0, 0)};  // named by the rule, and no choice
+  msort.infer = ops::like_operands({0});
   msort.gradient = msort_gradient;
   msort.saved_inputs = {0};
   for (Sample& sample : msort.samples) sample.attrs = {};

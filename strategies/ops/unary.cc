@@ -43,6 +43,7 @@ void add_sign_functions(OpTable& table) {
   OpDef neg =
       unary("neg", "Minus each element.", "* -> * | lin A | anti A", run_unary<Unary::kNeg>);
   neg.infer = ops::infer_elementwise;
+  neg.args[0] = neg.args[0].numbers();
   neg.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("neg", {c.cotangent(0)})};
   };
@@ -50,6 +51,7 @@ void add_sign_functions(OpTable& table) {
 
   OpDef abs = unary("abs", "Magnitude of each element.", "* -> * | prod A", run_unary<Unary::kAbs>);
   abs.infer = ops::infer_elementwise;
+  abs.args[0] = abs.args[0].numbers();
   abs.saved_inputs = {0};
   abs.gradient = [](GradContext& c) -> std::vector<Var> {
     return {times(c, c.call("sign", {c.input(0)}))};

@@ -294,11 +294,14 @@ std::vector<Var> repeat_gradient(GradContext& c) {
   const Shape repeats = value_or_throw(repeats_of(c.attrs(), shape.size()));
   const std::size_t lead = repeats.size() - shape.size();
   Shape split, copies;
+  if (num_elements(shape) == 0) return {c.call("new_zeros", {c.cotangent(0)}, {{"size", shape}})};
   for (std::size_t d = 0; d < repeats.size(); ++d) {
-    copies.push_back(static_cast<std::int64_t>(split.size()));
-    split.push_back(repeats[d]);
+    const bool repeated = d < lead || repeats[d] != 1;  // others need no dim more
+    if (repeated) copies.push_back(static_cast<std::int64_t>(split.size()));
+    if (repeated) split.push_back(repeats[d]);
     if (d >= lead) split.push_back(shape[d - lead]);
   }
+  if (copies.empty()) return {c.cotangent(0)};
   const Var parts = c.call("reshape", {c.cotangent(0)}, {{"shape", split}});
   return {c.call("sum", {parts}, {{"dim", copies}, {"keepdim", false}})};
 }
@@ -342,7 +345,7 @@ void add_repeat_interleave(OpTable& table) {
       {.name = "repeat_interleave",
        .doc = "Each element of a dim `repeats` times, one after another; cuts of the dim stay.",
        .args = {in("self")},
-       .attrs = {ops::int_attr("repeats"), ops::int_attr("dim")},
+       .attrs = {ops::int_attr("repeats").at_least(0), ops::int_attr("dim")},
        .rule = "",
        .kernel =
            [](KernelCall& call) {
@@ -360,10 +363,6 @@ void add_repeat_interleave(OpTable& table) {
          TensorMeta out = inputs[0];
          TSR_ASSIGN_OR_RETURN(const int dim,
                               ops::dim_attr(attrs, static_cast<int>(out.shape.size())));
-         if (attrs.get_int("repeats") < 1) {
-           return invalid_argument("repeats is " + std::to_string(attrs.get_int("repeats")) +
-                                   ", but must be at least 1");
-         }
          std::int64_t& size = out.shape[static_cast<std::size_t>(dim)];
          size = (CheckedInt(size) * attrs.get_int("repeats")).clamped();
          return std::vector<TensorMeta>{out};
@@ -372,6 +371,9 @@ void add_repeat_interleave(OpTable& table) {
          const Shape& shape = c.input_shape(0);
          const int dim = value_or_throw(
              normalize_dim(c.attrs().get_int("dim"), static_cast<int>(shape.size())));
+         if (num_elements(c.output_shape(0)) == 0) {
+           return {c.call("new_zeros", {c.cotangent(0)}, {{"size", shape}})};
+         }
          Shape split = shape;
          split.insert(split.begin() + dim + 1, c.attrs().get_int("repeats"));
          const Var parts = c.call("reshape", {c.cotangent(0)}, {{"shape", split}});
@@ -384,7 +386,9 @@ void add_repeat_interleave(OpTable& table) {
          TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, input.ndim()));
          Layout layout = input.layout();
          Levels& levels = layout.dims[static_cast<std::size_t>(dim)];
-         levels = stretched(std::move(levels), attrs.get_int("repeats"));
+         // No elements are cut in any way: grains of 1 will do.
+         const std::int64_t repeats = std::max<std::int64_t>(1, attrs.get_int("repeats"));
+         levels = stretched(std::move(levels), repeats);
          TSR_ASSIGN_OR_RETURN(Spec out,
                               Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
          return std::vector<Strategy>{

@@ -23,17 +23,21 @@ std::vector<int> in_order(std::size_t ndim) {
   return sources;
 }
 
+/// A 0-d tensor's only dim may be named 0 or -1, and stays where it is. Source: ATen.
+std::size_t nameable(std::size_t ndim) { return std::max<std::size_t>(1, ndim); }
+
 StatusOr<std::vector<int>> moved(std::size_t ndim, const Attrs& attrs) {
   const Shape from = attrs.get_ints("source"), to = attrs.get_ints("destination");
-  std::vector<int> sources(ndim, -1);
-  std::vector<bool> placed(ndim, false);
+  const auto dims = static_cast<int>(nameable(ndim));
+  std::vector<int> sources(nameable(ndim), -1);
+  std::vector<bool> placed(nameable(ndim), false);
   if (from.size() != to.size()) {
     return invalid_argument("source " + to_string(from) + " and destination " + to_string(to) +
                             " must be as many");
   }
   for (std::size_t i = 0; i < from.size(); ++i) {
-    TSR_ASSIGN_OR_RETURN(const int dim, normalize_dim(from[i], static_cast<int>(ndim)));
-    TSR_ASSIGN_OR_RETURN(const int place, normalize_dim(to[i], static_cast<int>(ndim)));
+    TSR_ASSIGN_OR_RETURN(const int dim, normalize_dim(from[i], dims));
+    TSR_ASSIGN_OR_RETURN(const int place, normalize_dim(to[i], dims));
     if (placed[static_cast<std::size_t>(dim)] || sources[static_cast<std::size_t>(place)] >= 0) {
       return invalid_argument("source " + to_string(from) + " or destination " + to_string(to) +
                               " names a dim twice");
@@ -47,16 +51,18 @@ StatusOr<std::vector<int>> moved(std::size_t ndim, const Attrs& attrs) {
     while (placed[next]) ++next;
     source = static_cast<int>(next++);
   }
+  if (ndim == 0) sources.clear();
   return sources;
 }
 
 StatusOr<std::vector<int>> swapped(std::size_t ndim, const Attrs& attrs) {
   const bool axes = attrs.has("axis0");
-  const int size = static_cast<int>(ndim);
+  const int size = static_cast<int>(nameable(ndim));
   TSR_ASSIGN_OR_RETURN(const int a, ops::dim_attr(attrs, size, axes ? "axis0" : "dim0"));
   TSR_ASSIGN_OR_RETURN(const int b, ops::dim_attr(attrs, size, axes ? "axis1" : "dim1"));
   std::vector<int> sources = in_order(ndim);
-  std::swap(sources[static_cast<std::size_t>(a)], sources[static_cast<std::size_t>(b)]);
+  if (ndim > 0)
+    std::swap(sources[static_cast<std::size_t>(a)], sources[static_cast<std::size_t>(b)]);
   return sources;
 }
 
@@ -321,7 +327,8 @@ void add_unfold(OpTable& table) {
 void add_unfold_backward(OpTable& table) {
   table.must_add(
       {.name = "unfold_backward",
-       .doc = "Cotangent of unfold's operand: windows added up where they lie.",
+       .doc = "Cotangent of unfold's operand: windows added up where they lie. `dimension` "
+              "counts from the front, as grad has a dim more than the result.",
        .args = {in("grad")},
        .attrs = {ops::int_attr("dimension").at_least(0), ops::int_attr("step").at_least(1),
                  ops::int_attr("length")},
@@ -353,8 +360,10 @@ void add_unfold_backward(OpTable& table) {
          TSR_ASSIGN_OR_RETURN(
              const int dim, ops::dim_attr(given, static_cast<int>(out.shape.size()), "dimension"));
          std::int64_t& length = out.shape[static_cast<std::size_t>(dim)];
-         const CheckedInt covered = (CheckedInt(length) - 1) * given.get_int("step") + size;
-         if (length > 0 && covered > given.get_int("length")) {
+         // No windows at all, too, are those of a dim that could hold one.
+         const CheckedInt steps = CheckedInt(std::max<std::int64_t>(1, length)) - 1;
+         const CheckedInt covered = steps * given.get_int("step") + size;
+         if (covered > given.get_int("length")) {
            return invalid_argument("windows cover " + std::to_string(covered.clamped()) +
                                    " elements, length is " +
                                    std::to_string(given.get_int("length")));

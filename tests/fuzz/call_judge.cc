@@ -18,6 +18,7 @@ namespace {
 constexpr double kMostSeconds = 2.0;                 // of one inference, which takes microseconds
 constexpr double kMostBytes = 1024.0 * 1024.0;       // of all tensors of a call that is run
 constexpr std::size_t kMostResults = 256;            // of a call that is run
+constexpr double kMostFactor = 1000.0;               // of summands that may cancel each other
 constexpr double kMostEver = 4611686018427387904.0;  // 2^62
 
 /// A dim without elements counts as one of one: what is made for each position of the others is
@@ -135,14 +136,22 @@ struct Trial {
   }
 };
 
+/// Whether an operand holds numbers that may address or count something.
+bool has_whole_operand(const MutatedCall& call) {
+  return std::any_of(call.operands.begin(), call.operands.end(), [](const TensorMeta& meta) {
+    return !meta.absent && !is_floating(meta.dtype);
+  });
+}
+
 /// What a kernel threw: a value of an operand that addresses or counts nothing is an ending,
-/// anything else a flaw.
-Judgement thrown(const MutatedCall& call, const std::exception& error, std::string_view where) {
+/// anything else a flaw: a weight that is none (multinomial) is told of in the same way.
+Judgement thrown(const MutatedCall& call, const std::exception& error) {
   const auto* own = dynamic_cast<const Error*>(&error);
-  if (own != nullptr && absl::IsOutOfRange(own->status())) {
-    return {Ending::kValueRefused, flaw_of(call, own->status())};
-  }
-  return {Ending::kValues, std::string(where) + " throws: " + error.what()};
+  const bool of_value = own != nullptr && absl::IsOutOfRange(own->status()) &&
+                        (has_whole_operand(call) || call.op->def.name == "multinomial") &&
+                        std::string_view(error.what()).find(" array") == std::string_view::npos;
+  if (of_value) return {Ending::kValueRefused, flaw_of(call, own->status())};
+  return {Ending::kValues, std::string("throws: ") + error.what()};
 }
 
 Judgement run_on_one(Trial& trial) {
@@ -165,27 +174,36 @@ Judgement run_on_one(Trial& trial) {
       trial.expected.push_back(whole_of(results[o]));
     }
   } catch (const std::exception& error) {
-    return thrown(call, error, "one rank");
+    Judgement judgement = thrown(call, error);
+    if (judgement.ending == Ending::kValues) judgement.flaw = "one rank " + judgement.flaw;
+    return judgement;
   }
   return {Ending::kValues, ""};
 }
 
+/// One axis cuts a dim that others may have cut: into chunks, chunks of pairs, or every block.
+void cut_dim(Levels& levels, int axis, Choices& choices) {
+  const std::uint64_t way = choices.below(6);
+  if (way == 0) levels.push_back(Level::of_block(2 + static_cast<std::int64_t>(choices.below(2))));
+  levels.push_back(Level::of_axis(axis, way == 1 ? 2 : 1));
+}
+
 std::optional<Spec> placed(const TensorMeta& meta, const Mesh& mesh, Choices& choices) {
   const std::vector<ReduceOp> kinds = partial_kinds(meta.dtype);
-  Placements placements;
+  const std::size_t ndim = meta.shape.size();
+  Layout layout{std::vector<Levels>(ndim), {}};
+  layout.partial.resize(static_cast<std::size_t>(mesh.ndim()));
+  const bool minor_first = choices.one_in(3);
   for (int a = 0; a < mesh.ndim(); ++a) {
-    const std::uint64_t way = choices.below(3 + meta.shape.size());
-    if (way == 0) {
-      placements.push_back(Replicate{});
-    } else if (way == 1) {
-      placements.push_back(Partial{choices.pick<ReduceOp>(kinds)});
-    } else if (meta.shape.empty()) {
-      placements.push_back(Replicate{});
-    } else {
-      placements.push_back(Shard{static_cast<int>(choices.below(meta.shape.size()))});
+    const int axis = minor_first ? mesh.ndim() - 1 - a : a;
+    const std::uint64_t way = choices.below(3 + ndim);
+    if (way == 1) {
+      layout.partial[static_cast<std::size_t>(axis)] = choices.pick<ReduceOp>(kinds);
+    } else if (way > 1 && ndim > 0) {
+      cut_dim(layout.dims[choices.below(ndim)], axis, choices);
     }
   }
-  StatusOr<Spec> spec = Spec::make(mesh, meta.shape, meta.dtype, placements);
+  StatusOr<Spec> spec = Spec::make(mesh, meta.shape, meta.dtype, std::move(layout));
   if (!spec.ok()) return std::nullopt;
   return *std::move(spec);
 }
@@ -208,7 +226,7 @@ bool is_ordinary(const Trial& trial) {
   }
   for (const auto& [name, value] : trial.attrs) {
     const double* number = std::get_if<double>(&value);
-    if (number != nullptr && !is_ordinary(*number)) return false;
+    if (number != nullptr && !(std::abs(*number) < kMostFactor)) return false;
   }
   return true;
 }
@@ -229,89 +247,156 @@ std::string placement_text(const Resolution& resolution) {
   return text + resolution.why + "]";
 }
 
-std::string compare(const Trial& trial, const Resolution& resolution,
+std::string compare(const Trial& trial, const Resolution& resolution, Values values,
                     const std::vector<std::vector<Array>>& results) {
+  const bool ordinary = values == Values::kOrdinary && is_ordinary(trial);
+  // Its operand `result` follows from `self`; one with infinities of its own is no result.
+  const bool consistent = ordinary || trial.call->op->def.name != "logcumsumexp_grad";
   const bool comparable =
-      is_determined(*trial.call) && (is_ordinary(trial) || !has_partial(resolution));
+      consistent && is_determined(*trial.call) && (ordinary || !has_partial(resolution));
   for (std::size_t o = 0; o < resolution.outputs.size(); ++o) {
     std::vector<Array> locals;
     for (const std::vector<Array>& rank : results) locals.push_back(rank[o]);
     const StatusOr<WholeTensor> whole = join(resolution.outputs[o], locals);
     if (!whole.ok()) return std::string(message_of(whole.status()));
     if (!comparable) continue;
-    const auto found =
-        find_difference(resolution.outputs[o], *whole, trial.expected[o], trial.precision());
+    const auto found = find_difference(resolution.outputs[o], *whole, trial.expected[o],
+                                       {.precision = trial.precision()});
     if (found) return "result " + std::to_string(o) + ": " + found->text;
   }
   return "";
 }
 
-Judgement run_on_mesh(const Trial& trial, const Shape& sizes, Values values, Choices& choices) {
-  const MutatedCall& call = *trial.call;
-  const Mesh mesh = value_or_throw(Mesh::make(view_of(sizes)));
-  std::vector<Spec> specs(call.operands.size());
+/// The operands of a call on one mesh, placed at random; null where one is absent.
+struct Operands {
+  std::vector<Spec> specs;
   std::vector<const Spec*> pointers;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    pointers.push_back(call.operands[i].absent ? nullptr : &specs[i]);
+
+  std::string to_string() const {
+    std::string text = " [";
+    for (const Spec* spec : pointers) text += spec == nullptr ? "none; " : spec->to_string() + "; ";
+    return text + "]";
+  }
+};
+
+std::optional<Operands> place(const MutatedCall& call, const Mesh& mesh, Choices& choices) {
+  Operands operands{std::vector<Spec>(call.operands.size()), {}};
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    operands.pointers.push_back(call.operands[i].absent ? nullptr : &operands.specs[i]);
     if (call.operands[i].absent) continue;
     std::optional<Spec> spec = placed(call.operands[i], mesh, choices);
-    if (!spec) return {};
-    specs[i] = *std::move(spec);
+    if (!spec) return std::nullopt;
+    operands.specs[i] = *std::move(spec);
   }
-  const std::string where = "on " + to_string(sizes);
-  std::string placements;
+  return operands;
+}
+
+/// What inference accepts has to run however its operands are placed, but for what is written in
+/// place, which cannot move.
+std::string flaw_of_placing(const MutatedCall& call, const Status& status) {
+  if (absl::IsFailedPrecondition(status) && call.op->mutates()) return flaw_of(call, status);
+  return "refused late: " + status.ToString();
+}
+
+std::vector<std::vector<Array>> cut_all(const Trial& trial, const Resolution& resolution,
+                                        const Mesh& mesh, Choices& choices) {
+  VerifyRandom random(choices.below(1000));
+  std::vector<std::vector<Array>> operands(trial.operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (trial.call->operands[i].absent) {
+      operands[i].resize(static_cast<std::size_t>(mesh.num_ranks()));
+    } else {
+      operands[i] = cut(trial.operands[i], resolution.inputs[i], random);
+    }
+  }
+  return operands;
+}
+
+/// Runs the call on all ranks of a mesh. `alone`: how it ended on one.
+std::string flaw_on_mesh(const Trial& trial, const Mesh& mesh, Ending alone, Values values,
+                         Choices& choices) {
+  const MutatedCall& call = *trial.call;
+  const std::optional<Operands> operands = place(call, mesh, choices);
+  if (!operands) return "";
+  std::string placements = operands->to_string();
   try {
-    const StatusOr<Resolution> resolution = propagate(*call.op, pointers, trial.attrs);
-    for (const Spec& spec : specs) placements += spec.to_string() + "; ";
+    const StatusOr<Resolution> resolution = propagate(*call.op, operands->pointers, trial.attrs);
     if (!resolution.ok()) {
-      const bool late = !absl::IsFailedPrecondition(resolution.status()) &&
-                        !absl::IsUnimplemented(resolution.status());
-      if (late)
-        return {Ending::kValues,
-                where + " refused late: " + resolution.status().ToString() + " [" + placements};
-      return {Ending::kValues, flaw_of(call, resolution.status())};
+      const std::string flaw = flaw_of_placing(call, resolution.status());
+      return flaw.empty() ? "" : flaw + placements;
     }
-    placements = placement_text(*resolution);
-    VerifyRandom random(choices.below(1000));
-    std::vector<std::vector<Array>> operands(call.operands.size());
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (call.operands[i].absent) {
-        operands[i].resize(static_cast<std::size_t>(mesh.num_ranks()));
-      } else {
-        operands[i] = cut(trial.operands[i], resolution->inputs[i], random);
-      }
-    }
-    const auto results = run_ranks(*call.op, *resolution, trial.attrs, mesh, operands);
-    std::string flaw;
-    if (values == Values::kOrdinary) flaw = compare(trial, *resolution, results);
-    if (!flaw.empty()) flaw = where + ": " + flaw + placements;
-    return {Ending::kValues, flaw};
+    if (alone == Ending::kTooLarge) return "";
+    placements += placement_text(*resolution);
+    const auto results = run_ranks(*call.op, *resolution, trial.attrs, mesh,
+                                   cut_all(trial, *resolution, mesh, choices));
+    if (alone == Ending::kValueRefused) return "accepted, but refused on one rank" + placements;
+    const std::string flaw = compare(trial, *resolution, values, results);
+    return flaw.empty() ? "" : flaw + placements;
   } catch (const std::exception& error) {
-    Judgement judgement = thrown(call, error, where);
-    if (!judgement.flaw.empty()) judgement.flaw += placements;
-    return judgement;
+    const Judgement judgement = thrown(call, error);
+    if (judgement.ending == alone && judgement.flaw.empty()) return "";
+    return "throws: " + std::string(error.what()) + placements;
   }
 }
 
-Judgement try_values(Trial trial, Values values, Choices& choices) {
+std::string flaw_on_meshes(const Trial& trial, Ending alone, Values values, Choices& choices) {
+  static const Shape kMeshes[] = {{2}, {3}, {2, 2}};
+  for (const Shape& sizes : kMeshes) {
+    const Mesh mesh = value_or_throw(Mesh::make(view_of(sizes)));
+    const std::string flaw = flaw_on_mesh(trial, mesh, alone, values, choices);
+    if (!flaw.empty()) return "on " + to_string(sizes) + ": " + flaw;
+  }
+  return "";
+}
+
+/// A gradient takes whatever cotangents its op's results have.
+std::string flaw_of_gradient(const OpTable& table, const Trial& trial) {
+  const Op& op = *trial.call->op;
+  if (op.def.gradient == nullptr) return "";
+  std::vector<Array> arrays;
+  for (std::size_t i = 0; i < trial.operands.size(); ++i) {
+    arrays.push_back(trial.call->operands[i].absent ? Array() : array_of(trial.operands[i]));
+  }
+  const auto ones = [](const Array& result) {
+    const std::vector<double> values(static_cast<std::size_t>(result.num_elements()), 1.0);
+    return Array::from_values(result.shape(), result.dtype(), values);
+  };
+  const bool flows = std::any_of(trial.results.begin(), trial.results.end(),
+                                 [](const TensorMeta& meta) { return is_floating(meta.dtype); });
+  if (!flows) return "";
+  try {
+    const std::vector<Array> gradients = gradients_of(table, op, trial.attrs, arrays, ones);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].is_null()) continue;
+      const TensorMeta meta{gradients[i].shape(), gradients[i].dtype()};
+      if (meta != trial.call->operands[i]) {
+        return "the gradient of operand " + std::to_string(i) + " is " + text_of({&meta, 1});
+      }
+    }
+  } catch (const std::exception& error) {
+    return std::string("the gradient throws: ") + error.what();
+  }
+  return "";
+}
+
+Judgement try_values(const OpTable& table, Trial trial, Values values, Choices& choices) {
   const MutatedCall& call = *trial.call;
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     trial.operands.push_back(call.operands[i].absent ? WholeTensor{}
                                                      : drawn(call, i, values, choices));
   }
-  const Judgement alone = run_on_one(trial);
-  if (!alone.flaw.empty() || alone.ending != Ending::kValues) return alone;
-  static const Shape kMeshes[] = {{2}, {3}, {2, 2}};
-  for (const Shape& mesh : kMeshes) {
-    const Judgement cut_up = run_on_mesh(trial, mesh, values, choices);
-    if (!cut_up.flaw.empty()) return cut_up;
+  Judgement alone = run_on_one(trial);
+  if (!alone.flaw.empty()) return alone;
+  alone.flaw = flaw_on_meshes(trial, alone.ending, values, choices);
+  if (alone.flaw.empty() && alone.ending == Ending::kValues) {
+    alone.flaw = flaw_of_gradient(table, trial);
   }
   return alone;
 }
 
 }  // namespace
 
-Judgement judge_call(const MutatedCall& call, Choices& choices) {
+Judgement judge_call(const OpTable& table, const MutatedCall& call, Choices& choices) {
   Trial trial{.call = &call};
   try {
     const auto start = std::chrono::steady_clock::now();
@@ -333,10 +418,11 @@ Judgement judge_call(const MutatedCall& call, Choices& choices) {
   }
   if (trial.results.size() > kMostResults ||
       bytes_of(call.operands) + bytes_of(trial.results) > kMostBytes)
-    return {Ending::kTooLarge, ""};
-  const Judgement ordinary = try_values(trial, Values::kOrdinary, choices);
+    return {Ending::kTooLarge,
+            flaw_on_meshes(trial, Ending::kTooLarge, Values::kOrdinary, choices)};
+  const Judgement ordinary = try_values(table, trial, Values::kOrdinary, choices);
   if (!ordinary.flaw.empty()) return ordinary;
-  const Judgement special = try_values(trial, Values::kSpecial, choices);
+  const Judgement special = try_values(table, trial, Values::kSpecial, choices);
   return special.flaw.empty() ? ordinary : special;
 }
 

@@ -20,9 +20,11 @@ struct Judgement {
   std::string flaw;  ///< empty where the call ended as it should
 };
 
-/// Infers a call; runs it on one rank where all its tensors hold at most 1 MiB, with ordinary and
-/// with special values; then on 2, 3 and 2x2 ranks with its operands placed at random, where the
-/// results of ordinary values have to be those of one rank.
-Judgement judge_call(const MutatedCall& call, Choices& choices);
+/// Infers a call of one of the table's ops; places its operands at random on 2, 3 and 2x2 ranks,
+/// which has to be possible. Where all its tensors hold at most 1 MiB it runs on one rank and on
+/// those, with ordinary and with special values: the results have to be those of one rank (of
+/// special values: where no rank holds a Partial, as summands of infinities may be NaN), and the
+/// gradient has to take their cotangents.
+Judgement judge_call(const OpTable& table, const MutatedCall& call, Choices& choices);
 
 }  // namespace tessera::testing

@@ -1,3 +1,2 @@
-# Fuzz targets, by name: NAME_fuzz.cc, corpus/NAME.
-set(TESSERA_FUZZ_TARGETS json layout placement plan rule program spec safetensors control recorder
-    signature manifest)
+# Fuzz targets, by name: NAME_fuzz.cc, corpus/NAME. On one line, which ./test --deep reads.
+set(TESSERA_FUZZ_TARGETS json layout placement plan rule program spec safetensors control recorder signature manifest call)
