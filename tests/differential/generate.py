@@ -404,9 +404,19 @@ def extreme(a):
     return bool(np.any((size > 1e3) | (size < 1e-3)))
 
 
+def leading_to(document, name):
+    """Names on which a result depends."""
+    before = {name}
+    for step in reversed(document["program"]):
+        if before & set(step["out"]):
+            before |= {n for n in oracle.flat(step["args"]) if n is not None}
+    return before
+
+
 def backward(builder, result, special_cotangent):
     rng, (name, tensor) = builder.rng, result
-    grads = [n for n, e in builder.document["inputs"].items() if e["dtype"] == "F64"]
+    before = leading_to(builder.document, name)
+    grads = [n for n, e in builder.document["inputs"].items() if e["dtype"] == "F64" and n in before]
     if not grads:
         return None
     step = {"backward": name, "grads": grads}

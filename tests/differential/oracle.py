@@ -162,7 +162,7 @@ class World:
             # Which intermediate overflows depends on the order: nothing is asked.
             for result in results:
                 if result.floating:
-                    result.a = np.where(np.isnan(result.a), 1.5, np.nan)
+                    result.a = np.where(np.isnan(result.a), 1.5, self.rng.choice([np.nan, 0.0], result.shape))
             return
         if grade != STEPPED:
             try:
@@ -179,8 +179,10 @@ class World:
                 a = self.shaken(a, dtypes.EPSILON[result.dtype])
                 beside = self.summands + (size_of(tensors) + 1.0 if name.rstrip("_") in SUBTRACTS else 0.0)
                 if beside:
-                    a = np.where(a == 0, a, a + dtypes.EPSILON[result.dtype] * beside * self.rng.choice(
-                        [-1.0, 1.0], a.shape))
+                    error = dtypes.EPSILON[result.dtype] * beside
+                    a = np.where(a == 0, a, a + error * self.rng.choice([-1.0, 1.0], a.shape))
+                    # What is smaller than that may vanish.
+                    a = np.where((np.abs(result.a) <= error) & (self.rng.random(a.shape) < 0.5), 0.0, a)
             result.a = a
             if grade == SUMMED:
                 self.turn_zeros(result)

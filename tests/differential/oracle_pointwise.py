@@ -178,9 +178,18 @@ predicate("logical_not", lambda x, attrs: x == 0)
 def nextafter(tensors, attrs):
     dtype = float_only(tensors)
     a, b = broadcast(tensors, dtype)
-    refuse_unless(dtype in ("F64", "F32"), "F64 or F32")
-    stored = np.float64 if dtype == "F64" else np.float32
+    if dtype == "BF16":
+        return Tensor(dtype, next_bf16(a, b))
+    stored = {"F64": np.float64, "F32": np.float32, "F16": np.float16}[dtype]
     return Tensor(dtype, np.nextafter(a.astype(stored), b.astype(stored)).astype(np.float64))
+
+
+def next_bf16(a, b):
+    """One step of the upper half of an F32's bits, which count up with the magnitude."""
+    bits = np.atleast_1d(a.astype(np.float32)).view(np.uint32).reshape(a.shape).astype(np.int64) >> 16
+    bits = np.where(a == 0, np.where(b < 0, 0x8001, 1), bits + np.where((b > a) == (a > 0), 1, -1))
+    steps = np.atleast_1d((bits << 16).astype(np.uint32)).view(np.float32).reshape(a.shape).astype(np.float64)
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, b, steps))
 
 
 op("nextafter")(nextafter)

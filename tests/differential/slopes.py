@@ -30,6 +30,7 @@ class Function:
         self.weights = np.ones(self.result.shape) if cotangent is None else self.inputs[cotangent]
         self.finite = np.isfinite(self.weights)
         self.tied = has_ties(document, world)
+        self.at_origin = meets_origin(document, world)
         self.chained = sum("op" in step for step in document["program"]) > 1
         self.has_nan = any(t.floating and not np.isfinite(t.a).all() for n, t in world.tensors.items()
                            if n != cotangent)
@@ -108,11 +109,18 @@ def check_element(function, name, at, got):
     if function.tied and np.isfinite(got):
         return
     room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + 1e-300
-    if np.isnan(got) and (function.chained if low != high else low == 0 and function.singular(name, at)):
-        return  # 0 times an infinite slope, where one op feeds the next
+    if np.isnan(got) and (function.chained or function.at_origin if low != high else low == 0 and (
+            function.has_nan or function.singular(name, at))):
+        return  # 0 times an infinite slope or a NaN, where one op feeds the next
     if not low - room <= got <= high + room:
         wanted = repr(low) if low == high else f"from {low!r} to {high!r}"
         raise Finding("gradient", f"grad.{name}: element {list(at)} is {got!r}, expected {wanted}")
+
+
+def meets_origin(document, world):
+    """Whether hypot sees two zeros: its slope there is 0 / 0, as PyTorch's is."""
+    return any(step.get("op") == "hypot" and np.any(world.tensors[step["out"][0]].a == 0)
+               for step in document["program"])
 
 
 def has_ties(document, world):

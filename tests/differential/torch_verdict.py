@@ -38,9 +38,9 @@ def of_outcome(document, table, outcome, seed):
         world = torch_world.TorchWorld(document, table)
     except (torch_ops.Unlike, oracle.Refused) as reason:
         # What PyTorch refuses may be taken here: its kernels lack dtypes that ours have.
-        return verdict.late_error(outcome) or Verdict(UNSURE, str(reason))
+        return verdict.late_error(document, outcome) or Verdict(UNSURE, str(reason))
     if outcome.exit_code == 3:
-        return verdict.of_refusal(outcome)
+        return verdict.of_refusal(document, outcome)
     try:
         expected = judge.Expected(document, table, seed)
     except oracle.Shared as reason:
