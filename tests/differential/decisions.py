@@ -22,12 +22,12 @@ class Decision:
         self.pattern, self.applies = re.compile(pattern), applies or (lambda document: True)
 
 
-COPIES = r"of a dim that is cut, for which ranks fetched a copy"
+COPIES = r"of a dim that is cut, or of a tensor that had to move, for which ranks made a copy"
 REORDERED = r"was given other sizes while its elements were not in row-major order, so some ranks may hold a copy"
 # Products, convolutions, norms, attention and losses: their kernels take factors of one floating dtype.
 FACTORS = (r"(addbmm|addmm|addmv|addr|baddbmm|bmm|conv\w*|dot|einsum|inner|kron|linear\w*|matmul|mm|mv|outer|tensordot|"
-           r"vdot|grouped_mm\w*|\w*_norm|\w*_norm_grad|batch_norm_inference|attention\w*|"
-           r"scaled_dot_product_attention|rope|cross_entropy\w*|nll_loss|swiglu\w*|prelu|cdist|adaptive_max_pool\dd_grad|max_pool\dd_grad)")
+           r"vdot|grouped_mm\w*|\w*_norm|\w*_grad|batch_norm_inference|attention\w*|"
+           r"scaled_dot_product_attention|rope|cross_entropy\w*|nll_loss|swiglu\w*|prelu|cdist)")
 
 # Refusals of calls that the oracle takes. Each names the op and comes before anything runs, unless
 # the line says otherwise.

@@ -286,6 +286,8 @@ def _attention(tensors, attrs):
 def _attention_grad(tensors, attrs):
     grad, query, key, value, result, sums = [t.a for t in tensors]
     attention_shapes(*tensors[1:4])
+    refuse_unless(grad.shape == result.shape == query.shape[:3] + value.shape[3:] and (
+        sums.shape == query.shape[:3]), "shapes of the results")
     refuse_unless(tensors[0].dtype == tensors[4].dtype == tensors[1].dtype and (
         tensors[5].dtype == stat_dtype(tensors[1].dtype)), "dtypes of the results")
     scores = attrs["scale"] * query @ np.swapaxes(key, 2, 3)

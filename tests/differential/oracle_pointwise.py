@@ -3,7 +3,7 @@ import numpy as np
 
 import dtypes
 import special
-from oracle import EXACT, ROUNDED, STEPPED, Refused, Tensor, any_of, op, refuse_unless
+from oracle import EXACT, ROUNDED, STEPPED, Refused, Tensor, Unsure, any_of, op, refuse_unless
 
 
 def float_only(tensors):
@@ -72,7 +72,8 @@ def softplus(x, beta=1.0, threshold=20.0):
 
 def gelu(x, attrs):
     if attrs["approximate"] == "tanh":
-        return vanishing(x, 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+        inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+        return vanishing(x, any_of([0.5 * x * (1 + np.tanh(inner)), x * sigmoid(2 * inner)]))
     refuse_unless(attrs["approximate"] == "none")
     return vanishing(x, x * 0.5 * special.erfc(-x / np.sqrt(2)))
 
@@ -84,6 +85,12 @@ def vanishing(x, value):
 
 def elu(x, alpha, scale, input_scale):
     return np.where(x > 0, scale * x, np.where(x <= 0, scale * alpha * np.expm1(input_scale * x), x))
+
+
+def celu(x, attrs):
+    if attrs["alpha"] == 0:
+        raise Unsure("a division by alpha")
+    return elu(x, attrs["alpha"], 1.0, 1 / attrs["alpha"])
 
 
 def logit(x, attrs):
@@ -115,7 +122,8 @@ for _name, _function in {
         "mish": lambda x: vanishing(x, x * np.tanh(softplus(x))), "reciprocal": lambda x: 1 / x, "sinc": sinc,
         "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
         "tanhshrink": lambda x: x - np.tanh(x), "log_sigmoid": lambda x: -np.logaddexp(0, -x),
-        "hardsigmoid": lambda x: hold(x + 3, 0, 6) / 6, "hardswish": lambda x: vanishing(x, x * hold(x + 3, 0, 6) / 6),
+        "hardsigmoid": lambda x: hold(x + 3, 0, 6) / 6, "hardswish": lambda x: vanishing(x, any_of(
+            [x * hold(x + 3, 0, 6) / 6, x * (hold(x + 3, 0, 6) / 6)])),
         "deg2rad": np.deg2rad, "rad2deg": np.rad2deg}.items():
     floating(_name, lambda x, attrs, f=_function: f(x))
 
@@ -123,7 +131,7 @@ floating("gelu", gelu)
 floating("softplus", lambda x, attrs: softplus(x, attrs["beta"], attrs["threshold"]))
 floating("elu", lambda x, attrs: elu(x, attrs["alpha"], attrs["scale"], attrs["input_scale"]))
 floating("selu", lambda x, attrs: elu(x, SELU_ALPHA, SELU_SCALE, 1.0))
-floating("celu", lambda x, attrs: elu(x, attrs["alpha"], 1.0, 1 / np.float64(attrs["alpha"])))
+floating("celu", celu)
 floating("leaky_relu", lambda x, attrs: np.where(x > 0, x, x * attrs["negative_slope"]))
 floating("logit", logit)
 floating("hardshrink", lambda x, attrs: np.where(np.abs(x) <= attrs["lambd"], 0.0, x), EXACT)
@@ -169,7 +177,7 @@ predicate("isfinite", lambda x, attrs: np.isfinite(x) if is_float(x) else np.one
 predicate("isinf", lambda x, attrs: np.isinf(x) if is_float(x) else np.zeros(x.shape, bool))
 predicate("isposinf", lambda x, attrs: x == np.inf if is_float(x) else np.zeros(x.shape, bool))
 predicate("isneginf", lambda x, attrs: x == -np.inf if is_float(x) else np.zeros(x.shape, bool))
-predicate("signbit", lambda x, attrs: np.signbit(x) if is_float(x) else x < 0)
+predicate("signbit", lambda x, attrs: np.where(np.isnan(x), any_of([False, True]), np.signbit(x)) if is_float(x) else x < 0)
 predicate("logical_not", lambda x, attrs: x == 0)
 
 

@@ -22,10 +22,10 @@ def kinds_of(dtype, kinds=KINDS):
 
 def placements_of(rng, mesh, reduced, ndim, style="any"):
     """One placement an axis. reduced: dtype and the kinds of Partial to choose from. Styles: any,
-    whole (R), cut (S and R), partial."""
+    whole (R), cut (S and R), alike (cut, and all of a shape the same), partial."""
     if style == "whole":
         return ["R"] * len(mesh)
-    partial = {"any": 0.2, "cut": 0.0, "partial": 0.7}[style]
+    partial = {"any": 0.2, "cut": 0.0, "alike": 0.0, "partial": 0.7}[style]
     kinds = kinds_of(*reduced)
     kind = str(rng.choice(kinds))
     result = []
