@@ -91,7 +91,8 @@ def repeated(document, index):
     if len(names) != 1 or names[0] not in document["inputs"]:
         return True
     values = document["inputs"][names[0]].get("values")
-    return values is None or len(set(values)) < len(values)
+    # Those counted from the end may be some of those counted from the front.
+    return values is None or len(set(values)) < len(values) or any(v < 0 for v in values)
 
 
 def of_refusal(text, document):

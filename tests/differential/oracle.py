@@ -166,7 +166,7 @@ class World:
                 if result.floating:
                     others = [np.nan, 0.0, dtypes.LARGEST[result.dtype]]
                     other = others[self.turn] if self.turn < 3 else self.rng.choice(others, result.shape)
-                    result.a = np.where(np.isnan(result.a), 1.5, other)
+                    result.a = np.where(np.isnan(result.a), np.nan if self.turn == 1 else 1.5, other)
             return
         if grade != STEPPED:
             try:

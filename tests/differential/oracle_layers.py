@@ -355,7 +355,7 @@ def gelu_slope(x, attrs):
 
 
 floating("swiglu", lambda gate, up, attrs: silu(gate) * up)
-floating("relu_grad", lambda g, y, attrs: np.where(y > 0, g, 0.0), EXACT)
+floating("relu_grad", lambda g, y, attrs: np.where(y <= 0, 0.0, g), EXACT)
 floating("sigmoid_grad", lambda g, y, attrs: g * y * (1 - y))
 floating("tanh_grad", lambda g, y, attrs: g * (1 - y * y))
 floating("silu_grad", lambda g, x, attrs: g * silu_slope(x))

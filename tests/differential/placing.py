@@ -158,7 +158,7 @@ def _prod_parts(rng, kind, dtype, a, parts):
     pieces = _held_by_one(rng, kind, dtype, a, parts)
     if dtype not in dtypes.FLOATING or rng.random() < 0.4:
         return pieces
-    movable = np.isfinite(a) & (np.abs(a) < 64) & (np.abs(a) > 1 / 64)
+    movable = np.isfinite(a) & (np.abs(a) < 64) & (np.abs(a) > 1 / 64) & (a != 1)
     give, take = rng.choice(parts, 2, replace=False)
     factor = np.where(movable, rng.choice([0.5, 2.0, -1.0, -2.0], a.shape), 1.0)
     pieces[give] = pieces[give] / factor
