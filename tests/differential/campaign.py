@@ -135,7 +135,7 @@ def run(plan, programs, seconds, workers):
         if not some or (seconds and time.monotonic() - start > seconds):
             break
         run_round(some, workers, total)
-    if programs >= len(_STATE["ops"]) and not plan.ops and not plan.kinds:
+    if plan.against == "numpy" and programs >= len(_STATE["ops"]) and not plan.ops and not plan.kinds:
         top_up(total, plan, -(-programs // BATCH) * BATCH, workers)
     return total
 

@@ -69,7 +69,9 @@ SUMMANDS = Decision("summands beside what is not finite", "", "a summand times a
                     "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
 ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open", "")
-ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, ALONE]
+STRICTER = Decision("PyTorch takes more", "", "a call that the op's definition refuses: shapes that do not fit, lists of another "
+                    "length", "docs/ops")
+ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, ALONE, STRICTER]
 WRITES = {"scatter": (1, 2), "index_copy": (1, 2), "put": (1, 2), "index_put": (2, 1)}
 
 
