@@ -20,10 +20,11 @@ LIMITED = ["sh", "-c", f'ulimit -t {BUSY_SECONDS} && exec "$0" "$@"']
 
 
 class Outcome:
-    """What one program came to: its results, or an exit code and a line of text."""
+    """What one program came to: its results and how each lies, or an exit code and a line of text."""
 
-    def __init__(self, exit_code, text="", results=None):
-        self.exit_code, self.text, self.results = exit_code, text, results or {}
+    def __init__(self, exit_code, text="", results=None, placements=None):
+        self.exit_code, self.text = exit_code, text
+        self.results, self.placements = results or {}, placements or {}
 
     @property
     def fine(self):
@@ -51,7 +52,7 @@ class Audit:
             outcome = self._execute(joined)
             if outcome.fine:
                 for place, i in enumerate(chosen):
-                    outcomes[i] = Outcome(0, results=own_results(outcome.results, place))
+                    outcomes[i] = Outcome(0, "", own_results(outcome.results, place), own_results(outcome.placements, place))
                 return
             culprit = owner_of(outcome.text, owners) if outcome.exit_code == 3 else None
             if len(chosen) == 1:
@@ -79,7 +80,13 @@ class Audit:
                 return Outcome("timeout", f"no answer within {BUSY_SECONDS} s of a processor")
             if run.returncode != 0:
                 return Outcome(run.returncode, run.stderr.strip().split("\n")[-1])
-            return Outcome(0, results=safetensors_file.read(saved))
+            return Outcome(0, "", safetensors_file.read(saved), placements_in(run.stdout))
+
+
+def placements_in(answer):
+    """By name, as the program tells; a layout that no list says is left out."""
+    results = json.loads(answer)["results"]
+    return {name: entry["placements"] for name, entry in results.items() if "placements" in entry}
 
 
 def renamed(value, prefix):

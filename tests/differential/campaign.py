@@ -18,6 +18,8 @@ from table import Table
 
 BATCH = 24  # programs in one process of the audit
 ROUND = 16  # batches of a worker before it is replaced
+QUOTA = 3  # programs around an op, at least, that ran and were found right or wrong
+MORE_TRIES, TRIES_AN_OP = 6, 12
 
 
 class Tally:
@@ -109,16 +111,33 @@ def outcomes_of(audit, programs):
         yield program, audit.run(program[1][2])
 
 
+def top_up(total, plan, programs, workers):
+    """Single calls of the ops that have been judged too seldom, by chance or as few of their calls are taken."""
+    for _ in range(MORE_TRIES):
+        judged = total.judged + collections.Counter(f[0] for f in total.findings)
+        lacking = [op for op in _STATE["ops"] if judged[op] < QUOTA]
+        if not lacking:
+            return
+        every, plan.kinds, _STATE["ops"] = _STATE["ops"], ["single"], lacking
+        count = -(-TRIES_AN_OP * len(lacking) // BATCH) * BATCH
+        run_round(list(range(programs, programs + count, BATCH)), workers, total)
+        plan.kinds, _STATE["ops"] = None, every
+        programs += count
+
+
 def run(plan, programs, seconds, workers):
-    """The Tally of `programs` programs, or of as many as `seconds` allow."""
+    """The Tally of `programs` programs and a few more, or of as many as `seconds` allow."""
     total, start = Tally(), time.monotonic()
     prepare(plan)
     firsts = iter(range(0, programs, BATCH) if programs else itertools.count(0, BATCH))
     while True:
         some = list(itertools.islice(firsts, ROUND * workers))
         if not some or (seconds and time.monotonic() - start > seconds):
-            return total
+            break
         run_round(some, workers, total)
+    if plan.against == "numpy" and programs >= len(_STATE["ops"]) and not plan.ops and not plan.kinds:
+        top_up(total, plan, -(-programs // BATCH) * BATCH, workers)
+    return total
 
 
 def run_round(firsts, workers, total):

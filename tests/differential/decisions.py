@@ -4,34 +4,57 @@ Each line is precise and counted. `where` names the page that says so.
 """
 import re
 
+import numpy as np
+
+
+def on_several_ranks(document):
+    """Some tensor lies on more than one rank, so it may be cut."""
+    meshes = [document["mesh"]] + [entry["mesh"] for entry in document["inputs"].values() if "mesh" in entry]
+    return any(np.prod(mesh["shape"]) > 1 for mesh in meshes)
+
 
 class Decision:
-    """late: also where the refusal comes from a rank, as only the run can show it."""
+    """late: also where the refusal comes from a rank, as only the run can show it. applies: of which
+    programs it may be said at all."""
 
-    def __init__(self, name, pattern, why, where, late=False):
+    def __init__(self, name, pattern, why, where, late=False, applies=None):
         self.name, self.why, self.where, self.late = name, why, where, late
-        self.pattern = re.compile(pattern)
+        self.pattern, self.applies = re.compile(pattern), applies or (lambda document: True)
 
+
+COPIES = r"of a dim that is cut, or of a tensor that had to move, for which ranks made a copy"
+REORDERED = r"was given other sizes while its elements were not in row-major order, so some ranks may hold a copy"
+# Products, convolutions, norms, attention and losses: their kernels take factors of one floating dtype.
+FACTORS = (r"(addbmm|addmm|addmv|addr|baddbmm|bmm|conv\w*|dot|einsum|inner|kron|linear\w*|matmul|mm|mv|outer|tensordot|"
+           r"vdot|grouped_mm\w*|\w*_norm|\w*_grad|batch_norm_inference|attention\w*|"
+           r"scaled_dot_product_attention|rope|cross_entropy\w*|nll_loss|swiglu\w*|prelu|cdist)")
 
 # Refusals of calls that the oracle takes. Each names the op and comes before anything runs, unless
 # the line says otherwise.
 REFUSALS = [
     Decision("in place keeps its placement", r": \w[\w.]*: .* would have to move, because .* in-place op must "
-             r"keep its placement|passes only with .*; redistribute self first", "what is written stays where it is", "docs/concepts.md"),
+             r"keep its placement|passes only with .*; redistribute self first", "what is written stays where it is",
+             "docs/concepts.md", applies=on_several_ranks),
     Decision("into keeps its placement", r": \w+: out(\[\d+\])? stands as .*, which the op cannot give,.*"
-             r"out= never moves", "a tensor for a result never moves", "docs/concepts.md"),
-    Decision("a view of a copy is not written", r": \w+: \S+ cannot be written in place: it is a view of a copy that "
-             r"its operand was redistributed to", "on one rank the write would reach the operand, on several it "
-             "would not", "docs/concepts.md", late=True),
+             r"out= never moves", "a tensor for a result never moves", "docs/concepts.md", applies=on_several_ranks),
+    Decision("a view of a copy is not written", r": \w+: \S+ cannot be written in place: it (is a view " + COPIES +
+             "|" + REORDERED + ")", "on one rank the write would reach the operand, on several it would not",
+             "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
+    Decision("a view of a copy is not read after a write", r": \w+: \S+ (is a view " + COPIES + "|" + REORDERED +
+             "), and what it is a view of was written since", "the copy holds what was there before",
+             "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
     Decision("elements that share a place are not written", r": \w+: \S+ cannot be written in place: it repeats "
-             r"elements", "several of them stand at one address", "docs/concepts.md", late=True),
+             r"elements", "several of them stand at one address", "docs/concepts.md"),
     Decision("floating only", r": \w[\w.]*: .*(where a floating type is needed|[Mm]ust be floating|need a floating "
              r"dtype|the input must be floating|of one floating dtype)", "integers are cast with `to` first",
              "docs/ops"),
+    Decision("factors of one floating dtype", r": " + FACTORS + r": .*(it takes a floating dtype: cast with `to` first"
+             r"|they must be of one dtype)", "products are of one floating dtype", "docs/ops"),
+    Decision("a number that the elements can be", r": \w+: \w+ is \S+, but must be (whole|0 or 1|from \S+ to .*) where "
+             r"(\w+|the result) is (BOOL|U8|I32|I64)\.", "nothing is rounded, cut off or wrapped on the way",
+             "docs/concepts.md, docs/adding_an_op.md"),
     Decision("an extreme or a selection of nothing", r": \w+: all dims of \[.*\] hold no element, and (an extreme|a "
              r"selection) of none has no value", "amax and amin have identities, selections have none", "docs/ops"),
-    Decision("integer division by zero", r"integer division by zero", "only the values show it, so a rank finds it",
-             "docs/ops/binary.md", late=True),
 ]
 
 
@@ -41,9 +64,14 @@ EQUAL_INDICES = Decision("equal indices of a write", "", "the cotangent of what 
                          "also where a later write hid it, as in PyTorch", "docs/ops/index.md")
 CORNER = Decision("a corner", "", "where a slope jumps any of both sides' may be the gradient, and of equal elements any "
                   "may stand for the others; PyTorch shares it out, or takes one", "docs/verification.md")
+# Values of sums of summands.
+SUMMANDS = Decision("summands beside what is not finite", "", "a summand times an infinity may be NaN where the sum times it "
+                    "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
 ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open", "")
-ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, ALONE]
+STRICTER = Decision("PyTorch takes more", "", "a call that the op's definition refuses: shapes that do not fit, lists of another "
+                    "length", "docs/ops")
+ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, ALONE, STRICTER]
 WRITES = {"scatter": (1, 2), "index_copy": (1, 2), "put": (1, 2), "index_put": (2, 1)}
 
 
@@ -65,12 +93,37 @@ def repeated(document, index):
     if len(names) != 1 or names[0] not in document["inputs"]:
         return True
     values = document["inputs"][names[0]].get("values")
-    return values is None or len(set(values)) < len(values)
+    # Those counted from the end may be some of those counted from the front.
+    return values is None or len(set(values)) < len(values) or any(v < 0 for v in values)
 
 
-def of_refusal(text):
+def of_refusal(text, document):
     """The decision that a refusal follows, or None."""
     for decision in REFUSALS:
-        if decision.pattern.search(text) and (decision.late or not re.search(r"rank \d+: ", text)):
+        if decision.pattern.search(text) and decision.applies(document) and (
+                decision.late or not re.search(r"rank \d+: ", text)):
             return decision
+    return None
+
+
+DIVISIONS = ("div", "div_", "addcdiv", "addcdiv_")
+
+
+def summands_beside(document, table, placements, world):
+    """SUMMANDS where a step's P(sum) or P(avg) operand meets one of those that the op lists as `finite` and
+    that is not, or is a divisor 0; None where there is no such step. placements: of every name."""
+    def is_summed(name):
+        return any(p in ("P(sum)", "P(avg)") for p in placements.get(name, []))
+
+    def is_odd(name, divides):
+        a = world.tensors[name].a
+        return a.size and not (np.isfinite(a).all() and not (divides and np.any(a == 0)))
+    for step in document["program"]:
+        finite = table.ops[step["op"]].get("finite", []) if "op" in step else []
+        names = [(arg["name"], name) for arg, given in zip(table.ops[step["op"]]["args"], step["args"])
+                 for name in (given if isinstance(given, list) else [given]) if isinstance(name, str)] if finite else []
+        summed = [name for _, name in names if is_summed(name)]
+        if any(label in finite and is_odd(name, step["op"] in DIVISIONS) and any(s != name for s in summed)
+               for label, name in names):
+            return SUMMANDS
     return None

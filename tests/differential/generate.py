@@ -23,12 +23,17 @@ class Builder:
         self.rng, self.table, self.style = rng, table, style
         self.mesh = placing.mesh_of(rng)
         self.kinds = placing.KINDS
+        self.alike = {}  # placements by shape, where operands of one shape are placed alike
         self.document = {"mesh": {"shape": self.mesh}, "inputs": {}, "program": []}
 
     def input(self, tensor, style=None):
         name = f"x{len(self.document['inputs'])}"
-        placements = placing.placements_of(self.rng, self.mesh, (tensor.dtype, self.kinds), tensor.a.ndim,
-                                           style or self.style)
+        placements = self.alike.get(tensor.shape) if style is None else None
+        if placements is None:
+            placements = placing.placements_of(self.rng, self.mesh, (tensor.dtype, self.kinds), tensor.a.ndim,
+                                               style or self.style)
+        if self.style == "alike":
+            self.alike[tensor.shape] = placements
         self.document["inputs"][name] = placing.entry(self.rng, self.mesh, tensor.dtype, tensor.a, placements)
         return name
 
@@ -104,8 +109,9 @@ def drawn(rng, table, op, fixed=None, special=0.3):
 
 
 def single(rng, table, op):
-    # What is written in place cannot move: mostly a placement that its rule keeps.
-    builder = Builder(rng, table, "cut" if table.ops[op]["in_place"] and rng.random() < 0.7 else "any")
+    # What is written in place cannot move: mostly a placement that its rule keeps, and one for all operands.
+    builder = Builder(rng, table, str(rng.choice(["cut", "alike", "any"], p=[0.3, 0.5, 0.2]))
+                      if table.ops[op]["in_place"] else "any")
     found = drawn(rng, table, op)
     if found is None:
         return None
@@ -404,9 +410,19 @@ def extreme(a):
     return bool(np.any((size > 1e3) | (size < 1e-3)))
 
 
+def leading_to(document, name):
+    """Names on which a result depends."""
+    before = {name}
+    for step in reversed(document["program"]):
+        if before & set(step["out"]):
+            before |= {n for n in oracle.flat(step["args"]) if n is not None}
+    return before
+
+
 def backward(builder, result, special_cotangent):
     rng, (name, tensor) = builder.rng, result
-    grads = [n for n, e in builder.document["inputs"].items() if e["dtype"] == "F64"]
+    before = leading_to(builder.document, name)
+    grads = [n for n, e in builder.document["inputs"].items() if e["dtype"] == "F64" and n in before]
     if not grads:
         return None
     step = {"backward": name, "grads": grads}

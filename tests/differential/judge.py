@@ -42,7 +42,7 @@ class Expected:
             return []
         while len(self.worlds) < count:
             try:
-                self.worlds.append(oracle.run(self.document, self.table, self.rng))
+                self.worlds.append(oracle.run(self.document, self.table, self.rng, turn=len(self.worlds)))
             except (oracle.Refused, oracle.Unsure):
                 # Rounding decides whether the call is valid at all.
                 raise oracle.Unsure("rounding decides") from None

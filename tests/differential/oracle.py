@@ -24,7 +24,7 @@ SUMMED = "summed"    # many terms in any order and any grouping: also the sign o
 EITHER_ZERO = set("""
 relu relu6 hardtanh clamp clamp_min clamp_max clamp_tensor maximum minimum fmax fmin amax amin max min aminmax
 max_pool1d max_pool2d max_pool1d_with_indices max_pool2d_with_indices adaptive_max_pool1d adaptive_max_pool2d
-elu selu celu softshrink hardshrink log_sigmoid hardsigmoid embedding_bag nll_loss binary_cross_entropy_each
+elu selu celu softshrink hardshrink log_sigmoid hardsigmoid embedding_bag nll_loss binary_cross_entropy_each adam adamw
 """.split())
 
 
@@ -92,7 +92,9 @@ def any_of(options):
     if world is None or len(options) < 2:
         return options[0]
     world.free = True
-    return options[0] if world.rng is None else options[world.rng.integers(len(options))]
+    if world.rng is None:
+        return options[0]
+    return options[(1, -1)[world.turn]] if world.turn < 2 else options[world.rng.integers(len(options))]
 
 
 def op(names, grade=EXACT, view=False, writes=()):
@@ -127,8 +129,8 @@ def number(value):
 class World:
     """One run of a program. Without a generator it is the plain one."""
 
-    def __init__(self, rng=None, jitter=None):
-        self.rng = rng
+    def __init__(self, rng=None, jitter=None, turn=0):
+        self.rng, self.turn = rng, turn  # the first two noisy worlds choose otherwise, and unlike each other
         self.jitter = None if jitter is None else np.random.default_rng(jitter)
         self.tensors = {}
         self.summands = 0.0  # the largest one of Partial inputs
@@ -162,7 +164,9 @@ class World:
             # Which intermediate overflows depends on the order: nothing is asked.
             for result in results:
                 if result.floating:
-                    result.a = np.where(np.isnan(result.a), 1.5, np.nan)
+                    others = [np.nan, 0.0, dtypes.LARGEST[result.dtype]]
+                    other = others[self.turn] if self.turn < 3 else self.rng.choice(others, result.shape)
+                    result.a = np.where(np.isnan(result.a), np.nan if self.turn == 1 else 1.5, other)
             return
         if grade != STEPPED:
             try:
@@ -179,8 +183,13 @@ class World:
                 a = self.shaken(a, dtypes.EPSILON[result.dtype])
                 beside = self.summands + (size_of(tensors) + 1.0 if name.rstrip("_") in SUBTRACTS else 0.0)
                 if beside:
-                    a = np.where(a == 0, a, a + dtypes.EPSILON[result.dtype] * beside * self.rng.choice(
-                        [-1.0, 1.0], a.shape))
+                    error = dtypes.EPSILON[result.dtype] * beside
+                    a = np.where(a == 0, a, a + error * self.rng.choice([-1.0, 1.0], a.shape))
+                if grade == SUMMED:
+                    beside += size_of(tensors)
+                if beside and self.turn == 0:
+                    # What is left of terms that cancel may vanish.
+                    a = np.where(np.abs(result.a) <= 4 * dtypes.EPSILON[result.dtype] * beside, 0.0, a)
             result.a = a
             if grade == SUMMED:
                 self.turn_zeros(result)
@@ -190,7 +199,8 @@ class World:
         if np.any(result.a == 0):
             self.free = True
             if self.rng is not None:
-                result.a = np.where(result.a == 0, self.rng.choice([-0.0, 0.0], result.shape), result.a)
+                zeros = [-0.0, 0.0, self.rng.choice([-0.0, 0.0], result.shape)][min(self.turn, 2)]
+                result.a = np.where(result.a == 0, zeros, result.a)
 
     # --- steps -------------------------------------------------------------------------------
 
@@ -259,8 +269,10 @@ class World:
 
 
 def nearby(rng, a):
-    """Other values close by; zeros move, too."""
-    return np.asarray(a * (1 + 1e-5 * rng.normal(size=a.shape)) + 1e-6 * rng.normal(size=a.shape))
+    """Other values close by; zeros move, too. What is small stays so, that what moves it further still shows."""
+    near = 10 ** rng.uniform(-6, -1.5)
+    by = near * rng.normal(size=a.shape)
+    return np.asarray(np.where(a == 0, by, a * (1 + by)))
 
 
 # Attributes whose numbers may be any: what they cut off or look for is held within the tensor.
@@ -349,10 +361,10 @@ def guarded(function, name):
         raise Refused(f"{name}: {error}") from error
 
 
-def run(document, table, rng=None, given=None, jitter=None):
+def run(document, table, rng=None, given=None, jitter=None, turn=0):
     """The World after the program; given: other carriers of inputs; jitter: a seed by which results
-    of calls are moved a little. Raises Refused or Unsure."""
-    world = NOW[0] = World(rng, jitter)
+    of calls are moved a little; turn: which of the noisy worlds. Raises Refused or Unsure."""
+    world = NOW[0] = World(rng, jitter, turn)
     given = given or {}
     with np.errstate(all="ignore"):
         for name, entry in document["inputs"].items():

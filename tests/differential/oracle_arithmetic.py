@@ -2,9 +2,9 @@
 import numpy as np
 
 import dtypes
-from oracle import (EXACT, ROUNDED, STEPPED, SUMMED, Refused, Tensor, Unsure, op, refuse_unless)
+from oracle import (EXACT, ROUNDED, STEPPED, SUMMED, Refused, Tensor, Unsure, any_of, op, refuse_unless)
 from oracle_pointwise import (any_number, broadcast, float_only, is_bool, is_float, larger,
-                              not_bool, predicate, smaller)
+                              not_bool, smaller)
 
 
 def held(value, dtype):
@@ -32,6 +32,9 @@ def with_number(name, function, grade=ROUNDED, attribute="value", needs_float=Fa
     def run(tensors, attrs):
         dtype = float_only(tensors) if needs_float else tensors[0].dtype
         value = of(held(attrs[attribute], dtype), tensors[0].a)
+        if grade == STEPPED and dtype in dtypes.FLOATING:
+            # It may be rounded before: to what the kernel computes in, or to the elements' dtype.
+            value = any_of([value, dtypes.round_to("F64" if dtype == "F64" else "F32", value), dtypes.round_to(dtype, value)])
         return Tensor(dtype, function(tensors[0].a, value, attrs))
 
 
@@ -151,7 +154,16 @@ def _float_power(tensors, attrs):
     return Tensor("F64", np.power(a, b))
 
 
-with_number("pow", lambda x, value, attrs: np.power(x, value), attribute="exponent", needs_float=True)
+def power(x, value, attrs):
+    """Of infinities and zeros roots by their own functions differ from powers."""
+    plain = np.power(x, np.full(x.shape, value))
+    if abs(value) != 0.5:
+        return plain
+    root = np.sqrt(x)
+    return any_of([plain, root if value > 0 else 1 / root])
+
+
+with_number("pow", power, attribute="exponent", needs_float=True)
 with_number("scalar_pow", lambda x, value, attrs: np.power(value, x), attribute="self",
             needs_float=True)
 
@@ -223,7 +235,11 @@ def _threshold(tensors, attrs):
 
 for _name, _compare in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
                         "gt": np.greater, "ge": np.greater_equal}.items():
-    predicate(_name + "_scalar", lambda x, attrs, f=_compare: f(x, attrs["value"]))
+    @op(_name + "_scalar")
+    def _compared(tensors, attrs, function=_compare):
+        """A floating tensor is compared with the number as its dtype has it, others with the number itself."""
+        x, value = tensors[0], attrs["value"]
+        return Tensor("BOOL", function(x.a, dtypes.round_to(x.dtype, value) if x.floating else value))
 
 
 def bits_with_number(name, function):

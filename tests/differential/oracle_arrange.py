@@ -128,7 +128,8 @@ def roll(a, attrs):
     dims, shifts = attrs["dims"], attrs["shifts"]
     refuse_unless(len(dims) == len(shifts), "as many shifts as dims")
     for dim, shift in zip(dims, shifts):
-        a = np.roll(a, shift, dim_of(dim, a.ndim)) if a.ndim else a
+        refuse_unless(a.ndim > 0, "a dim")
+        a = np.roll(a, shift, dim_of(dim, a.ndim))
     return a
 
 
@@ -150,7 +151,9 @@ def triangle(function):
 
 def diag(a, attrs):
     refuse_unless(a.ndim in (1, 2), "one dim or two")
-    return np.diag(a, attrs["diagonal"])
+    # Beyond a matrix all diagonals are empty; numpy takes C's int only.
+    most = 2**30 if a.ndim == 1 else max(a.shape) + 1
+    return np.diag(a, int(np.clip(attrs["diagonal"], -most, most)))
 
 
 def diag_embed(a, attrs):

@@ -327,7 +327,7 @@ def bags(offsets, n):
     begins = [int(o) for o in offsets.a]
     refuse_unless(offsets.a.ndim == 1 and all(0 <= b <= n for b in begins) and begins == sorted(begins),
                   "offsets ascend")
-    refuse_unless(not begins or begins[0] == 0, "the first offset is 0")
+    refuse_unless(begins[0] == 0 if begins else n == 0, "the first offset is 0")
     return list(zip(begins, begins[1:] + [n]))
 
 

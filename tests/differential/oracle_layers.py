@@ -15,6 +15,8 @@ def optional(tensors, at):
 
 def statistics(x, axes, eps):
     mean = np.mean(x, axis=axes, keepdims=True)
+    # The mean of infinities of one sign is that infinity, or NaN by a formula of differences.
+    mean = np.where(np.isinf(mean), any_of([mean, np.nan]), mean)
     return mean, 1 / np.sqrt(np.mean((x - mean) ** 2, axis=axes, keepdims=True) + eps)
 
 
@@ -244,6 +246,15 @@ def weights_and_sums(scores, seen):
     return weights, np.where(sums == np.inf, any_of([np.inf, np.nan]), sums)
 
 
+def weighed(weights, seen, value):
+    """weights @ value; what is not seen may take part with weight 0, or no part, which differ if it is not finite."""
+    whole = weights @ value
+    if np.isfinite(value).all() or seen.all():
+        return whole
+    parts = np.where(seen[..., None], weights[..., None] * value[..., None, :, :], 0.0)
+    return any_of([whole, np.sum(parts, axis=-2)])
+
+
 def causal(queries, keys, offset):
     return np.arange(keys)[None, :] <= np.arange(queries)[:, None] + offset
 
@@ -266,14 +277,19 @@ def _attention(tensors, attrs):
     attention_shapes(query, key, value)
     refuse_unless(query.shape[1] == key.shape[1], "heads")
     scores = attrs["scale"] * query.a @ np.swapaxes(key.a, 2, 3)
-    weights, sums = weights_and_sums(scores, seen_by(attrs, query, key))
-    return [Tensor(query.dtype, weights @ value.a), Tensor(stat_dtype(query.dtype), sums)]
+    seen = np.broadcast_to(seen_by(attrs, query, key), scores.shape)
+    weights, sums = weights_and_sums(scores, seen)
+    return [Tensor(query.dtype, weighed(weights, seen, value.a)), Tensor(stat_dtype(query.dtype), sums)]
 
 
 @op("attention_grad", SUMMED)
 def _attention_grad(tensors, attrs):
     grad, query, key, value, result, sums = [t.a for t in tensors]
     attention_shapes(*tensors[1:4])
+    refuse_unless(grad.shape == result.shape == query.shape[:3] + value.shape[3:] and (
+        sums.shape == query.shape[:3]), "shapes of the results")
+    refuse_unless(tensors[0].dtype == tensors[4].dtype == tensors[1].dtype and (
+        tensors[5].dtype == stat_dtype(tensors[1].dtype)), "dtypes of the results")
     scores = attrs["scale"] * query @ np.swapaxes(key, 2, 3)
     seen = seen_by(attrs, query, key)
     weights = np.where(seen, np.exp(scores - sums[..., None]), 0.0)
@@ -304,7 +320,7 @@ def _scaled_dot_product_attention(tensors, attrs):
         refuse_unless(mask.dtype == query.dtype, "the mask's dtype")
         scores = scores + mask.a
     refuse_unless(scores.shape == query.shape[:3] + (key.shape[2],), "the mask broadcasts")
-    return Tensor(query.dtype, weights_and_sums(scores, seen)[0] @ v)
+    return Tensor(query.dtype, weighed(weights_and_sums(scores, seen)[0], seen, v))
 
 
 @op("rope", ROUNDED)
@@ -339,7 +355,7 @@ def gelu_slope(x, attrs):
 
 
 floating("swiglu", lambda gate, up, attrs: silu(gate) * up)
-floating("relu_grad", lambda g, y, attrs: np.where(y > 0, g, 0.0), EXACT)
+floating("relu_grad", lambda g, y, attrs: np.where(y <= 0, 0.0, g), EXACT)
 floating("sigmoid_grad", lambda g, y, attrs: g * y * (1 - y))
 floating("tanh_grad", lambda g, y, attrs: g * (1 - y * y))
 floating("silu_grad", lambda g, x, attrs: g * silu_slope(x))
@@ -348,7 +364,7 @@ floating("gelu_grad", lambda g, x, attrs: g * gelu_slope(x, attrs))
 
 @op("swiglu_grad", ROUNDED)
 def _swiglu_grad(tensors, attrs):
-    dtype = float_only(tensors)
+    dtype = float_only(one_shape(tensors))
     grad, gate, up = broadcast(tensors, dtype)
     return [Tensor(dtype, grad * up * silu_slope(gate)), Tensor(dtype, grad * silu(gate))]
 
@@ -368,9 +384,14 @@ def like_param(tensors):
     refuse_unless(all(t.floating for t in one_shape(tensors)), "floating")
 
 
+# Moments of a parameter are of this dtype, or BF16.
+MOMENTS = {"F64": "F64", "F32": "F32", "BF16": "F32", "F16": "F32"}
+
+
 def adam(decoupled):
     def run(tensors, attrs):
         like_param(tensors)
+        refuse_unless(all(t.dtype in (MOMENTS[tensors[0].dtype], "BF16") for t in tensors[2:]), "moments")
         param, grad, m, v = [t.a for t in tensors]
         refuse_unless(attrs["step"] >= 1, "step")
         grad = grad * attrs["grad_scale"]

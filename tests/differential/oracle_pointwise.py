@@ -3,7 +3,7 @@ import numpy as np
 
 import dtypes
 import special
-from oracle import EXACT, ROUNDED, STEPPED, Refused, Tensor, any_of, op, refuse_unless
+from oracle import EXACT, ROUNDED, STEPPED, Refused, Tensor, Unsure, any_of, op, refuse_unless
 
 
 def float_only(tensors):
@@ -72,7 +72,8 @@ def softplus(x, beta=1.0, threshold=20.0):
 
 def gelu(x, attrs):
     if attrs["approximate"] == "tanh":
-        return vanishing(x, 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+        inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+        return vanishing(x, any_of([0.5 * x * (1 + np.tanh(inner)), x * sigmoid(2 * inner)]))
     refuse_unless(attrs["approximate"] == "none")
     return vanishing(x, x * 0.5 * special.erfc(-x / np.sqrt(2)))
 
@@ -84,6 +85,12 @@ def vanishing(x, value):
 
 def elu(x, alpha, scale, input_scale):
     return np.where(x > 0, scale * x, np.where(x <= 0, scale * alpha * np.expm1(input_scale * x), x))
+
+
+def celu(x, attrs):
+    if attrs["alpha"] == 0:
+        raise Unsure("a division by alpha")
+    return elu(x, attrs["alpha"], 1.0, 1 / attrs["alpha"])
 
 
 def logit(x, attrs):
@@ -115,7 +122,8 @@ for _name, _function in {
         "mish": lambda x: vanishing(x, x * np.tanh(softplus(x))), "reciprocal": lambda x: 1 / x, "sinc": sinc,
         "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
         "tanhshrink": lambda x: x - np.tanh(x), "log_sigmoid": lambda x: -np.logaddexp(0, -x),
-        "hardsigmoid": lambda x: hold(x + 3, 0, 6) / 6, "hardswish": lambda x: vanishing(x, x * hold(x + 3, 0, 6) / 6),
+        "hardsigmoid": lambda x: hold(x + 3, 0, 6) / 6, "hardswish": lambda x: vanishing(x, any_of(
+            [x * hold(x + 3, 0, 6) / 6, x * (hold(x + 3, 0, 6) / 6)])),
         "deg2rad": np.deg2rad, "rad2deg": np.rad2deg}.items():
     floating(_name, lambda x, attrs, f=_function: f(x))
 
@@ -123,7 +131,7 @@ floating("gelu", gelu)
 floating("softplus", lambda x, attrs: softplus(x, attrs["beta"], attrs["threshold"]))
 floating("elu", lambda x, attrs: elu(x, attrs["alpha"], attrs["scale"], attrs["input_scale"]))
 floating("selu", lambda x, attrs: elu(x, SELU_ALPHA, SELU_SCALE, 1.0))
-floating("celu", lambda x, attrs: elu(x, attrs["alpha"], 1.0, 1 / np.float64(attrs["alpha"])))
+floating("celu", celu)
 floating("leaky_relu", lambda x, attrs: np.where(x > 0, x, x * attrs["negative_slope"]))
 floating("logit", logit)
 floating("hardshrink", lambda x, attrs: np.where(np.abs(x) <= attrs["lambd"], 0.0, x), EXACT)
@@ -169,7 +177,7 @@ predicate("isfinite", lambda x, attrs: np.isfinite(x) if is_float(x) else np.one
 predicate("isinf", lambda x, attrs: np.isinf(x) if is_float(x) else np.zeros(x.shape, bool))
 predicate("isposinf", lambda x, attrs: x == np.inf if is_float(x) else np.zeros(x.shape, bool))
 predicate("isneginf", lambda x, attrs: x == -np.inf if is_float(x) else np.zeros(x.shape, bool))
-predicate("signbit", lambda x, attrs: np.signbit(x) if is_float(x) else x < 0)
+predicate("signbit", lambda x, attrs: np.where(np.isnan(x), any_of([False, True]), np.signbit(x)) if is_float(x) else x < 0)
 predicate("logical_not", lambda x, attrs: x == 0)
 
 
@@ -178,9 +186,18 @@ predicate("logical_not", lambda x, attrs: x == 0)
 def nextafter(tensors, attrs):
     dtype = float_only(tensors)
     a, b = broadcast(tensors, dtype)
-    refuse_unless(dtype in ("F64", "F32"), "F64 or F32")
-    stored = np.float64 if dtype == "F64" else np.float32
+    if dtype == "BF16":
+        return Tensor(dtype, next_bf16(a, b))
+    stored = {"F64": np.float64, "F32": np.float32, "F16": np.float16}[dtype]
     return Tensor(dtype, np.nextafter(a.astype(stored), b.astype(stored)).astype(np.float64))
+
+
+def next_bf16(a, b):
+    """One step of the upper half of an F32's bits, which count up with the magnitude."""
+    bits = np.atleast_1d(a.astype(np.float32)).view(np.uint32).reshape(a.shape).astype(np.int64) >> 16
+    bits = np.where(a == 0, np.where(b < 0, 0x8001, 1), bits + np.where((b > a) == (a > 0), 1, -1))
+    steps = np.atleast_1d((bits << 16).astype(np.uint32)).view(np.float32).reshape(a.shape).astype(np.float64)
+    return np.where(np.isnan(a) | np.isnan(b), np.nan, np.where(a == b, b, steps))
 
 
 op("nextafter")(nextafter)

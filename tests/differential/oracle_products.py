@@ -43,8 +43,10 @@ MANY = tuple(range(2, 9))
 
 
 def inner_sizes(a, b):
+    if a.ndim == 0 or b.ndim == 0:
+        return a * b
     refuse_unless(a.shape[-1] == b.shape[-1], "sizes")
-    return summed_over(a, b, [a.ndim - 1], [b.ndim - 1]) if a.ndim and b.ndim else a * b
+    return summed_over(a, b, [a.ndim - 1], [b.ndim - 1])
 
 
 def fused(base, value, attrs):
@@ -216,6 +218,7 @@ def grouped_weights(name, slots):
         grad, x, counts = tensors
         dtype = float_only(tensors[:2])
         refuse_unless(grad.a.ndim == 2 and x.a.ndim == 2 and grad.shape[0] == x.shape[0], "dims")
+        refuse_unless(not slots or counts.a.size or x.shape[0] == 0, "rows without a group")
         out = np.zeros((counts.a.size, grad.shape[1], x.shape[1]))
         for e, begin, end in groups(counts, x.shape[0], slots):
             out[e] = times(grad.a[begin:end].T, x.a[begin:end])

@@ -267,6 +267,17 @@ def _sort_by_key(tensors, attrs):
     return [Tensor("I64", np.argsort(keys, kind="stable")), Tensor("I64", counts)]
 
 
+@op("prod_of_others", SUMMED)
+def _prod_of_others(tensors, attrs):
+    """Of each element the product of those that share its place but for the dims."""
+    x = tensors[0]
+    axes = dims_of(attrs["dim"], x.a.ndim)
+    rows = np.moveaxis(x.a, axes, range(x.a.ndim - len(axes), x.a.ndim))
+    flat = rows.reshape(rows.shape[:x.a.ndim - len(axes)] + (count(x.a, axes),))
+    out = np.stack([np.prod(np.delete(flat, i, -1), axis=-1) for i in range(flat.shape[-1])], -1) if flat.size else flat
+    return Tensor(float_only([x]), np.moveaxis(out.reshape(rows.shape), range(x.a.ndim - len(axes), x.a.ndim), axes))
+
+
 # --- counts --------------------------------------------------------------------------------------
 
 @op("histc")
@@ -291,7 +302,7 @@ def _histc(tensors, attrs):
 def _bincount(tensors, attrs):
     x, n = tensors[0], attrs["minlength"]
     weights = tensors[1] if len(tensors) > 1 else None
-    refuse_unless(x.a.ndim == 1 and not np.any((x.a < 0) | (x.a >= n)), "values")
+    refuse_unless(x.dtype in dtypes.INDICES and x.a.ndim == 1 and not np.any((x.a < 0) | (x.a >= n)), "values")
     refuse_unless(weights is None or weights.shape == x.shape, "weights of self's shape")
     total = np.zeros(n, np.int64 if weights is None else dtypes.CARRIER[weights.dtype])
     np.add.at(total, x.a.astype(np.int64), 1 if weights is None else weights.a)
@@ -318,7 +329,9 @@ def moments(names, root, with_mean):
         value = spread(x.a, axes, attrs["keepdim"], attrs["correction"])
         results = [Tensor(dtype, np.asarray(np.sqrt(value) if root else value))]
         if with_mean:
-            results.append(Tensor(dtype, np.asarray(mean_of(x.a, axes, attrs["keepdim"]))))
+            mean = np.asarray(mean_of(x.a, axes, attrs["keepdim"]))
+            # Of infinities of one sign it is that infinity, or NaN by a formula of differences.
+            results.append(Tensor(dtype, np.where(np.isinf(mean), any_of([mean, np.nan]), mean)))
         return results
 
 

@@ -1,7 +1,7 @@
 """Scans along a dim, sums of exponentials and what is made of them."""
 import numpy as np
 
-from oracle import EXACT, ROUNDED, SUMMED, Tensor, any_of, op
+from oracle import EXACT, ROUNDED, SUMMED, Tensor, Unsure, any_of, op
 from oracle_pointwise import broadcast, float_only, one_shape
 from oracle_reduce import back, dim_of, dims_of, lanes, over_dims, wide, widened
 
@@ -17,6 +17,17 @@ def scanning(name, function, grade, result=widened):
 
 scanning("cumsum", lambda rows: np.cumsum(rows, axis=-1), SUMMED)
 scanning("cumprod", lambda rows: np.cumprod(rows, axis=-1), SUMMED)
+
+
+@op("cumsum_grad", SUMMED)
+def _cumsum_grad(tensors, attrs):
+    """The sum from each element on."""
+    x = tensors[0]
+    dim = dim_of(attrs["dim"], x.a.ndim)
+    rows = np.cumsum(lanes(x.a, dim)[..., ::-1], axis=-1)[..., ::-1]
+    if x.dtype == "BOOL":
+        raise Unsure("a cotangent of BOOL")
+    return Tensor(widened(x.dtype), back(rows, dim, x.a.ndim))
 
 
 def running_extreme(name, beats):
@@ -72,7 +83,7 @@ def _logcumsumexp(tensors, attrs):
 @op("logcumsumexp_grad", SUMMED)
 def _logcumsumexp_grad(tensors, attrs):
     """Element i of the operand enters every later sum j with weight exp(x_i - result_j)."""
-    dtype = float_only(tensors)
+    dtype = float_only(one_shape(tensors))
     dim = dim_of(attrs["dim"], tensors[0].a.ndim)
     grad, x, result = [lanes(t.a, dim) for t in tensors]
     out = np.zeros(x.shape)

@@ -370,12 +370,17 @@ def nearest(dims):
     return maps
 
 
+def some_dims(shape):
+    refuse_unless(len(shape) > 0, "a dim")
+    return shape
+
+
 def constant_of(attrs, dtype):
     return stored(attrs["value"], dtype)
 
 
 mapping("constant_pad_nd", lambda attrs, shape: pad_maps("constant", attrs["pad"], shape, None), constant_of)
-mapping("_pad_circular", lambda attrs, shape: pad_maps("circular", attrs["pad"], shape, None))
+mapping("_pad_circular", lambda attrs, shape: pad_maps("circular", attrs["pad"], some_dims(shape), None))
 for _dims in (1, 2):
     mapping(f"reflection_pad{_dims}d", lambda attrs, shape, n=_dims: pad_maps(
         "reflect", attrs["padding"], shape, n))

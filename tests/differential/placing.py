@@ -22,10 +22,10 @@ def kinds_of(dtype, kinds=KINDS):
 
 def placements_of(rng, mesh, reduced, ndim, style="any"):
     """One placement an axis. reduced: dtype and the kinds of Partial to choose from. Styles: any,
-    whole (R), cut (S and R), partial."""
+    whole (R), cut (S and R), alike (cut, and all of a shape the same), partial."""
     if style == "whole":
         return ["R"] * len(mesh)
-    partial = {"any": 0.2, "cut": 0.0, "partial": 0.7}[style]
+    partial = {"any": 0.2, "cut": 0.0, "alike": 0.0, "partial": 0.7}[style]
     kinds = kinds_of(*reduced)
     kind = str(rng.choice(kinds))
     result = []
@@ -158,7 +158,7 @@ def _prod_parts(rng, kind, dtype, a, parts):
     pieces = _held_by_one(rng, kind, dtype, a, parts)
     if dtype not in dtypes.FLOATING or rng.random() < 0.4:
         return pieces
-    movable = np.isfinite(a) & (np.abs(a) < 64) & (np.abs(a) > 1 / 64)
+    movable = np.isfinite(a) & (np.abs(a) < 64) & (np.abs(a) > 1 / 64) & (a != 1)
     give, take = rng.choice(parts, 2, replace=False)
     factor = np.where(movable, rng.choice([0.5, 2.0, -1.0, -2.0], a.shape), 1.0)
     pieces[give] = pieces[give] / factor

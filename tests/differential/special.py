@@ -83,8 +83,8 @@ def digamma(x):
 def i0(x):
     """The power series; beyond 30 the asymptotic one."""
     x = abs(x)
-    if math.isnan(x) or math.isinf(x):
-        return x
+    if math.isnan(x) or x > 800:
+        return x + math.inf
     if x <= 30:
         term = total = 1.0
         for k in range(1, 200):

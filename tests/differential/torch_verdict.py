@@ -38,9 +38,9 @@ def of_outcome(document, table, outcome, seed):
         world = torch_world.TorchWorld(document, table)
     except (torch_ops.Unlike, oracle.Refused) as reason:
         # What PyTorch refuses may be taken here: its kernels lack dtypes that ours have.
-        return verdict.late_error(outcome) or Verdict(UNSURE, str(reason))
+        return verdict.late_error(document, outcome) or Verdict(UNSURE, str(reason))
     if outcome.exit_code == 3:
-        return verdict.of_refusal(outcome)
+        return of_refusal(document, table, outcome)
     try:
         expected = judge.Expected(document, table, seed)
     except oracle.Shared as reason:
@@ -54,6 +54,20 @@ def of_outcome(document, table, outcome, seed):
         return of_finding(finding, expected, outcome)
     except oracle.Unsure as reason:
         return Verdict(UNSURE, str(reason))
+
+
+def of_refusal(document, table, outcome):
+    """PyTorch takes the program, and it is refused."""
+    said = verdict.of_refusal(document, outcome)
+    if said.kind != "refused":
+        return said
+    try:
+        oracle.run(document, table)
+    except oracle.Refused:
+        return Verdict(decisions.STRICTER.name, outcome.text, decisions.STRICTER)
+    except oracle.Unsure as reason:
+        return Verdict(UNSURE, str(reason))
+    return said
 
 
 def of_finding(finding, expected, outcome):

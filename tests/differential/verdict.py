@@ -7,7 +7,7 @@ import oracle
 import slopes
 
 FINE, UNSURE, AGREED = "fine", "unsure", "refused by both"
-INDEX_ERROR = re.compile(r"rank \d+: .*(lies outside|integer division by zero|the mask chooses|offsets must begin with"
+INDEX_ERROR = re.compile(r"rank \d+: .*(lies outside|a divisor is 0, which integers have no|the mask chooses|offsets must begin with"
                          r"|target -?\d+ at position|index holds|counts? )")
 
 
@@ -29,18 +29,19 @@ def of_outcome(document, table, outcome, seed):
     try:
         expected = judge.Expected(document, table, seed)
     except oracle.Refused as refusal:
-        return of_refused(outcome, str(refusal))
+        return of_refused(document, outcome, str(refusal))
     except oracle.Unsure as reason:
-        late = late_error(outcome)
+        late = late_error(document, outcome)
         return late or Verdict(UNSURE, str(reason))
     if outcome.exit_code == 3:
-        return of_refusal(outcome)
+        return of_refusal(document, outcome)
     try:
         judge.check_values(expected, outcome)
         if any("backward" in step for step in document["program"]):
             slopes.check_gradients(document, table, outcome, seed)
     except judge.Finding as finding:
-        return Verdict(finding.kind, finding.text)
+        decision = summands(document, table, outcome, expected.plain)
+        return Verdict(finding.kind, finding.text, decision)
     except oracle.Unsure as reason:
         return Verdict(UNSURE, str(reason))
     except oracle.Refused:
@@ -48,23 +49,30 @@ def of_outcome(document, table, outcome, seed):
     return Verdict(FINE)
 
 
+def summands(document, table, outcome, world):
+    """The decision on sums beside what is not finite, if the program has any."""
+    placements = {name: entry["placements"] for name, entry in document["inputs"].items()}
+    placements.update(outcome.placements)
+    return decisions.summands_beside(document, table, placements, world)
+
+
 def crashed(outcome):
     return Verdict("timeout" if outcome.exit_code == "timeout" else "crash", f"exit {outcome.exit_code}: {outcome.text}")
 
 
-def late_error(outcome):
+def late_error(document, outcome):
     """An error that starts on a rank and is none of an index value."""
     if outcome.exit_code == 3 and re.search(r"rank \d+: ", outcome.text) and not INDEX_ERROR.search(
-            outcome.text) and decisions.of_refusal(outcome.text) is None:
+            outcome.text) and decisions.of_refusal(outcome.text, document) is None:
         return Verdict("late error", outcome.text)
     return None
 
 
-def of_refused(outcome, reason):
+def of_refused(document, outcome, reason):
     """The oracle refuses the program, too."""
     if outcome.exit_code == 0:
         return Verdict("accepted", f"it runs, but must be refused: {reason}")
-    return late_error(outcome) or unnamed(outcome) or Verdict(AGREED, outcome.text)
+    return late_error(document, outcome) or unnamed(outcome) or Verdict(AGREED, outcome.text)
 
 
 def unnamed(outcome):
@@ -74,9 +82,9 @@ def unnamed(outcome):
     return None
 
 
-def of_refusal(outcome):
+def of_refusal(document, outcome):
     """The oracle takes the program, and it is refused."""
-    decision = decisions.of_refusal(outcome.text)
+    decision = decisions.of_refusal(outcome.text, document)
     if decision is not None:
         return Verdict(decision.name, outcome.text, decision)
-    return late_error(outcome) or unnamed(outcome) or Verdict("refused", outcome.text)
+    return late_error(document, outcome) or unnamed(outcome) or Verdict("refused", outcome.text)
