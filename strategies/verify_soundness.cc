@@ -128,7 +128,8 @@ AssumedFinite assumed_finite(const Op& op, const Resolution& resolution) {
     }
   }
   AssumedFinite assumed;
-  if (sums == 0) return assumed;
+  // Inside a lowering ranks add up, too: it takes to be finite what OpDef::finite lists.
+  if (sums == 0 && resolution.lowering < 0) return assumed;
   for (const RuleLinearity& clause : op.rule.linearity) {
     for (const std::vector<int>& monomial : clause.monomials) {
       std::uint32_t term = 0;
@@ -151,7 +152,8 @@ std::array<std::uint32_t, 2> special_operands(const Op& op, const Resolution& re
   const AssumedFinite assumed = assumed_finite(op, resolution);
   const std::uint32_t excused =
       is_finite(values) ? assumed.listed : assumed.listed | assumed.factors;
-  return {at_stake, ~at_stake & ~excused};
+  const bool cut_only = at_stake == ~std::uint32_t{0};
+  return {cut_only ? at_stake & ~excused : at_stake, ~at_stake & ~excused};
 }
 
 bool must_pass_non_finite(const Op& op, const Resolution& resolution) {
@@ -161,8 +163,7 @@ bool must_pass_non_finite(const Op& op, const Resolution& resolution) {
   const bool all_cut =
       std::none_of(resolution.inputs.begin(), resolution.inputs.end(),
                    [](const Spec& spec) { return spec.mesh().ndim() > 0 && spec.is_replicated(); });
-  return resolution.lowering < 0 && op.def.localize == nullptr && op.def.strategies == nullptr &&
-         !sums && all_cut;
+  return op.def.localize == nullptr && op.def.strategies == nullptr && !sums && all_cut;
 }
 
 StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mesh& mesh,

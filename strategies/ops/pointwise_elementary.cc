@@ -107,12 +107,15 @@ void add_rounding(OpTable& table) {
                        .doc = "The nearest whole number, halves to the even one.",
                        .rule = kIncreasing,
                        .range = kWide}));
-  add_all(table,
-          {{.name = "frac", .doc = "What trunc takes away.", .rule = kPlain, .range = {-4.7, 4.9}},
-           {.name = "positive",
-            .doc = "The same values.",
-            .rule = "* -> * | lin A | mono A | prod A",
-            .infer = ops::infer_elementwise}});
+  add_all(
+      table,
+      {{.name = "frac", .doc = "What trunc takes away.", .rule = kPlain, .range = {-4.7, 4.9}}});
+  OpDef positive = ops::pointwise_op({.name = "positive",
+                                      .doc = "The same values.",
+                                      .rule = "* -> * | lin A | mono A | prod A",
+                                      .infer = ops::infer_elementwise});
+  positive.args[0] = positive.args[0].numbers();
+  table.must_add(std::move(positive));
 }
 
 /// A number of the result's dtype that is meant where the attribute is left out.

@@ -17,14 +17,28 @@ StatusOr<std::vector<TensorMeta>> infer_integers(std::span<const TensorMeta> inp
   return out;
 }
 
+OpDef of_integers(std::string name, std::string doc, std::string rule,
+                  std::vector<std::string> declined) {
+  return ops::integer_op({.name = std::move(name),
+                          .doc = std::move(doc),
+                          .rule = std::move(rule),
+                          .infer = infer_integers,
+                          .declined = std::move(declined)},
+                         7);
+}
+
 void add(OpTable& table, std::string name, std::string doc, std::string rule,
          std::vector<std::string> declined = {}) {
-  table.must_add(ops::integer_op({.name = std::move(name),
-                                  .doc = std::move(doc),
-                                  .rule = std::move(rule),
-                                  .infer = infer_integers,
-                                  .declined = std::move(declined)},
-                                 7));
+  table.must_add(
+      of_integers(std::move(name), std::move(doc), std::move(rule), std::move(declined)));
+}
+
+/// BOOL has no bits to shift.
+void add_shift(OpTable& table, std::string name, std::string doc, std::string rule,
+               std::vector<std::string> declined) {
+  OpDef op = of_integers(std::move(name), std::move(doc), std::move(rule), std::move(declined));
+  for (ArgDef& arg : op.args) arg = arg.integers();
+  table.must_add(std::move(op));
 }
 
 /// Of BOOL the one bit is turned over, not those of the word that holds it.
@@ -63,13 +77,14 @@ void add_pointwise_integers_ops(OpTable& table) {
   add(table, "bitwise_and", "Bits set in both.", plain);
   add(table, "bitwise_or", "Bits set in one.", plain);
   add(table, "bitwise_xor", "Bits set in one but not in both.", plain);
-  add(table, "bitwise_left_shift",
+  add_shift(
+      table, "bitwise_left_shift",
       "self times 2 to the power of other; bits leave at the top, all of them beyond the word.",
       "*, * -> * | lin A",
       {"P(max), _; P(min), _; _, P(max); _, P(min): what leaves at the top breaks the order"});
-  add(table, "bitwise_right_shift", "self over 2 to the power of other, rounded towards -inf.",
-      "*, * -> * | mono A",
-      {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
+  add_shift(table, "bitwise_right_shift",
+            "self over 2 to the power of other, rounded towards -inf.", "*, * -> * | mono A",
+            {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
   add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain,
       {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
   add(table, "lcm", "Least common multiple; 0 where one is 0. It wraps, as products do.", plain);

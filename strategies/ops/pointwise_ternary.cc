@@ -213,7 +213,14 @@ void add_masks(OpTable& table) {
            return invalid_argument("value has shape " + to_string(inputs[2].shape) +
                                    ", but must be 0-d");
          }
-         return require_mask(inputs, 1, "mask");
+         TSR_ASSIGN_OR_RETURN(auto results, require_mask(inputs, 1, "mask"));
+         if (is_floating(results[0].dtype) != is_floating(inputs[0].dtype) ||
+             is_integer(results[0].dtype) != is_integer(inputs[0].dtype)) {
+           return invalid_argument("value is " + std::string(name_of(inputs[2].dtype)) +
+                                   ", which elements of " + std::string(name_of(inputs[0].dtype)) +
+                                   " do not hold; cast with `to` first");
+         }
+         return results;
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {
          const Attrs zero = {{"value", 0.0}};

@@ -106,9 +106,10 @@ Array diagonal_view(const Array& x, const Plane& plane) {
   const std::int64_t column_step = x.strides()[static_cast<std::size_t>(plane.column_dim)];
   shape.push_back(diagonal_length(plane, x.shape()));
   strides.push_back(row_step + column_step);
+  if (num_elements(shape) == 0) return x.as_strided(shape, strides, 0);  // wherever it may begin
   const std::int64_t first =
       plane.offset >= 0 ? plane.offset * column_step : -plane.offset * row_step;
-  return x.as_strided(shape, strides, x.offset() + (num_elements(shape) > 0 ? first : 0));
+  return x.as_strided(shape, strides, x.offset() + first);
 }
 
 Metas infer_diagonal(std::span<const TensorMeta> inputs, const Attrs& attrs) {

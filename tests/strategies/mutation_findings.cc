@@ -98,10 +98,14 @@ TEST_CASE("inference refuses what only a kernel, a gradient or a rank refused",
   CHECK_THAT(refusal_of("unfold_backward", {f64({0, 3, 2})},
                         {{"dimension", 0}, {"step", 1}, {"length", 1}}),
              Contains("unfold_backward: windows cover 2 elements, length is 1"));
-  for (const char* name :
-       {"neg", "neg_", "abs", "abs_", "round", "trunc", "trunc_", "relu6", "relu6_"}) {
-    CHECK_THAT(refusal_of(name, {truth({2})}), Contains(std::string(name) + ": self is BOOL"));
+  for (const char* name : {"positive", "bitwise_left_shift", "neg", "neg_", "abs", "abs_", "round",
+                           "trunc", "trunc_", "relu6", "relu6_"}) {
+    const Op& op = *value_or_throw(builtin_table().find(name));
+    const std::vector<TensorMeta> operands(op.def.args.size(), truth({2}));
+    CHECK_THAT(refusal_of(name, operands), Contains(std::string(name) + ": self is BOOL"));
   }
+  CHECK_THAT(refusal_of("masked_fill_tensor", {of(DType::kI64, {2}), truth({2}), f64({})}),
+             Contains("masked_fill_tensor: value is F64, which elements of I64 do not hold"));
 }
 
 TEST_CASE("a 0-d tensor's only dim may be named, and there is nothing to pad or repeat",
@@ -113,6 +117,8 @@ TEST_CASE("a 0-d tensor's only dim may be named, and there is nothing to pad or 
   const Attrs moved = {{"source", Shape{0}}, {"destination", Shape{-1}}};
   CHECK(call_values("movedim", {one}, moved) == same);
   CHECK(call_values("moveaxis", {one}, moved) == same);
+  CHECK(call_values("transpose", {one}, {{"dim0", 0}, {"dim1", -1}}) == same);
+  CHECK(call_values("squeeze", {one}, {{"dim", 0}}) == same);
   CHECK(call_values("msort", {one}) == same);
   CHECK_THAT(refusal_of("swapaxes", {f64({})}, {{"axis0", 0}, {"axis1", 1}}),
              Contains("swapaxes: "));

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/scan.h"
 #include "strategies/verify.h"
 #include "tests/strategies/rows_ops.h"
@@ -203,6 +205,29 @@ TEST_CASE("lowerings are interpreted on all ranks", "[strategies][verify][loweri
   };
   wrong.must_add(def);
   CHECK(verify_op(wrong, "softmax").rows_failed > 0);
+}
+
+TEST_CASE("a lowering that is right for numbers only is refuted by infinities",
+          "[strategies][verify][lowering]") {
+  OpDef def = lowered_softmax(ReduceOp::kMax);
+  const auto steps = def.lowerings[0].steps;
+  def.lowerings[0].steps = [steps](const Attrs& attrs) {
+    std::vector<LoweringStep> changed = steps(attrs);
+    const Kernel divide = changed[4].kernel;
+    changed[4].kernel = [divide](KernelCall& call) {  // a NaN becomes 1
+      divide(call);
+      const Array& out = call.outputs[0];
+      std::vector<double> values = out.to_vector();
+      for (double& value : values) value = std::isnan(value) ? 1.0 : value;
+      kernels::copy(call.ctx, Array::from_values(out.shape(), out.dtype(), values), out);
+    };
+    return changed;
+  };
+  OpTable table;
+  table.must_add(def);
+  const VerifyReport report = verify_op(table, "softmax");
+  REQUIRE(report.rows_failed > 0);
+  CHECK(report.failures[0].sample.find("(infinities)") != std::string::npos);
 }
 
 TEST_CASE("an op with strategies of its own is proven through them", "[strategies][verify]") {
