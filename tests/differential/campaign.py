@@ -97,9 +97,17 @@ def run_batch(first):
         else:
             programs.append((index, (op, kind, document)))
     for (index, program), outcome in outcomes_of(audit, programs):
-        tally.count(program, judge(program[2], table, outcome, index))
+        tally.count(program, judged(judge, program[2], table, outcome, index))
     tally.processes = audit.processes - before
     return tally
+
+
+def judged(judge, document, table, outcome, seed):
+    """The verdict; an error of the judge's own is a finding, too."""
+    try:
+        return judge(document, table, outcome, seed)
+    except Exception as error:  # of whatever kind: the other programs are judged all the same
+        return verdict.Verdict("the judge's error", repr(error))
 
 
 def outcomes_of(audit, programs):

@@ -219,7 +219,7 @@ def xlogy(a, b):
 
 floating("atan2", lambda a, b, attrs: np.arctan2(a, b))
 floating("hypot", lambda a, b, attrs: np.hypot(a, b))
-floating("copysign", lambda a, b, attrs: np.copysign(a, b), EXACT)
+floating("copysign", lambda a, b, attrs: np.copysign(a, np.where(np.isnan(b), any_of([1.0, -1.0]), b)), EXACT)
 floating("logaddexp", lambda a, b, attrs: np.logaddexp(a, b))
 floating("logaddexp2", lambda a, b, attrs: np.logaddexp2(a, b))
 floating("xlogy", lambda a, b, attrs: xlogy(a, b))

@@ -117,6 +117,8 @@ def placed(t, a, at):
     """The tuple that indexes: dims listed, or the first ones."""
     index = [slice(None)] * t[0].dim()
     dims = a["dims"] or list(range(len(t[at])))
+    if t[0].dim() == 0:
+        raise Unlike("no dims")
     if [d % t[0].dim() for d in dims] != sorted(d % t[0].dim() for d in dims):
         raise Unlike("dims out of order")
     for dim, tensor in zip(dims, t[at]):
@@ -152,6 +154,12 @@ def cross_entropy(t, a):
         raise Unlike("no classes")
     flat = F.cross_entropy(t[0].reshape(-1, t[0].shape[-1]), t[1].flatten().long(), reduction="none")
     return flat.reshape(t[1].shape)
+
+
+def unfold_backward(t, a):
+    sizes = list(t[0].shape[:-1])
+    sizes[a["dimension"]] = a["length"]
+    return torch.ops.aten.unfold_backward(t[0], sizes, a["dimension"] % len(sizes), t[0].shape[-1], a["step"])
 
 
 MAX_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
@@ -214,6 +222,10 @@ FUNCTIONS = {
         torch.int64 if maybe(t, 1) is None else t[1].dtype),
     "equal": lambda t, a: torch.tensor(torch.equal(t[0], t[1])),
     "allclose": lambda t, a: torch.isclose(t[0], t[1], a["rtol"], a["atol"], a["equal_nan"]).all(),
+    "count_nonzero": lambda t, a: (t[0] != 0).sum(a["dim"] or list(range(t[0].dim())), a["keepdim"]),
+    "eye_": lambda t, a: t[0].copy_(torch.eye(*t[0].shape)),
+    "linspace_": lambda t, a: t[0].copy_(torch.linspace(a["start"], a["end"], t[0].shape[0], dtype=torch.float64)),
+    "unfold_backward": unfold_backward,
     "prod": lambda t, a: prod(t[0], a["dim"], a["keepdim"]),
     "chunk": lambda t, a: torch.chunk(t[0], a["chunks"], a["dim"]),
     "ldexp": lambda t, a: torch.ldexp(t[0], t[1]), "hstack": lambda t, a: torch.hstack(t[0]),
@@ -260,6 +272,9 @@ def call(name, tensors, attrs):
     attrs = whole_numbers(tensors, {k: value_of(v) for k, v in attrs.items()})
     if name in FUNCTIONS:
         return as_list(FUNCTIONS[name](tensors, attrs))
+    if name.endswith("_") and getattr(torch.ops.aten, name.replace("_scalar", ""), None) is None and name[:-1] not in SPELT:
+        # PyTorch has no such form of the op.
+        return [tensors[0].copy_(call(name[:-1], [tensors[0].clone()] + list(tensors[1:]), attrs)[0])]
     reasons, refusal = [], None
     for overload in overloads_of(name):
         if "out" in overload._overloadname:

@@ -51,7 +51,7 @@ def of_outcome(document, table, outcome, seed):
         check_values(outcome, world, expected)
         return of_gradients(document, table, outcome, world)
     except judge.Finding as finding:
-        return of_finding(finding, expected, outcome)
+        return of_finding(finding, expected, (document, table, outcome))
     except oracle.Unsure as reason:
         return Verdict(UNSURE, str(reason))
 
@@ -70,8 +70,13 @@ def of_refusal(document, table, outcome):
     return said
 
 
-def of_finding(finding, expected, outcome):
-    """A finding, unless the oracle agrees with ours."""
+def of_finding(finding, expected, judged):
+    """A finding, unless the oracle agrees with ours, or a decision says why. judged: document, table, outcome."""
+    document, table, outcome = judged
+    if expected is not None:
+        decision = verdict.summands(document, table, outcome, expected.plain)
+        if decision is not None:
+            return Verdict(decision.name, finding.text, decision)
     try:
         if expected is not None and finding.kind != "gradient":
             judge.check_values(expected, outcome)
@@ -83,7 +88,7 @@ def of_finding(finding, expected, outcome):
 
 def check_values(outcome, world, expected):
     for name, got in outcome.results.items():
-        if not name.startswith("grad."):
+        if name in world.tensors:
             check_value(name, got, torch_world.carrier_of(world.tensors[name]), expected)
 
 

@@ -43,7 +43,7 @@ class TorchWorld:
 
     def run_step(self, step):
         if "redistribute" in step:
-            self.tensors[step["out"]] = self.tensors[step["redistribute"]].clone()
+            self.tensors[step["out"]] = self.known(step["redistribute"]).clone()
         elif "backward" in step:
             self.backward(step)
         else:
@@ -59,27 +59,32 @@ class TorchWorld:
                     raise oracle.Refused("into takes a tensor's shape and dtype exactly")
                 target.copy_(result)
             return
-        names = step.get("out", [])
-        if len(results) < len(names):
-            raise torch_ops.Unlike("fewer results")
-        for name, result in zip(names, results):
+        # Of statistics beside the first result PyTorch tells nothing.
+        for name, result in zip(step.get("out", []), results):
             if name is not None:
                 self.tensors[name] = result
 
     def operands(self, step):
-        first = next((self.tensors[n] for n in oracle.flat(step["args"]) if isinstance(n, str)), None)
+        first = next((self.known(n) for n in oracle.flat(step["args"]) if isinstance(n, str)), None)
 
         def take(arg):
-            if arg is None or isinstance(arg, str):
-                return self.tensors.get(arg)
+            if arg is None:
+                return None
+            if isinstance(arg, str):
+                return self.known(arg)
             if isinstance(arg, list):
                 return [take(a) for a in arg]
             scalar = oracle.scalar_operand(arg, carrier_of(first) if first is not None else None)
             return tensor_of(scalar.dtype, scalar.a)
         return [take(arg) for arg in step["args"]]
 
+    def known(self, name):
+        if name not in self.tensors:
+            raise torch_ops.Unlike("a result that PyTorch does not give")
+        return self.tensors[name]
+
     def backward(self, step):
-        result, inputs = self.tensors[step["backward"]], [self.tensors[n] for n in step["grads"]]
+        result, inputs = self.known(step["backward"]), [self.tensors[n] for n in step["grads"]]
         weights = torch.ones_like(result) if "cotangent" not in step else self.tensors[step["cotangent"]]
         gradients = torch.autograd.grad(result, inputs, weights, allow_unused=True) if (
             result.requires_grad) else [None] * len(inputs)
