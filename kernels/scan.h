@@ -38,7 +38,8 @@ void carry_extreme(KernelContext& ctx, Extreme which, const ExtremeParts& parts,
 void log_scan_sums(KernelContext& ctx, const Array& grad, const Array& result, int dim,
                    const Array& sums);
 /// grad_x_i = exp(x_i − result_i) (s_i + what the parts from `next` on add), in place of s. Parts
-/// (p, other dims...) hold each rank's first result (NaN of none) and the s of it, in F64.
+/// (p, other dims...) hold each rank's first result and the s of it, -0.0 of a rank without
+/// elements, in F64.
 struct LogScan {
   const Array& x;
   const Array& result;
