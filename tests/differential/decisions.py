@@ -40,7 +40,7 @@ REFUSALS = [
     Decision("a view of a copy is not written", r": \w+: \S+ cannot be written in place: it (is a view " + COPIES +
              "|" + REORDERED + ")", "on one rank the write would reach the operand, on several it would not",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
-    Decision("a view of a copy is not read after a write", r": \w+: \S+ (is a view " + COPIES + "|" + REORDERED +
+    Decision("a view of a copy is not read after a write", r": (\w+|the end of the program): \S+ (is a view " + COPIES + "|" + REORDERED +
              "), and what it is a view of was written since", "the copy holds what was there before",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
     Decision("elements that share a place are not written", r": \w+: \S+ cannot be written in place: it repeats "
