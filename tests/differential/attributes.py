@@ -150,6 +150,8 @@ def of_op(op, name, shapes):
 
 def dim_attribute(op, kind, ndim):
     """`dim`: one dim, or a list of them, as its type says."""
+    if op == "msort":
+        return lambda r: 0  # it is the first one, always
     if kind == "ints":
         return lambda r: some_dims(r, ndim)
     return lambda r: dim(r, ndim)

@@ -25,7 +25,7 @@ class Decision:
 COPIES = r"of a dim that is cut, or of a tensor that had to move, for which ranks made a copy"
 REORDERED = r"was given other sizes while its elements were not in row-major order, so some ranks may hold a copy"
 # Products, convolutions, norms, attention and losses: their kernels take factors of one floating dtype.
-FACTORS = (r"(addbmm|addmm|addmv|addr|baddbmm|bmm|conv\w*|dot|einsum|inner|kron|linear\w*|matmul|mm|mv|outer|tensordot|"
+FACTORS = (r"(addbmm|addmm|addmv|addr|baddbmm|bmm|conv\w*|dot|einsum|inner|kron|lerp\w*|linear\w*|matmul|mm|mv|outer|tensordot|"
            r"vdot|grouped_mm\w*|\w*_norm|\w*_grad|batch_norm_inference|attention\w*|"
            r"scaled_dot_product_attention|rope|cross_entropy\w*|nll_loss|swiglu\w*|prelu|cdist)")
 
@@ -40,7 +40,7 @@ REFUSALS = [
     Decision("a view of a copy is not written", r": \w+: \S+ cannot be written in place: it (is a view " + COPIES +
              "|" + REORDERED + ")", "on one rank the write would reach the operand, on several it would not",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
-    Decision("a view of a copy is not read after a write", r": \w+: \S+ (is a view " + COPIES + "|" + REORDERED +
+    Decision("a view of a copy is not read after a write", r": (\w+|the end of the program): \S+ (is a view " + COPIES + "|" + REORDERED +
              "), and what it is a view of was written since", "the copy holds what was there before",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
     Decision("elements that share a place are not written", r": \w+: \S+ cannot be written in place: it repeats "

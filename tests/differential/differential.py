@@ -21,6 +21,7 @@ from audit import Audit
 from shrink import MOST_REFUSED, MOST_TRIALS, Shrinker
 from table import Table
 
+KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kept.jsonl")
 PLAIN = 6000  # programs of the plain run
 # Ops that are not judged, and why.
 LEFT_OUT = {
@@ -121,6 +122,8 @@ def main():
     tally = campaign.run(plan, options.programs, options.seconds, options.workers)
     if options.against == "numpy" and not options.op and not options.kind:
         judge_random_ops(report.audit, options.seed, tally)
+    if not options.op and not options.kind:
+        judge_kept(report, tally)
     ran = time.monotonic() - start
     shown = report.findings(tally)
     for finding in shown:
@@ -135,6 +138,15 @@ def main():
 def is_whole(options):
     """Whether every op must have been judged: not so where a few were asked for."""
     return options.against == "numpy" and options.programs >= PLAIN and not options.op and not options.kind
+
+
+def judge_kept(report, tally):
+    """The smallest programs of what was wrong once."""
+    with open(KEPT, encoding="utf-8") as file:
+        documents = [json.loads(line)["doc"] for line in file]
+    for document, outcome in zip(documents, report.audit.run_all(documents)):
+        step = next(s for s in document["program"] if "op" in s)
+        tally.count((step["op"], "kept", document), report.said_of(document, outcome))
 
 
 def judge_random_ops(audit, seed, tally):

@@ -142,17 +142,21 @@ def refused(rng, table, op):
     return None
 
 
-REDUCTIONS = ("max", "min", "amax", "amin", "sum", "prod", "mean", "any", "all", "nansum", "count_nonzero")
+REDUCTIONS = ("max", "min", "amax", "amin", "max", "min", "amax", "amin", "sum", "prod", "mean", "any", "all", "nansum", "count_nonzero")
 
 
 def reduced(rng, table, op):
     """The op on what a reduction over cut dims leaves: each rank's part, and of ranks without elements what
     changes nothing."""
     builder = Builder(rng, table, "cut")
-    found = drawn(rng, table, str(rng.choice(REDUCTIONS)))
+    found = drawn(rng, table, str(rng.choice(REDUCTIONS)), special=0.5)
     if found is None:
         return None
     call, results = found
+    operand = call.args[0]
+    if operand.floating and operand.a.size and rng.random() < 0.2:
+        operand.a.reshape(-1)[rng.integers(operand.a.size)] = rng.choice([np.nan, np.inf, -np.inf])
+        results = results_of(table, call)
     known = {}
     outs = builder.call(call, known, 1)
     known[id(results[0])] = outs[0]
@@ -179,13 +183,14 @@ def as_view(builder, tensor, keep):
     """The name of a view that has the tensor's values."""
     rng, a, at = builder.rng, tensor.a, len(builder.document["program"])
     dim = int(rng.integers(a.ndim))
-    way = str(rng.choice(["select", "slice", "transpose", "expand"]))
+    way = str(rng.choice(["select", "column", "slice", "transpose", "expand"]))
     if way == "expand" and not (a.shape[dim] > 1 and np.array_equal(
             a, np.repeat(np.take(a, [0], dim), a.shape[dim], dim), equal_nan=a.dtype == float)):
         way = "select"
-    if way == "select":
+    if way in ("select", "column"):
+        dim = a.ndim if way == "column" else dim
         base = np.stack([other_values(rng, tensor), a, other_values(rng, tensor)], dim)
-        attrs = {"dim": dim, "index": 1}
+        way, attrs = "select", {"dim": dim, "index": 1}
     elif way == "slice":
         base = np.repeat(a, 2, dim)
         attrs = {"dim": dim, "start": 1, "end": 2 * a.shape[dim], "step": 2}
@@ -399,8 +404,9 @@ def floating_call(rng, table, op, fixed):
 
 def all_floating(table, call):
     """But for indices and masks: an integer that is 0 is a factor that no neighbour differs from."""
+    ids = calls.INDEX_ARGS if call.op in ("cross_entropy", "nll_loss") else set(calls.INDEX_ARGS) - {"target"}
     names = [a["name"] for a in table.ops[call.op]["args"]]
-    return all(t.floating for name, arg in zip(names, call.args) if name not in calls.INDEX_ARGS + calls.MASK_ARGS
+    return all(t.floating for name, arg in zip(names, call.args) if name not in tuple(ids) + calls.MASK_ARGS
                for t in oracle.flat([arg]) if t is not None)
 
 

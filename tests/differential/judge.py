@@ -36,9 +36,7 @@ class Expected:
         return Room(self.plain.tensors[name], [w.tensors[name] for w in self.noisy(worlds)])
 
     def noisy(self, count):
-        avg = any("P(avg)" in e["placements"] for e in self.document["inputs"].values()) or any(
-            "P(avg)" in s.get("to", []) for s in self.document["program"])
-        if not (self.plain.free or avg):
+        if not (self.plain.free or self.plain.averages):
             return []
         while len(self.worlds) < count:
             try:
@@ -114,16 +112,18 @@ def plain(value):
     return repr(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def open_zero_signs(document):
-    """Summands whose sum is 0 may add up to either zero, and so may extremes of zeros of both signs."""
-    texts = [p for entry in document["inputs"].values() for p in entry["placements"]]
+def open_zero_signs(document, placements):
+    """Summands whose sum is 0 may add up to either zero, and so may extremes of zeros of both signs.
+    placements: of results."""
+    texts = [p for own in placements.values() for p in own]
+    texts += [p for entry in document["inputs"].values() for p in entry["placements"]]
     texts += [p for step in document["program"] for p in step.get("to", [])]
     return any(p.startswith("P") for p in texts)
 
 
 def check_values(expected, outcome):
     """Every result of a program that ran. Raises Finding."""
-    zero_signs = not open_zero_signs(expected.document)
+    zero_signs = not open_zero_signs(expected.document, outcome.placements)
     for name, got in outcome.results.items():
         if name.startswith("grad."):
             continue

@@ -133,6 +133,7 @@ class World:
         self.rng, self.turn = rng, turn  # the first two noisy worlds choose otherwise, and unlike each other
         self.jitter = None if jitter is None else np.random.default_rng(jitter)
         self.tensors = {}
+        self.averages = False  # whether any tensor is an average over ranks
         self.summands = 0.0  # the largest one of Partial inputs
         self.free = False  # whether something in it could as well be otherwise
 
@@ -219,6 +220,9 @@ class World:
         for result in results:
             rounded = dtypes.round_to(result.dtype, result.a)
             result.a = np.array(rounded, order="C", copy=True)
+            if self.averages and self.rng is not None and result.floating:
+                # It may be kept as summands of an average, which is rounded when they are added up.
+                result.a = self.shaken(result.a, dtypes.EPSILON[result.dtype])
             result.storage = Storage()
             if name.rstrip("_") in EITHER_ZERO and result.floating:
                 self.turn_zeros(result)
@@ -361,11 +365,17 @@ def guarded(function, name):
         raise Refused(f"{name}: {error}") from error
 
 
+def has_averages(document):
+    return any("P(avg)" in entry["placements"] for entry in document["inputs"].values()) or any(
+        "P(avg)" in step.get("to", []) for step in document["program"])
+
+
 def run(document, table, rng=None, given=None, jitter=None, turn=0):
     """The World after the program; given: other carriers of inputs; jitter: a seed by which results
     of calls are moved a little; turn: which of the noisy worlds. Raises Refused or Unsure."""
     world = NOW[0] = World(rng, jitter, turn)
     given = given or {}
+    world.averages = has_averages(document)
     with np.errstate(all="ignore"):
         for name, entry in document["inputs"].items():
             a = given[name].copy() if name in given else np.array(whole(document, entry))

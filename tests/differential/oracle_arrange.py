@@ -277,7 +277,7 @@ def _unfold_backward(tensors, attrs):
     refuse_unless(g.a.ndim >= 2 and g.dtype != "BOOL", "a window dim")
     dim, step, length = dim_of(attrs["dimension"], g.a.ndim - 1), attrs["step"], attrs["length"]
     windows, size = g.shape[dim], g.shape[-1]
-    refuse_unless(step > 0 and length >= 0 and (windows == 0 or (windows - 1) * step + size <= length),
+    refuse_unless(step > 0 and 0 < size <= length and (windows == 0 or (windows - 1) * step + size <= length),
                   "the windows lie in the dim")
     out = np.zeros(g.shape[:dim] + (length,) + g.shape[dim + 1:-1], g.a.dtype)
     for w in range(windows):

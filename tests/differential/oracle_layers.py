@@ -354,7 +354,13 @@ def gelu_slope(x, attrs):
     return 0.5 * special.erfc(-x / np.sqrt(2)) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
 
 
-floating("swiglu", lambda gate, up, attrs: silu(gate) * up)
+@op("swiglu", ROUNDED)
+def _swiglu(tensors, attrs):
+    dtype = float_only(one_shape(tensors))
+    gate, up = broadcast(tensors, dtype)
+    return Tensor(dtype, silu(gate) * up)
+
+
 floating("relu_grad", lambda g, y, attrs: np.where(y <= 0, 0.0, g), EXACT)
 floating("sigmoid_grad", lambda g, y, attrs: g * y * (1 - y))
 floating("tanh_grad", lambda g, y, attrs: g * (1 - y * y))

@@ -291,4 +291,6 @@ bits("bitwise_xor", np.bitwise_xor)
 bits("bitwise_left_shift", shift_left, with_bool=False)
 bits("bitwise_right_shift", shift_right, with_bool=False)
 bits("gcd", special.gcd, with_bool=False)
-bits("lcm", special.lcm, with_bool=False)
+# Of one that the dtype does not hold the bits are the multiple's or minus that.
+bits("lcm", lambda a, b: any_of([special.lcm(a, b), np.abs(special.lcm(a, b)), -np.abs(special.lcm(a, b))])
+     if np.any(special.lcm(a, b) < 0) else special.lcm(a, b), with_bool=False)

@@ -218,7 +218,7 @@ def grouped_weights(name, slots):
         grad, x, counts = tensors
         dtype = float_only(tensors[:2])
         refuse_unless(grad.a.ndim == 2 and x.a.ndim == 2 and grad.shape[0] == x.shape[0], "dims")
-        refuse_unless(not slots or counts.a.size or x.shape[0] == 0, "rows without a group")
+        refuse_unless(not slots or counts.a.size, "slots of no group")
         out = np.zeros((counts.a.size, grad.shape[1], x.shape[1]))
         for e, begin, end in groups(counts, x.shape[0], slots):
             out[e] = times(grad.a[begin:end].T, x.a[begin:end])

@@ -118,6 +118,8 @@ def conv(name, dims):
         kernels = listed(attrs, "kernel_size", dims, None, 1)
         reads = conv_windows(attrs, x.shape[2:], kernels)
         refuse_unless(grad.shape[2:] == tuple(map(len, reads)), "sizes of grad")
+        if any(attrs["padding"]) and not np.isfinite(grad).all():
+            raise Unsure("paddings times what is not finite")
         gs, xs = by_group(grad, 1, attrs["groups"]), by_group(x, 1, attrs["groups"])
         out = np.zeros((attrs["groups"], gs.shape[2], xs.shape[2]) + tuple(kernels))
         for o, k, i in triples(reads):

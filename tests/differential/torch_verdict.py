@@ -89,15 +89,17 @@ def of_finding(finding, expected, judged):
 def check_values(outcome, world, expected):
     for name, got in outcome.results.items():
         if name in world.tensors:
-            check_value(name, got, torch_world.carrier_of(world.tensors[name]), expected)
+            check_value(name, got, torch_world.carrier_of(world.tensors[name]), (expected, outcome.placements))
 
 
-def check_value(name, got, wanted, expected):
+def check_value(name, got, wanted, account):
+    """account: the oracle's Expected, or None, and how the results lie."""
+    expected, placements = account
     if expected is None or name not in expected.plain.tensors or (
             expected.plain.tensors[name].shape != wanted.shape):
         judge.compare(name, got, wanted, WideRoom(wanted))
         return
-    zero_signs = not judge.open_zero_signs(expected.document) and not expected.plain.free
+    zero_signs = not judge.open_zero_signs(expected.document, placements) and not expected.plain.free
     try:
         judge.compare(name, got, wanted, expected.room(name, judge.FIRST_WORLDS), zero_signs)
     except judge.Finding:

@@ -41,7 +41,7 @@ def of_outcome(document, table, outcome, seed):
             slopes.check_gradients(document, table, outcome, seed)
     except judge.Finding as finding:
         decision = summands(document, table, outcome, expected.plain)
-        return Verdict(finding.kind, finding.text, decision)
+        return Verdict(decision.name if decision else finding.kind, finding.text, decision)
     except oracle.Unsure as reason:
         return Verdict(UNSURE, str(reason))
     except oracle.Refused:
