@@ -50,6 +50,8 @@ REFUSALS = [
              "docs/ops"),
     Decision("factors of one floating dtype", r": " + FACTORS + r": .*(it takes a floating dtype: cast with `to` first"
              r"|they must be of one dtype)", "products are of one floating dtype", "docs/ops"),
+    Decision("shifts of integers", r": bitwise_(left|right)_shift\w*: \w+ is BOOL; it takes integers: cast with `to` first",
+             "a truth value is no number of bits", "docs/ops"),
     Decision("a number that the elements can be", r": \w+: \w+ is \S+, but must be (whole|0 or 1|from \S+ to .*) where "
              r"(\w+|the result) is (BOOL|U8|I32|I64)\.", "nothing is rounded, cut off or wrapped on the way",
              "docs/concepts.md, docs/adding_an_op.md"),

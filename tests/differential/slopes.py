@@ -14,7 +14,7 @@ STEP = 2.0**-10
 MOST_JUDGED = 12  # elements of an input, drawn; those that are not finite are always judged
 # A slope may be off by this share of itself, and of the sum of what is added up in the result, whose
 # rounding the differences divide by the step.
-RELATIVE, OF_SUM = 2e-6, 1e-9
+RELATIVE, OF_SUM, LEAST = 2e-6, 1e-9, 1e-14
 
 
 class Function:
@@ -113,7 +113,7 @@ def check_element(function, name, at, got):
     low, high = slopes.bounds
     if function.tied and np.isfinite(got):
         return
-    room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + 1e-300
+    room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     if np.isnan(got) and (function.at_origin or (function.chained and function.has_nan) or (
             function.chained if low != high else low == 0 and (function.has_nan or function.singular(name, at)))):
         return  # 0 times an infinite slope or a NaN, where one op feeds the next
@@ -158,7 +158,7 @@ def accepts(function, name, at, got):
     if not slopes.settled:
         return False
     low, high = slopes.bounds
-    room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + 1e-300
+    room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     return low - room <= got <= high + room
 
 
@@ -202,7 +202,7 @@ class Slopes:
 # has but one element, yet its slope is a difference of what is not finite then; a padding is a factor 0.
 NORMALISED = {"softmax", "softmin", "log_softmax", "std", "var", "std_mean", "var_mean", "layer_norm", "rms_norm",
               "batch_norm", "group_norm", "instance_norm", "cosine_similarity", "scaled_dot_product_attention",
-              "attention", "cross_entropy", "nll_loss", "logsumexp", "logcumsumexp", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"}
+              "attention", "cross_entropy", "nll_loss", "logsumexp", "logcumsumexp", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "scalar_pow"}
 # Of equal elements any may stand for the others.
 ORDERED = {"max_pool1d", "max_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices",
            "adaptive_max_pool1d", "adaptive_max_pool2d", "sort", "msort", "topk", "kthvalue", "median", "median_dim", "nanmedian", "nanmedian_dim", "mode",
