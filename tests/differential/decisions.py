@@ -70,7 +70,8 @@ CORNER = Decision("a corner", "", "where a slope jumps any of both sides' may be
 SUMMANDS = Decision("summands beside what is not finite", "", "a summand times an infinity may be NaN where the sum times it "
                     "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
-ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open", "")
+ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open",
+                 "docs/testing.md")
 STRICTER = Decision("PyTorch takes more", "", "a call that the op's definition refuses: shapes that do not fit, lists of another "
                     "length", "docs/ops")
 ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, ALONE, STRICTER]

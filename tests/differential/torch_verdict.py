@@ -108,15 +108,15 @@ def check_value(name, got, wanted, account):
 
 def of_gradients(document, table, outcome, world):
     """FINE, or a decision. Raises Finding, or Unsure."""
-    corner = False
+    found = None
     for name, wanted in world.gradients.items():
         if decisions.no_gradient(document, name) is decisions.CONSTANTS:
             continue
         own = outcome.results[f"grad.{name}"][1] * slopes.averaged_ranks(document, name)
         wanted = torch_world.carrier_of(wanted)
         for at in np.argwhere(unlike(own, wanted.a)):
-            corner |= is_corner(Element(document, table, name, tuple(int(i) for i in at)), own, wanted.a)
-    return Verdict(decisions.CORNER.name, "", decisions.CORNER) if corner else Verdict(FINE)
+            found = why_unlike(Element(document, table, name, tuple(int(i) for i in at)), own, wanted.a)
+    return Verdict(found.name, "", found) if found else Verdict(FINE)
 
 
 def unlike(own, wanted):
@@ -133,8 +133,8 @@ class Element:
         self.document, self.table, self.name, self.at = document, table, name, at
 
 
-def is_corner(element, own, wanted):
-    """Whether the gradient is one of several that may be given there. Raises Finding, or Unsure."""
+def why_unlike(element, own, wanted):
+    """The decision by which the gradient is one of several that may be given there. Raises Finding, or Unsure."""
     at = element.at
     text = f"grad.{element.name}: element {list(at)} is {own[at].item()!r}, expected {wanted[at].item()!r}"
     try:
@@ -144,7 +144,9 @@ def is_corner(element, own, wanted):
     if function is None or function.has_nan:
         raise oracle.Unsure("numbers that are not finite on the way")
     if not np.isfinite(own[at]):
-        raise judge.Finding("gradient", text)
+        if function.finite.all() or slopes.without_influence(function, element.name, at):
+            raise judge.Finding("gradient", text)
+        return decisions.ALONE  # it drops what is not finite beside a slope of 0
     if function.tied or slopes.accepts(function, element.name, at, float(own[at])):
-        return True
+        return decisions.CORNER
     raise judge.Finding("gradient", text)
