@@ -220,6 +220,7 @@ void add_masks(OpTable& table) {
                                    ", which elements of " + std::string(name_of(inputs[0].dtype)) +
                                    " do not hold; cast with `to` first");
          }
+         results[0].dtype = inputs[0].dtype;
          return results;
        },
        .gradient = [](GradContext& c) -> std::vector<Var> {

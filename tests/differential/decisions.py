@@ -39,7 +39,7 @@ REFUSALS = [
              r"out= never moves", "a tensor for a result never moves", "docs/concepts.md", applies=on_several_ranks),
     Decision("a view of a copy is not written", r": \w+: \S+ cannot be written in place: it (is a view " + COPIES +
              "|" + REORDERED + ")", "on one rank the write would reach the operand, on several it would not",
-             "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
+             "docs/adr/0024, docs/concepts.md", late=True, applies=on_several_ranks),
     Decision("a view of a copy is not read after a write", r": (\w+|the end of the program): \S+ (is a view " + COPIES + "|" + REORDERED +
              "), and what it is a view of was written since", "the copy holds what was there before",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
@@ -55,6 +55,14 @@ REFUSALS = [
     Decision("a number that the elements can be", r": \w+: \w+ is \S+, but must be (whole|0 or 1|from \S+ to .*) where "
              r"(\w+|the result) is (BOOL|U8|I32|I64)\.", "nothing is rounded, cut off or wrapped on the way",
              "docs/concepts.md, docs/adding_an_op.md"),
+    Decision("windows of unfold_backward", r": unfold_backward: (dimension is \[-\d+\], but must be at least 0|grad .* has no "
+             r"windows in a last dim)", "grad has a dim more than the result; unfold gives windows of one element or more",
+             "docs/ops/view_orders.md"),
+    Decision("a source for each index", r": put_?: source .* must have the index's shape", "as scatter has it", "docs/ops"),
+    Decision("values of a sequence have a dim", r": (searchsorted|bucketize): self has 0 dims; its rule takes at least 1",
+             "the rule names their last dim", "docs/ops"),
+    Decision("strides that allow no view", r": (view|view_as): strides .* of local .* allow no view", "the strides of a rank's "
+             "share decide; reshape copies", "docs/ops", late=True),
     Decision("an extreme or a selection of nothing", r": \w+: all dims of \[.*\] hold no element, and (an extreme|a "
              r"selection) of none has no value", "amax and amin have identities, selections have none", "docs/ops"),
 ]

@@ -187,7 +187,7 @@ def _lerp_scalar(tensors, attrs):
     dtype = float_only(tensors)
     a, b = broadcast(tensors, dtype)
     w = attrs["weight"]
-    return Tensor(dtype, a + w * (b - a) if abs(w) < 0.5 else b - (b - a) * (1 - w))
+    return Tensor(dtype, a + w * (b - a) if abs(w) < 0.5 else b + (b - a) * (w - 1))
 
 
 # --- bounds and comparisons with a number ----------------------------------------------------------

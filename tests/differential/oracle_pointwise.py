@@ -230,8 +230,9 @@ any_number("fmax", lambda a, b, attrs: np.fmax(a, b))
 any_number("fmin", lambda a, b, attrs: np.fmin(a, b))
 any_number("heaviside", lambda a, b, attrs: np.where(a == 0, b, a > 0).astype(a.dtype))
 any_number("clamp_tensor", lambda x, low, high, attrs: smaller(larger(x, low), high))
+# Both ends are met exactly, with the sign of their zero.
 floating("lerp", lambda a, b, w, attrs: np.where(np.abs(w) < 0.5, a + w * (b - a),
-                                                 b - (b - a) * (1 - w)))
+                                                 b + (b - a) * (w - 1)))
 for _name, _compare in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
                         "gt": np.greater, "ge": np.greater_equal}.items():
     predicate(_name, lambda a, b, attrs, f=_compare: f(a, b))
