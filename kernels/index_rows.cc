@@ -159,7 +159,7 @@ template <class T>
 void add_rows(KernelContext& ctx, const Array& out, const Array& positions, const Array& src,
               std::pair<Rows, Rows> rows) {
   constexpr std::int64_t kStrip = 512;
-  const auto& [to_rows, from_rows] = rows;
+  const Rows &to_rows = rows.first, &from_rows = rows.second;
   const std::int64_t inner = to_rows.inner;
   const std::int64_t strips = (inner + kStrip - 1) / kStrip;
   const std::int64_t count = positions.num_elements();
