@@ -33,8 +33,8 @@ struct ProductShape {
 };
 
 /// Before any call of the library. Version 2.6 multiplies some shapes of BF16 with tile registers
-/// (AMX) that it has not set up, which ends in SIGILL, so it is held to what came before them unless
-/// its own variable DNNL_MAX_CPU_ISA is set.
+/// (AMX) that it has not set up, which ends in SIGILL, so it is held to what came before them
+/// unless its own variable DNNL_MAX_CPU_ISA is set.
 void settle_library();
 
 /// Requires is_dense_matrix() of a and b. Errors: Internal where the library refuses.

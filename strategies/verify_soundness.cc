@@ -200,8 +200,12 @@ void SoundnessJudge::judge(CaseSource& source) {
 
 void SoundnessJudge::judge_derived(CaseSource& source) {
   combinations_ = Combinations::kFew;
-  for (const Shape& mesh : {Shape{2}, Shape{3}, Shape{2, 2}}) {
-    judge_mesh(source.as_given(), mesh, &source);
+  const auto small = [](const Shape& mesh) {
+    return mesh == Shape{2} || mesh == Shape{3} || mesh == Shape{2, 2};
+  };
+  const bool any_small = std::any_of(options_.meshes.begin(), options_.meshes.end(), small);
+  for (const Shape& mesh : options_.meshes) {
+    if (!any_small || small(mesh)) judge_mesh(source.as_given(), mesh, &source);
   }
 }
 

@@ -235,9 +235,9 @@ TEST_CASE("what cannot be written is refused alike on every rank, and nothing ha
       CHECK(errors == ranks[0]);
       CHECK(errors[0].starts_with("add_: self is (P(prod)"));
       CHECK(errors[1].starts_with("fill_: the operand cannot be written in place: it repeats "));
-      CHECK(
-          errors[2].starts_with("fill_: the operand cannot be written in place: it is a view of "
-                                "a dim that is cut, or of a tensor that had to move, for which ranks made a copy"));
+      CHECK(errors[2].starts_with(
+          "fill_: the operand cannot be written in place: it is a view of "
+          "a dim that is cut, or of a tensor that had to move, for which ranks made a copy"));
       CHECK(errors[3].starts_with("add_: the operand: a leaf that needs a gradient"));
       CHECK(errors[4] ==
             "add_: in place on [3, 4], but the operand [5, 3, 4] would broadcast it to [5, 3, 4]. "

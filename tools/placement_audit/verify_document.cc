@@ -1,6 +1,7 @@
 #include "tools/placement_audit/verify_document.h"
 
 #include <cmath>
+#include <limits>
 
 #include "io/placement_json.h"
 
@@ -12,6 +13,8 @@ Json number(double value, DType dtype) {
   if (std::isnan(value)) return Json("nan");
   if (std::isinf(value)) return Json(value > 0 ? "inf" : "-inf");
   if (is_floating(dtype)) return Json(value);
+  constexpr double kPastLargest = 0x1p63;  // what the largest integer is as a double
+  if (value >= kPastLargest) return Json(std::numeric_limits<std::int64_t>::max());
   return Json(static_cast<std::int64_t>(value));
 }
 
