@@ -14,9 +14,9 @@ import tempfile
 import safetensors_file
 
 # A program hangs that takes so many seconds of a processor, on however busy a machine, or stands still so
-# long.
+# long. What bounds a judge's memory does not bound it.
 BUSY_SECONDS, IDLE_SECONDS = 10, 300
-LIMITED = ["sh", "-c", f'ulimit -t {BUSY_SECONDS} && exec "$0" "$@"']
+LIMITED = ["sh", "-c", f'ulimit -t {BUSY_SECONDS} && ulimit -S -v unlimited && exec "$0" "$@"']
 
 
 class Outcome:

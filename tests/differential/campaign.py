@@ -4,6 +4,7 @@ import concurrent.futures
 import itertools
 import multiprocessing
 import re
+import resource
 import time
 import warnings
 
@@ -68,6 +69,8 @@ def judge_of(against):
     return verdict.of_outcome
 
 
+JUDGE_BYTES = 8 * 2**30  # of one judge's address space; PyTorch takes 3 of them by being loaded
+
 _STATE = {}
 
 
@@ -106,6 +109,8 @@ def judged(judge, document, table, outcome, seed):
     """The verdict; an error of the judge's own is a finding, too."""
     try:
         return judge(document, table, outcome, seed)
+    except MemoryError:
+        return verdict.Verdict(verdict.UNSURE, "too large for the judge")
     except Exception as error:  # of whatever kind: the other programs are judged all the same
         return verdict.Verdict("the judge's error", repr(error))
 
@@ -148,10 +153,20 @@ def run(plan, programs, seconds, workers):
     return total
 
 
+def bound_memory():
+    """A judge asked for more than it may have says so, before the machine's memory is gone."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (JUDGE_BYTES, hard))
+
+
+def judges(workers):
+    context = multiprocessing.get_context("fork")
+    return concurrent.futures.ProcessPoolExecutor(workers, context, initializer=bound_memory)
+
+
 def run_round(firsts, workers, total):
     """A judge that dies, as PyTorch may, costs its round and is counted."""
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
+    with judges(workers) as pool:
         try:
             for tally in pool.map(run_batch, firsts):
                 total.add(tally)

@@ -6,8 +6,8 @@
 Exit code 1: there are findings. Equal arguments try equal programs.
 """
 import argparse
+import concurrent.futures
 import json
-import multiprocessing
 import os
 import sys
 import time
@@ -55,11 +55,13 @@ class Report:
         outcome = outcome or self.audit.run(document)
         try:
             return campaign.judge_of(self.options.against)(document, self.table, outcome, self.options.seed)
-        except (KeyError, AttributeError, AssertionError, ValueError, IndexError, TypeError) as error:
+        except (KeyError, AttributeError, AssertionError, ValueError, IndexError, TypeError,
+                MemoryError) as error:
             return verdict.Verdict(verdict.UNSURE, repr(error))
 
     def smallest(self, finding):
         """(kind, text, document) of the smallest program that fails alike; None if it fails no more."""
+        warnings.simplefilter("ignore", RuntimeWarning)
         _, _, kind, text, document = finding
         if finding[1] == "random" or self.said_of(document).kind != kind:
             return None
@@ -80,12 +82,16 @@ class Report:
             seen[key] = seen.get(key, 0) + 1
             if seen[key] <= self.options.most:
                 chosen.append(finding)
-        with multiprocessing.get_context("fork").Pool(self.options.workers) as pool:
-            return pool.map(self.shown, chosen, chunksize=1)
+        with campaign.judges(self.options.workers) as pool:
+            smaller = [pool.submit(self.smallest, finding) for finding in chosen]
+            return [self.shown(finding, small) for finding, small in zip(chosen, smaller)]
 
-    def shown(self, finding):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        kind, text, document = self.smallest(finding) or finding[2:5]
+    def shown(self, finding, small):
+        """As it was found where a judge died over the smaller ones."""
+        try:
+            kind, text, document = small.result() or finding[2:5]
+        except concurrent.futures.process.BrokenProcessPool:
+            kind, text, document = finding[2:5]
         return {"kind": kind, "text": text, "found_with": finding[0], "doc": document}
 
 
