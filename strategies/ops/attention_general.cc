@@ -41,7 +41,7 @@ Metas infer_general(std::span<const TensorMeta> inputs, const Attrs& attrs) {
     return invalid_argument(
         "query " + to_string(q) + ", key " + to_string(k) + ", value " + to_string(v) +
         ": need [b, h, q, d], [b, g, k, d] and [b, g, k, v], where h = g, or with enable_gqa a "
-        "multiple of it");
+        "multiple of it that is not 0");
   }
   if (inputs[0].dtype != inputs[1].dtype || inputs[0].dtype != inputs[2].dtype ||
       !is_floating(inputs[0].dtype)) {

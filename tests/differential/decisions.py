@@ -59,6 +59,8 @@ REFUSALS = [
              r"windows in a last dim)", "grad has a dim more than the result; unfold gives windows of one element or more",
              "docs/ops/view_orders.md"),
     Decision("a source for each index", r": put_?: source .* must have the index's shape", "as scatter has it", "docs/ops"),
+    Decision("groups of one head and more", r": scaled_dot_product_attention: query \[\d+, 0, .* a multiple of it that is not 0",
+             "no heads are no multiple of the keys'", "docs/ops/scaled_dot_product_attention.md"),
     Decision("values of a sequence have a dim", r": (searchsorted|bucketize): self has 0 dims; its rule takes at least 1",
              "the rule names their last dim", "docs/ops"),
     Decision("strides that allow no view", r": (view|view_as): strides .* of local .* allow no view", "the strides of a rank's "
@@ -77,12 +79,14 @@ CORNER = Decision("a corner", "", "where a slope jumps any of both sides' may be
 # Values of sums of summands.
 SUMMANDS = Decision("summands beside what is not finite", "", "a summand times an infinity may be NaN where the sum times it "
                     "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
+WRAPPED = Decision("sums of integers out of range", "", "they wrap where they are added up, which may be after they have become "
+                   "numbers of a wider dtype", "docs/concepts.md", applies=on_several_ranks)
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
 ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open",
                  "docs/testing.md")
 STRICTER = Decision("PyTorch takes more", "", "a call that the op's definition refuses: shapes that do not fit, lists of another "
                     "length", "docs/ops")
-ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, ALONE, STRICTER]
+ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, WRAPPED, ALONE, STRICTER]
 WRITES = {"scatter": (1, 2), "index_copy": (1, 2), "put": (1, 2), "index_put": (2, 1)}
 
 
@@ -115,6 +119,35 @@ def of_refusal(text, document):
                 decision.late or not re.search(r"rank \d+: ", text)):
             return decision
     return None
+
+
+WRAPPING = {"I32": 2.0**31, "I64": 2.0**63}
+
+
+def sums_out_of_range(document, placements, world):
+    """WRAPPED where what is added up of a Partial sum of integers exceeds them before a wider dtype; else None."""
+    def may_wrap(step):
+        wide = {world.tensors[name].dtype for name in step.get("out", []) if name in world.tensors}
+        for name in flat_names(step.get("args", [])):
+            dtype = world.tensors[name].dtype
+            if dtype in WRAPPING and "P(sum)" in placements.get(name, []) and wide - {dtype}:
+                return True
+        return False
+    sums = [a for a in document["inputs"].values() if a["dtype"] in WRAPPING]
+    huge = any(sum(abs(float(v)) for v in flat_numbers(entry)) >= WRAPPING[entry["dtype"]] for entry in sums)
+    return WRAPPED if huge and any(may_wrap(step) for step in document["program"] if "op" in step) else None
+
+
+def flat_names(args):
+    for arg in args:
+        if isinstance(arg, list):
+            yield from flat_names(arg)
+        elif isinstance(arg, str):
+            yield arg
+
+
+def flat_numbers(entry):
+    return entry["values"] if "values" in entry else [v for part in entry["local"] for v in part]
 
 
 DIVISIONS = ("div", "div_", "addcdiv", "addcdiv_")

@@ -142,6 +142,11 @@ class World:
     def shaken(self, a, unit):
         return a * (1 + unit * self.rng.choice([-1.0, 1.0], np.shape(a)))
 
+    def averaged(self, a, dtype):
+        """As summands of an average may give it: added up first, they may be too large."""
+        a = self.shaken(a, dtypes.EPSILON[dtype])
+        return np.where(np.abs(a) > dtypes.LARGEST[dtype] / 16, a * np.inf, a) if self.turn == 0 else a
+
     def shaken_operand(self, tensor, grade, mixed):
         """mixed: operands of several floating dtypes, of which some numbers are computed in F32."""
         if tensor is None:
@@ -165,9 +170,9 @@ class World:
             # Which intermediate overflows depends on the order: nothing is asked.
             for result in results:
                 if result.floating:
-                    others = [np.nan, 0.0, dtypes.LARGEST[result.dtype]]
-                    other = others[self.turn] if self.turn < 3 else self.rng.choice(others, result.shape)
-                    result.a = np.where(np.isnan(result.a), np.nan if self.turn == 1 else 1.5, other)
+                    others = [np.nan, 0.0, dtypes.LARGEST[result.dtype], np.inf, -np.inf]
+                    other = others[self.turn] if self.turn < len(others) else self.rng.choice(others, result.shape)
+                    result.a = np.where(np.isnan(result.a), [1.5, np.nan, np.inf, -np.inf][self.turn % 4], other)
             return
         if grade != STEPPED:
             try:
@@ -222,7 +227,7 @@ class World:
             result.a = np.array(rounded, order="C", copy=True)
             if self.averages and self.rng is not None and result.floating:
                 # It may be kept as summands of an average, which is rounded when they are added up.
-                result.a = self.shaken(result.a, dtypes.EPSILON[result.dtype])
+                result.a = self.averaged(result.a, result.dtype)
             result.storage = Storage()
             if name.rstrip("_") in EITHER_ZERO and result.floating:
                 self.turn_zeros(result)
@@ -238,7 +243,7 @@ class World:
             source.storage.open = True
             a = source.a.copy()
             if self.rng is not None and "P(avg)" in step["to"]:
-                a = self.shaken(a, dtypes.EPSILON[source.dtype])
+                a = self.averaged(a, source.dtype)
             copy = Tensor(source.dtype, a)
             copy.storage.open = True
             self.tensors[step["out"]] = copy

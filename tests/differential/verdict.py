@@ -8,7 +8,7 @@ import slopes
 
 FINE, UNSURE, AGREED = "fine", "unsure", "refused by both"
 INDEX_ERROR = re.compile(r"rank \d+: .*(lies outside|a divisor is 0, which integers have no|the mask chooses|offsets must begin with"
-                         r"|target -?\d+ at position|index holds|counts? )")
+                         r"|target -?\d+ at position|(index|indices) holds|counts? )")
 
 
 class Verdict:
@@ -50,10 +50,11 @@ def of_outcome(document, table, outcome, seed):
 
 
 def summands(document, table, outcome, world):
-    """The decision on sums beside what is not finite, if the program has any."""
+    """The decision on sums beside what is not finite or out of range, if the program has any."""
     placements = {name: entry["placements"] for name, entry in document["inputs"].items()}
     placements.update(outcome.placements)
-    return decisions.summands_beside(document, table, placements, world)
+    return decisions.summands_beside(document, table, placements, world) or decisions.sums_out_of_range(
+        document, placements, world)
 
 
 def crashed(outcome):
