@@ -44,7 +44,7 @@ REFUSALS = [
              "), and what it is a view of was written since", "the copy holds what was there before",
              "docs/adr/0024, docs/concepts.md", applies=on_several_ranks),
     Decision("elements that share a place are not written", r": \w+: \S+ cannot be written in place: it repeats "
-             r"elements", "several of them stand at one address", "docs/concepts.md"),
+             r"elements", "several of them stand at one address", "docs/concepts.md", late=True),
     Decision("floating only", r": \w[\w.]*: .*(where a floating type is needed|[Mm]ust be floating|need a floating "
              r"dtype|the input must be floating|of one floating dtype)", "integers are cast with `to` first",
              "docs/ops"),
@@ -59,6 +59,8 @@ REFUSALS = [
              r"windows in a last dim)", "grad has a dim more than the result; unfold gives windows of one element or more",
              "docs/ops/view_orders.md"),
     Decision("a source for each index", r": put_?: source .* must have the index's shape", "as scatter has it", "docs/ops"),
+    Decision("a divisor 0 of integers", r": \w+_scalar_?: value is -?0, by which (U8|I32|I64) has no", "also where no element is there to divide",
+             "docs/ops"),
     Decision("groups of one head and more", r": scaled_dot_product_attention: query \[\d+, 0, .* a multiple of it that is not 0",
              "no heads are no multiple of the keys'", "docs/ops/scaled_dot_product_attention.md"),
     Decision("values of a sequence have a dim", r": (searchsorted|bucketize): self has 0 dims; its rule takes at least 1",
@@ -166,7 +168,7 @@ def summands_beside(document, table, placements, world):
         finite = table.ops[step["op"]].get("finite", []) if "op" in step else []
         names = [(arg["name"], name) for arg, given in zip(table.ops[step["op"]]["args"], step["args"])
                  for name in (given if isinstance(given, list) else [given]) if isinstance(name, str)] if finite else []
-        summed = [name for _, name in names if is_summed(name)]
+        summed = [name for _, name in names + [("", name) for name in step.get("into", [])] if is_summed(name)]
         if any(label in finite and is_odd(name, step["op"] in DIVISIONS) and any(s != name for s in summed)
                for label, name in names):
             return SUMMANDS

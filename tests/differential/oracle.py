@@ -368,6 +368,8 @@ def guarded(function, name):
         return function()
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, AXIS_ERROR) as error:
         raise Refused(f"{name}: {error}") from error
+    except MemoryError as error:
+        raise Unsure(f"{name}: too large for the oracle") from error
 
 
 def has_averages(document):

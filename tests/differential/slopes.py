@@ -183,7 +183,9 @@ class Slopes:
         self.doubt = noise
         smooth = 8 * (far[1] - far[-1]) - (far[2] - far[-2])
         centre, centre_near = smooth / (12 * step), (near[1] - near[-1]) / (step / 8)
-        if abs(ahead - behind) <= 1e-3 * size + noise:
+        # At a corner the sides differ at all distances alike; where a curve is smooth, ever less.
+        curved = abs(ahead - behind) <= 0.2 * abs(ahead_far - behind_far)
+        if curved or abs(ahead - behind) <= 1e-3 * size + noise:
             # Smooth: both estimates of the slope agree.
             self.settled = abs(centre - centre_near) <= 1e-4 * size + noise
             self.doubt += 10 * abs(centre - centre_near)

@@ -262,7 +262,7 @@ def whole_numbers(tensors, attrs):
     return {k: int(v) if whole(v) else v for k, v in attrs.items()}
 
 
-REFUSALS = (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError)
+REFUSALS = (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError, ZeroDivisionError, OverflowError)
 
 
 def call(name, tensors, attrs):
