@@ -41,6 +41,20 @@ void add_shift(OpTable& table, std::string name, std::string doc, std::string ru
   table.must_add(std::move(op));
 }
 
+StatusOr<std::vector<TensorMeta>> infer_multiples(std::span<const TensorMeta> inputs,
+                                                  const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto out, infer_integers(inputs, attrs));
+  if (out[0].dtype != DType::kBool) return out;
+  return invalid_argument("both are BOOL, whose values have no divisors; cast with `to` first");
+}
+
+void add_of_multiples(OpTable& table, std::string name, std::string doc,
+                      std::vector<std::string> declined = {}) {
+  OpDef op = of_integers(std::move(name), std::move(doc), "*, * -> *", std::move(declined));
+  op.infer = infer_multiples;
+  table.must_add(std::move(op));
+}
+
 /// Of BOOL the one bit is turned over, not those of the word that holds it.
 void run_not(KernelCall& call) {
   static const Kernel kOfIntegers = ops::pointwise_kernel("bitwise_not");
@@ -85,9 +99,10 @@ void add_pointwise_integers_ops(OpTable& table) {
   add_shift(table, "bitwise_right_shift",
             "self over 2 to the power of other, rounded towards -inf.", "*, * -> * | mono A",
             {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
-  add(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.", plain,
-      {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
-  add(table, "lcm", "Least common multiple; 0 where one is 0. It wraps, as products do.", plain);
+  add_of_multiples(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.",
+                   {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
+  add_of_multiples(table, "lcm",
+                   "Least common multiple; 0 where one is 0. It wraps, as products do.");
   add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
   add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");
   add_with_scalar(table, "bitwise_xor_scalar", "Bits set in self or `value` but not in both.");

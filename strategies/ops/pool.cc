@@ -230,8 +230,9 @@ StatusOr<std::int64_t> out_size_of(const WindowDim& w, bool rounds_up) {
 }
 
 Status check_attrs(const PoolForm& form, const Attrs& attrs) {
+  const std::string_view needed = form.adaptive() ? "output_size" : "kernel_size";
+  if (attrs.get_ints(needed).empty()) return invalid_argument(std::string(needed) + " is empty");
   if (form.adaptive()) return ops::check_window_attr(attrs, "output_size", form.num_dims, 1);
-  if (attrs.get_ints("kernel_size").empty()) return invalid_argument("kernel_size is empty");
   TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "kernel_size", form.num_dims, 1));
   TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "stride", form.num_dims, 1));
   TSR_RETURN_IF_ERROR(ops::check_window_attr(attrs, "padding", form.num_dims, 0));

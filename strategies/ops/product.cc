@@ -1,6 +1,9 @@
 #include "strategies/ops/product.h"
 
 #include <string>
+#include <vector>
+
+#include "strategies/ops/schema.h"
 
 namespace tessera::ops {
 
@@ -21,10 +24,11 @@ Var scaled(GradContext& c, Var value, double factor) {
 }
 
 StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs) {
-  DType dtype = DType::kBool;
+  std::vector<TensorMeta> given;
   for (const TensorMeta& input : inputs) {
-    if (!input.absent) dtype = promote(dtype, input.dtype);
+    if (!input.absent) given.push_back(input);
   }
+  const DType dtype = promote_operands(given);
   if (is_floating(dtype)) return dtype;
   return invalid_argument("dtype " + std::string(name_of(dtype)) +
                           " where a floating type is needed; cast with `to` first");

@@ -13,7 +13,7 @@ Array with_unit_dim(const Array& x, int dim);
 Var transposed(GradContext& context, Var value);
 /// Times a factor; the value itself where it is 1.
 Var scaled(GradContext& context, Var value, double factor);
-/// promote() of the operands; integers have no product kernel. Errors: InvalidArgument.
+/// promote_operands(); integers have no product kernel. Errors: InvalidArgument.
 StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs);
 /// The same where operands `first` and `first` + 1 meet in the kernel of matrix products, which
 /// takes factors of one dtype and gives that, or F32 of BF16 and F16. Errors: InvalidArgument.

@@ -1,5 +1,7 @@
 // The same elements in row-major order under other sizes. Cuts walk from dims to dims; where one
 // does not fit, the strategies name the redistribution.
+#include <algorithm>
+
 #include "kernels/elementwise.h"
 #include "placement/checked_int.h"
 #include "strategies/ops/level_walk.h"
@@ -42,14 +44,14 @@ Metas infer_sizes(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 
 Metas infer_flatten(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   const Shape& shape = inputs[0].shape;
-  const int ndim = static_cast<int>(shape.size());
-  if (ndim == 0) return std::vector<TensorMeta>{{{1}, inputs[0].dtype}};
+  const int ndim = std::max(1, static_cast<int>(shape.size()));  // 0 dims count as one, of size 1
   TSR_ASSIGN_OR_RETURN(const int first, ops::dim_attr(attrs, ndim, "start_dim"));
   TSR_ASSIGN_OR_RETURN(const int last, ops::dim_attr(attrs, ndim, "end_dim"));
   if (first > last) {
     return invalid_argument("start_dim " + std::to_string(first) + " lies behind end_dim " +
                             std::to_string(last));
   }
+  if (shape.empty()) return std::vector<TensorMeta>{{{1}, inputs[0].dtype}};
   Shape out(shape.begin(), shape.begin() + first);
   out.push_back(1);
   for (int d = first; d <= last; ++d) out.back() *= shape[static_cast<std::size_t>(d)];

@@ -84,4 +84,15 @@ def cast(dtype, a):
     a = np.asarray(a)
     if dtype == "BOOL":
         return a != 0
+    if dtype in INTEGERS and a.dtype.kind == "f":
+        return integers(dtype, a)
     return round_to(dtype, a)
+
+
+def integers(dtype, a):
+    """To their ends beyond them, and NaN to 0; U8 is the low byte of an I64."""
+    ends = np.iinfo(np.int32 if dtype == "I32" else np.int64)
+    inside = (a > ends.min) & (a < ends.max)
+    whole = np.where(inside, np.trunc(np.where(inside, a, 0)), 0).astype(np.int64)
+    whole = np.where(a >= ends.max, ends.max, np.where(a <= ends.min, ends.min, whole))
+    return whole.astype(CARRIER[dtype])

@@ -141,9 +141,8 @@ def bce(x, target):
 def bce_with_logits(x, target):
     if not np.all(np.isfinite(target)):
         raise Unsure("a target that is not finite")
-    tail = np.log1p(np.exp(-np.abs(x)))
-    wrong = np.where(target == 1, 0.0, (1 - target) * (np.maximum(x, 0) + tail))
-    return wrong + np.where(target == 0, 0.0, target * (np.maximum(-x, 0) + tail))
+    # As PyTorch has it, no number where an infinite x meets a weight of 0.
+    return np.maximum(x, 0) * (1 - target) - np.minimum(x, 0) * target + np.log1p(np.exp(-np.abs(x)))
 
 
 def huber(x, target, delta):
@@ -290,6 +289,8 @@ def _attention_grad(tensors, attrs):
         sums.shape == query.shape[:3]), "shapes of the results")
     refuse_unless(tensors[0].dtype == tensors[4].dtype == tensors[1].dtype and (
         tensors[5].dtype == stat_dtype(tensors[1].dtype)), "dtypes of the results")
+    if not all(np.all(np.isfinite(t.a)) for t in tensors):
+        raise Unsure("what meets a weight of 0 may be dropped")
     scores = attrs["scale"] * query @ np.swapaxes(key, 2, 3)
     seen = seen_by(attrs, query, key)
     weights = np.where(seen, np.exp(scores - sums[..., None]), 0.0)

@@ -189,7 +189,8 @@ def nextafter(tensors, attrs):
     if dtype == "BF16":
         return Tensor(dtype, next_bf16(a, b))
     stored = {"F64": np.float64, "F32": np.float32, "F16": np.float16}[dtype]
-    return Tensor(dtype, np.nextafter(a.astype(stored), b.astype(stored)).astype(np.float64))
+    steps = np.nextafter(a.astype(stored), b.astype(stored)).astype(np.float64)
+    return Tensor(dtype, np.where(a == b, b, steps))  # numpy's of F16 keeps the sign of a zero
 
 
 def next_bf16(a, b):

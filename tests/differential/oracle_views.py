@@ -243,7 +243,8 @@ def diagonal(a, attrs, others):
     refuse_unless(a.ndim >= 2, "two dims")
     first, second = dim_of(attrs["dim1"], a.ndim), dim_of(attrs["dim2"], a.ndim)
     refuse_unless(first != second, "two dims")
-    out = np.diagonal(a, attrs["offset"], first, second)
+    most = max(a.shape) + 1  # numpy takes offsets of 32 bits
+    out = np.diagonal(a, int(np.clip(attrs["offset"], -most, most)), first, second)
     out.flags.writeable = True
     return out
 

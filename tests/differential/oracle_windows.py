@@ -257,8 +257,9 @@ def maxima(names, dims, windows_of):
             dtype, x = planes(tensors, dims), tensors[0].a
             index = chosen(x, dims, windows_of(attrs, x.shape[x.ndim - dims:])[0])
             lead = x.shape[:x.ndim - dims]
-            flat = x.reshape(lead + (-1,))
-            values = np.take_along_axis(flat, index.reshape(lead + (-1,)), -1).reshape(index.shape)
+            flat = x.reshape(lead + (int(np.prod(x.shape[len(lead):])),))
+            places = index.reshape(lead + (int(np.prod(index.shape[len(lead):])),))
+            values = np.take_along_axis(flat, places, -1).reshape(index.shape)
             results = [Tensor(dtype, values), Tensor("I64", index)]
             return results if with_places else results[0]
         return run

@@ -111,8 +111,8 @@ def check_element(function, name, at, got):
     if not slopes.settled:
         return
     low, high = slopes.bounds
-    if function.tied and np.isfinite(got):
-        return
+    if np.isfinite(got) and (function.tied or (function.chained and low != high)):
+        return  # of several corners at once each has a slope of its own choice
     room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     if np.isnan(got) and (function.at_origin or (function.chained and function.has_nan) or (
             function.chained if low != high else low == 0 and (function.has_nan or function.singular(name, at)))):
@@ -158,6 +158,8 @@ def accepts(function, name, at, got):
     if not slopes.settled:
         return False
     low, high = slopes.bounds
+    if function.chained and low != high:
+        return True
     room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     return low - room <= got <= high + room
 
@@ -195,9 +197,7 @@ class Slopes:
         self.settled = all(abs(a - b) <= 0.02 * size + noise
                            for a, b in ((ahead, ahead_far), (behind, behind_far)))
         self.doubt += 0.03 * size
-        # Of two corners at once the sides may be taken one by one, or none.
-        both = (0.0, ahead + behind) if function.chained else ()
-        self.bounds = (float(min(ahead, behind, *both)), float(max(ahead, behind, *both)))
+        self.bounds = (float(min(ahead, behind)), float(max(ahead, behind)))
 
 
 # What may be no number by the op's own mathematics: a result that is normalised stays 1 or 0 where it
@@ -229,6 +229,8 @@ def without_influence(function, name, at):
     if any(step.get("attrs", {}).get(key) in (0, 0.0, "inf", "-inf", "nan") for step in function.document["program"]
            for key in ZERO_FACTORS):
         return False
+    if any(step.get("op") == "lerp_scalar" and step["attrs"]["weight"] == 1 for step in function.document["program"]):
+        return False  # 1 - weight is a factor
     odd = ~function.finite
     for jitter in (None, 1, 2, 3, 4):
         rng = np.random.default_rng(jitter)
