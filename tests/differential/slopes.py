@@ -35,6 +35,7 @@ class Function:
             step.get("op") in SATURATING for step in document["program"])
         self.at_origin = meets_origin(document, world)
         self.chained = sum("op" in step for step in document["program"]) > 1
+        self.kinked = self.chained and meets_kink(document, world)
         self.has_nan = any(t.floating and not np.isfinite(t.a).all() for n, t in world.tensors.items()
                            if n != cotangent)
 
@@ -111,7 +112,7 @@ def check_element(function, name, at, got):
     if not slopes.settled:
         return
     low, high = slopes.bounds
-    if np.isfinite(got) and (function.tied or (function.chained and low != high)):
+    if np.isfinite(got) and (function.tied or function.kinked or (function.chained and low != high)):
         return  # of several corners at once each has a slope of its own choice
     room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     if np.isnan(got) and (function.at_origin or (function.chained and function.has_nan) or (
@@ -127,6 +128,15 @@ def meets_origin(document, world):
     for step in document["program"]:
         operands = [world.tensors[name].a for name in oracle.flat(step.get("args", [])) if isinstance(name, str)]
         if step.get("op") in ("hypot", "xlogy") and np.any((operands[0] == 0) & (operands[1] == 0)):
+            return True
+    return False
+
+
+def meets_kink(document, world):
+    """Whether an op sees zeros at which its slope jumps, or is as steep as its eps is small."""
+    for step in document["program"]:
+        operands = [world.tensors[name].a for name in oracle.flat(step.get("args", [])) if isinstance(name, str)]
+        if step.get("op") in KINKED and any(np.any(a == 0) for a in operands):
             return True
     return False
 
@@ -158,7 +168,7 @@ def accepts(function, name, at, got):
     if not slopes.settled:
         return False
     low, high = slopes.bounds
-    if function.chained and low != high:
+    if function.kinked or (function.chained and low != high):
         return True
     room = RELATIVE * max(abs(low), abs(high)) + OF_SUM * slopes.scale + slopes.doubt + LEAST
     return low - room <= got <= high + room
@@ -211,6 +221,8 @@ ORDERED = {"max_pool1d", "max_pool2d", "max_pool1d_with_indices", "max_pool2d_wi
            "cummax", "cummin", "max_dim", "min_dim"}
 # In chains what one of them shares out between equal elements lies beside the slopes of the whole.
 EXTREMES = {"min", "max", "amin", "amax", "aminmax", "embedding_bag"}
+KINKED = {"relu", "leaky_relu", "prelu", "abs", "elu", "celu", "selu", "cosine_similarity", "l1_loss", "sign", "hardshrink",
+          "softshrink", "threshold"}
 NORMS = {"norm", "linalg_vector_norm", "dist", "cdist", "pairwise_distance", "renorm"}
 # Far from 0 these are constant but for what rounding hides.
 SATURATING = {"elu", "celu", "selu", "gelu", "silu", "mish", "sigmoid", "log_sigmoid", "tanh", "tanhshrink", "erf", "erfc",

@@ -8,7 +8,7 @@ import slopes
 
 FINE, UNSURE, AGREED = "fine", "unsure", "refused by both"
 INDEX_ERROR = re.compile(r"rank \d+: .*(lies outside|a divisor is 0, which integers have no|the mask chooses|offsets must begin with"
-                         r"|target -?\d+ at position|(index|indices) holds|counts? )")
+                         r"|target -?\d+ at position|they add up to|(index|indices) holds|counts? )")
 
 
 class Verdict:
@@ -78,7 +78,7 @@ def of_refused(document, outcome, reason):
 
 def unnamed(outcome):
     """A refusal that does not name the op."""
-    if not re.search(r"/program/\d+(/\w+)*: \w[\w.]*: |/program/\d+/[a-z]+: |/inputs/|rank \d+: ", outcome.text):
+    if not re.search(r"/program/\d+(/\w+)*: \w[\w.]*: |/program/\d+/[a-z]+: |/inputs/|the tensors take more than|rank \d+: ", outcome.text):
         return Verdict("unclear error", outcome.text)
     return None
 
