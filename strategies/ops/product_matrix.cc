@@ -201,8 +201,10 @@ void add_scaled(KernelCall& call) {
   if (beta == 0.0) return;  // what is not added may hold anything
   Array self = call.inputs[0];
   if (beta != 1.0) {
+    // Integers are numbers of the result's dtype first: their own product may wrap.
     self = ops::scratch(call, self.shape(), out.dtype());
-    kernels::binary_scalar(call.ctx, Binary::kMul, call.inputs[0], beta, self);
+    kernels::copy(call.ctx, call.inputs[0], self);
+    kernels::binary_scalar(call.ctx, Binary::kMul, self, beta, self);
   }
   kernels::binary(call.ctx, Binary::kAdd, out, self, out);
 }

@@ -6,6 +6,8 @@ import re
 
 import numpy as np
 
+import dtypes
+
 
 def on_several_ranks(document):
     """Some tensor lies on more than one rank, so it may be cut."""
@@ -83,12 +85,14 @@ SUMMANDS = Decision("summands beside what is not finite", "", "a summand times a
                     "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
 WRAPPED = Decision("sums of integers out of range", "", "they wrap where they are added up, which may be after they have become "
                    "numbers of a wider dtype", "docs/concepts.md", applies=on_several_ranks)
+WIDER = Decision("a scalar of a wider integer type", "", "it takes part as the number that it is, and only the result is of the "
+                 "narrower dtype", "docs/concepts.md")
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
 ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open",
                  "docs/testing.md")
 STRICTER = Decision("PyTorch takes more", "", "a call that the op's definition refuses: shapes that do not fit, lists of another "
                     "length", "docs/ops")
-ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, WRAPPED, ALONE, STRICTER]
+ALL = REFUSALS + [CONSTANTS, EQUAL_INDICES, CORNER, SUMMANDS, WRAPPED, WIDER, ALONE, STRICTER]
 WRITES = {"scatter": (1, 2), "index_copy": (1, 2), "put": (1, 2), "index_put": (2, 1)}
 
 
@@ -138,6 +142,19 @@ def sums_out_of_range(document, placements, world):
     sums = [a for a in document["inputs"].values() if a["dtype"] in WRAPPING]
     huge = any(sum(abs(float(v)) for v in flat_numbers(entry)) >= WRAPPING[entry["dtype"]] for entry in sums)
     return WRAPPED if huge and any(may_wrap(step) for step in document["program"] if "op" in step) else None
+
+
+def wider_scalars(document, world):
+    """WIDER where an op of integers takes a tensor without dims that a narrower one beside it cannot hold; else None."""
+    for step in document["program"]:
+        given = [world.tensors[name] for name in flat_names(step.get("args", []))]
+        if any(t.floating for t in given):
+            continue
+        ranges = [dtypes.INTEGER_RANGE[t.dtype] for t in given if t.a.ndim and t.dtype != "BOOL"]
+        for tensor in given:
+            if not tensor.a.ndim and any(not low <= int(tensor.a) <= high for low, high in ranges):
+                return WIDER
+    return None
 
 
 def flat_names(args):

@@ -50,11 +50,11 @@ def of_outcome(document, table, outcome, seed):
 
 
 def summands(document, table, outcome, world):
-    """The decision on sums beside what is not finite or out of range, if the program has any."""
+    """The decision on sums beside what is not finite or out of range, or on wide scalars, if the program has any."""
     placements = {name: entry["placements"] for name, entry in document["inputs"].items()}
     placements.update(outcome.placements)
     return decisions.summands_beside(document, table, placements, world) or decisions.sums_out_of_range(
-        document, placements, world)
+        document, placements, world) or decisions.wider_scalars(document, world)
 
 
 def crashed(outcome):
