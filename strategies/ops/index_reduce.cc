@@ -248,8 +248,8 @@ std::vector<std::string> rules_of(const std::string& operands, bool in_place) {
           head + "g#:own i! | lin A+C | mono A",
           head + "g#:own i! | aff A | prod A*C | mono A",
           head + "g#:own i! | lin A+C | mono A",
-          head + "g#:own i! | aff A | max A,C | mono A",
-          head + "g#:own i! | aff A | min A,C | mono A"};
+          head + "g#:own i! | max A,C | mono A",
+          head + "g#:own i! | min A,C | mono A"};
 }
 
 std::size_t choose_rule(const Attrs& attrs) {
@@ -282,7 +282,9 @@ void add_reduce(OpTable& table, OpDef def, const std::string& operands) {
       "updates "
       "the notation carries a Partial self for sums only; self is reduced first",
       "P(max), R, R; P(min), R, R: where sums of updates are infinite, a rank that holds the "
-      "opposite infinity of self, as one without elements does, gives NaN"};
+      "opposite infinity of self, as one without elements does, gives NaN",
+      "P(avg), R, R -> P(avg): the gradient asks which element the result is, and an average of "
+      "equal numbers may round"};
   def.finite = {2};
   OpDef in_place = def;
   ops::use_rule_cases(def, rules_of(operands, false), choose_rule);

@@ -156,6 +156,17 @@ def cross_entropy(t, a):
     return flat.reshape(t[1].shape)
 
 
+def nll_loss(t, a):
+    """A loss a row, and the row's weight."""
+    x, target, weight = t[0], t[1].long(), maybe(t, 2)
+    if x.dim() < 1 or target.shape != x.shape[:-1] or x.shape[-1] == 0:
+        raise Unlike("no classes, or none a row")
+    rows = F.nll_loss(x.reshape(-1, x.shape[-1]), target.flatten(), weight, reduction="none", ignore_index=a["ignore_index"])
+    ignored = target == a["ignore_index"]
+    each = torch.ones_like(target, dtype=x.dtype) if weight is None else weight[target.masked_fill(ignored, 0)]
+    return rows.reshape(target.shape), each.masked_fill(ignored, 0)
+
+
 def unfold_backward(t, a):
     sizes = list(t[0].shape[:-1])
     sizes[a["dimension"]] = a["length"]
@@ -188,7 +199,7 @@ FUNCTIONS = {
     "binary_cross_entropy_with_logits": loss(F.binary_cross_entropy_with_logits),
     "huber_loss": loss(F.huber_loss, delta=0), "smooth_l1_loss": loss(F.smooth_l1_loss, beta=0),
     "kl_div": loss(F.kl_div, log_target=0), "l1_loss": loss(F.l1_loss), "mse_loss": loss(F.mse_loss),
-    "cross_entropy": cross_entropy,
+    "cross_entropy": cross_entropy, "nll_loss": nll_loss,
     "layer_norm": norm_of(lambda x, a, w, b: F.layer_norm(x, x.shape[-1:], w, b, a["eps"])),
     "rms_norm": lambda t, a: F.rms_norm(t[0], t[0].shape[-1:], t[1], a["eps"]),
     "group_norm": norm_of(lambda x, a, w, b: F.group_norm(x, a["num_groups"], w, b, a["eps"])),

@@ -46,17 +46,33 @@ std::vector<Call> calls_of(const OpTable& table) {
   return calls;
 }
 
-/// A placement that fits a tensor of so many dims: cuts beyond them are R.
-Placements fitting(const Placements& wanted, const WholeTensor& whole) {
+bool is_average(const Placement& placement) {
+  const Partial* partial = std::get_if<Partial>(&placement);
+  return partial != nullptr && partial->op == ReduceOp::kAvg;
+}
+
+/// A placement that fits a tensor of so many dims: cuts beyond them are R. An average is of the
+/// first operand alone: others beside it would have to be reduced.
+Placements fitting(const Placements& wanted, const WholeTensor& whole, bool first) {
   Placements result;
   for (const Placement& each : wanted) {
     const Shard* shard = std::get_if<Shard>(&each);
     const int ndim = static_cast<int>(whole.shape.size());
     const bool cut = shard != nullptr && shard->dim < ndim;
-    const bool partial = std::holds_alternative<Partial>(each) && is_floating(whole.dtype);
+    const bool partial = std::holds_alternative<Partial>(each) && is_floating(whole.dtype) &&
+                         (first || !is_average(each));
     result.push_back(cut || partial ? each : Placement(Replicate{}));
   }
   return result;
+}
+
+double averaged_ranks(const Spec& spec) {
+  double ranks = 1.0;
+  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    const bool averaged = spec.layout().partial[static_cast<std::size_t>(axis)] == ReduceOp::kAvg;
+    if (averaged) ranks *= static_cast<double>(spec.mesh().size(axis));
+  }
+  return ranks;
 }
 
 using Values = std::vector<std::vector<double>>;
@@ -88,6 +104,8 @@ Values gradients(Rank& rank, const Call& call_of, const std::vector<WholeTensor>
     const DTensor grad = tensors[i].grad();
     grads.push_back(grad.defined() ? full_tensor(grad).to_vector()
                                    : std::vector<double>(operands[i].values.size(), 0.0));
+    // Of an average over n ranks each rank's number counts for a share of 1 / n.
+    for (double& value : grads.back()) value *= averaged_ranks(tensors[i].spec());
   }
   return grads;
 }
@@ -124,7 +142,8 @@ Tally try_all(Rank& rank, const std::vector<Placements>& placements) {
       Values cut;
       std::string problem = error_of([&] {
         cut = gradients(rank, each, operands, [&](const WholeTensor& whole) {
-          return rank.distribute(array_of(whole), fitting(wanted, whole));
+          const bool first = &whole == operands.data();
+          return rank.distribute(array_of(whole), fitting(wanted, whole, first));
         });
       });
       if (problem.empty() && !same(cut, one)) problem = "differs from one rank's";
@@ -146,7 +165,9 @@ TEST_CASE("gradients of every op over cut operands are those of one rank", "[dte
   const std::vector<Placements> two_axes = {
       {Shard{0}, Shard{1}}, {Shard{0}, Shard{0}}, {P, Shard{0}}};
   const std::vector<std::pair<Shape, std::vector<Placements>>> cases = {
-      {{2}, one_axis}, {{3}, {{Shard{0}}, {Shard{1}}}}, {{2, 2}, two_axes}};
+      {{2}, one_axis},
+      {{3}, {{Shard{0}}, {Shard{1}}, {Partial{ReduceOp::kAvg}}}},  // thirds of a sum round
+      {{2, 2}, two_axes}};
   for (const auto& [sizes, placements] : cases) {
     if (!runs_here(num_elements(sizes))) continue;
     CAPTURE(to_string(sizes));
