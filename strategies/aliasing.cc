@@ -38,23 +38,28 @@ ViewAliasing view_aliasing(const Op& op, const Spec& operand, const Resolution& 
 
 namespace {
 
+/// Why ranks made a copy.
+constexpr std::string_view kCutView =
+    "is a view of a dim that is cut, or of a tensor that had to move, for which ranks made a copy";
+constexpr std::string_view kReorderedView =
+    "was given other sizes while its elements were not in row-major order, so some ranks may hold "
+    "a copy";
+
 /// What follows the tensor's name.
-std::string_view refusal_of(WriteHazard hazard) {
+std::string refusal_of(WriteHazard hazard) {
+  const std::string cannot = " cannot be written in place: ";
   switch (hazard) {
     case WriteHazard::kRepeats:
-      return " cannot be written in place: it repeats elements (expand), so several of them share "
-             "one place, or may (unfold); clone() it first";
+      return cannot +
+             "it repeats elements (expand), so several of them share one place, or may (unfold); "
+             "clone() it first";
     case WriteHazard::kCopiedByCut:
-      return " cannot be written in place: it is a view of a dim that is cut, or of a tensor that "
-             "had "
-             "to move, for which ranks made a copy, so a write would not reach what it is a view "
-             "of; redistribute that before the view, write to it with select_scatter or "
-             "slice_scatter, or clone() the "
-             "view";
+      return cannot + "it " + std::string(kCutView) +
+             ", so a write would not reach what it is a view of; redistribute that before the "
+             "view, write to it with select_scatter or slice_scatter, or clone() the view";
     case WriteHazard::kCopiedByOrder:
-      return " cannot be written in place: it was given other sizes while its elements were not in "
-             "row-major order, so some ranks may hold a copy; use view() where it is to be "
-             "written, or clone() it";
+      return cannot + "it " + std::string(kReorderedView) +
+             "; use view() where it is to be written, or clone() it";
     case WriteHazard::kLeaf:
       return ": a leaf that needs a gradient cannot be written in place; do it under NoGrad, or on "
              "a clone()";
@@ -68,34 +73,26 @@ std::string_view refusal_of(WriteHazard hazard) {
       break;
   }
   return ": a view cannot be written in place with values that need a gradient, of which the "
-         "tensor "
-         "that it is a view of would not know; write to that tensor itself (select_scatter, "
-         "slice_scatter), or to a clone()";
+         "tensor that it is a view of would not know; write to that tensor itself "
+         "(select_scatter, slice_scatter), or to a clone()";
 }
 
 }  // namespace
 
 Status write_refused(std::string_view op, std::string_view name, WriteHazard hazard,
                      const Spec& spec) {
-  std::string text(op);
-  text += ": ";
-  text += name;
-  text += refusal_of(hazard);
+  const std::string text = std::string(op) + ": " + std::string(name) + refusal_of(hazard);
   return failed_precondition(text + ". [" + spec.to_string() + "]");
 }
 
 Status stale_view_refused(std::string_view op, std::string_view name, bool by_cut,
                           const Spec& spec) {
-  std::string text(op);
-  text += ": ";
-  text += name;
-  text += by_cut ? " is a view of a dim that is cut, or of a tensor that had to move, for which "
-                   "ranks made a "
-                   "copy"
-                 : " was given other sizes while its elements were not in row-major order, so some "
-                   "ranks may hold a copy";
-  text += ", and what it is a view of was written since; take the view again, or after the write";
-  return failed_precondition(text + ". [" + spec.to_string() + "]");
+  const std::string_view why = by_cut ? kCutView : kReorderedView;
+  const std::string text = std::string(op) + ": " + std::string(name) + " " + std::string(why);
+  return failed_precondition(text +
+                             ", and what it is a view of was written since; take the view again, "
+                             "or after the write. [" +
+                             spec.to_string() + "]");
 }
 
 }  // namespace tessera

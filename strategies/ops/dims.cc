@@ -21,12 +21,9 @@ std::vector<int> identity(std::size_t ndim) {
 /// Set on a rank where squeeze's dim is not of size 1 in the whole tensor, whatever its size here.
 constexpr std::string_view kKeeps = "keeps";
 
-/// A 0-d tensor's only dim may be named 0 or -1, and stays where it is. Source: ATen.
-int nameable(const Shape& shape) { return std::max(1, static_cast<int>(shape.size())); }
-
 StatusOr<std::vector<int>> squeeze_sources(const Shape& shape, const Attrs& attrs) {
   std::vector<int> sources = identity(shape.size());
-  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, nameable(shape)));
+  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, ops::nameable_dims(shape.size())));
   if (shape.empty()) return sources;
   const bool drops = shape[static_cast<std::size_t>(dim)] == 1 && !attrs.get_bool_or(kKeeps, false);
   if (drops) sources.erase(sources.begin() + dim);
@@ -42,8 +39,8 @@ StatusOr<std::vector<int>> unsqueeze_sources(const Shape& shape, const Attrs& at
 
 StatusOr<std::vector<int>> transpose_sources(const Shape& shape, const Attrs& attrs) {
   std::vector<int> sources = identity(shape.size());
-  TSR_ASSIGN_OR_RETURN(const int a, ops::dim_attr(attrs, nameable(shape), "dim0"));
-  TSR_ASSIGN_OR_RETURN(const int b, ops::dim_attr(attrs, nameable(shape), "dim1"));
+  TSR_ASSIGN_OR_RETURN(const int a, ops::dim_attr(attrs, ops::nameable_dims(shape.size()), "dim0"));
+  TSR_ASSIGN_OR_RETURN(const int b, ops::dim_attr(attrs, ops::nameable_dims(shape.size()), "dim1"));
   if (shape.empty()) return sources;
   std::swap(sources[static_cast<std::size_t>(a)], sources[static_cast<std::size_t>(b)]);
   return sources;

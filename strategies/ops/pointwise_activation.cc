@@ -14,9 +14,7 @@ const char kIncreasing[] = "* -> * | mono A";
 
 /// Of BOOL there is no clamping to numbers.
 void add_clamp(OpTable& table, const PointwiseDef& def) {
-  OpDef op = ops::pointwise_op(def);
-  op.args[0] = op.args[0].numbers();
-  table.must_add(std::move(op));
+  table.must_add(ops::of_numbers(ops::pointwise_op(def)));
 }
 
 void add_all(OpTable& table, std::initializer_list<PointwiseDef> defs) {

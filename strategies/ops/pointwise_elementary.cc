@@ -93,8 +93,7 @@ void add_special(OpTable& table) {
 
 OpDef flat(PointwiseDef def) {
   def.infer = ops::infer_elementwise;
-  OpDef op = ops::pointwise_op(def);
-  for (ArgDef& arg : op.args) arg = arg.numbers();
+  OpDef op = ops::of_numbers(ops::pointwise_op(def));
   op.gradient = ops::zero_gradient;
   return op;
 }
@@ -110,12 +109,10 @@ void add_rounding(OpTable& table) {
   add_all(
       table,
       {{.name = "frac", .doc = "What trunc takes away.", .rule = kPlain, .range = {-4.7, 4.9}}});
-  OpDef positive = ops::pointwise_op({.name = "positive",
-                                      .doc = "The same values.",
-                                      .rule = "* -> * | lin A | mono A | prod A",
-                                      .infer = ops::infer_elementwise});
-  positive.args[0] = positive.args[0].numbers();
-  table.must_add(std::move(positive));
+  table.must_add(ops::of_numbers(ops::pointwise_op({.name = "positive",
+                                                    .doc = "The same values.",
+                                                    .rule = "* -> * | lin A | mono A | prod A",
+                                                    .infer = ops::infer_elementwise})));
 }
 
 /// A number of the result's dtype that is meant where the attribute is left out.

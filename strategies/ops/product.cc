@@ -24,11 +24,7 @@ Var scaled(GradContext& c, Var value, double factor) {
 }
 
 StatusOr<DType> product_dtype(std::span<const TensorMeta> inputs) {
-  std::vector<TensorMeta> given;
-  for (const TensorMeta& input : inputs) {
-    if (!input.absent) given.push_back(input);
-  }
-  const DType dtype = promote_operands(given);
+  const DType dtype = promote_operands(inputs);
   if (is_floating(dtype)) return dtype;
   return invalid_argument("dtype " + std::string(name_of(dtype)) +
                           " where a floating type is needed; cast with `to` first");

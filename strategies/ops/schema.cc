@@ -44,6 +44,7 @@ StatusOr<Shape> broadcast(const Shape& a, const Shape& b) {
 DType promote_operands(std::span<const TensorMeta> inputs) {
   std::optional<DType> of_dims, of_scalars;
   for (const TensorMeta& input : inputs) {
+    if (input.absent) continue;
     std::optional<DType>& into = input.shape.empty() ? of_scalars : of_dims;
     into = into ? promote(*into, input.dtype) : input.dtype;
   }
@@ -114,6 +115,8 @@ Status check_cotangent(const Infer& forward, std::span<const TensorMeta> operand
                           to_string(operands[0].shape) + " the result is " +
                           to_string(results[0].shape));
 }
+
+int nameable_dims(std::size_t ndim) { return std::max(1, static_cast<int>(ndim)); }
 
 StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name) {
   return normalize_dim(attrs.get_int(name), ndim);
@@ -189,6 +192,11 @@ void take_scalars_as_lines(OpDef& def) {
                      .absent = call.absent};
     kernel(lines);
   };
+}
+
+OpDef of_numbers(OpDef def) {
+  for (ArgDef& arg : def.args) arg = arg.numbers();
+  return def;
 }
 
 Array scratch(KernelCall& call, const Shape& shape, DType dtype) {

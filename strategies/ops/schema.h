@@ -55,7 +55,8 @@ AttrDef ints_attr_or_none(std::string name);
 /// The shape that both operands broadcast to, dims from the right. Errors: InvalidArgument with
 /// both shapes.
 StatusOr<Shape> broadcast(const Shape& a, const Shape& b);
-/// promote() of the operands with dims; a 0-d operand counts only where it is of a higher kind.
+/// promote() of the operands with dims; a 0-d operand counts only where it is of a higher kind, an
+/// absent one never.
 /// Source: torch.
 DType promote_operands(std::span<const TensorMeta> inputs);
 /// All operands broadcast, dtype promote_operands().
@@ -79,6 +80,8 @@ Infer like_operands(std::vector<int> operands);
 Status check_cotangent(const Infer& forward, std::span<const TensorMeta> operands,
                        const Attrs& attrs, const TensorMeta& grad);
 
+/// How many dims may be named: of a 0-d tensor one, 0 or -1, as if of size 1. Source: ATen.
+int nameable_dims(std::size_t ndim);
 /// Attribute `name` as a dim of a tensor of `ndim` dims. Errors: InvalidArgument.
 StatusOr<int> dim_attr(const Attrs& attrs, int ndim, std::string_view name = "dim");
 /// The dims listed by `name`, ascending; all where the list is empty or left out. Errors:
@@ -95,6 +98,8 @@ Var unsqueeze_all(GradContext& context, Var value, std::span<const int> dims);
 /// Lets `def`, which works along one dim of its operands, take 0-d ones: as lines of one element,
 /// whose dim is 0 or -1; results are 0-d again. Source: ATen.
 void take_scalars_as_lines(OpDef& def);
+/// `def` with operands of numbers: BOOL is refused.
+OpDef of_numbers(OpDef def);
 /// An array for an intermediate of a kernel.
 Array scratch(KernelCall& call, const Shape& shape, DType dtype);
 /// An alias of `x` repeated to `shape` with strides of 0.

@@ -40,18 +40,17 @@ OpDef unary(std::string name, std::string doc, std::string rule, Kernel kernel) 
 }
 
 void add_sign_functions(OpTable& table) {
-  OpDef neg =
-      unary("neg", "Minus each element.", "* -> * | lin A | anti A", run_unary<Unary::kNeg>);
+  OpDef neg = ops::of_numbers(
+      unary("neg", "Minus each element.", "* -> * | lin A | anti A", run_unary<Unary::kNeg>));
   neg.infer = ops::infer_elementwise;
-  neg.args[0] = neg.args[0].numbers();
   neg.gradient = [](GradContext& c) -> std::vector<Var> {
     return {c.call("neg", {c.cotangent(0)})};
   };
   table.must_add(std::move(neg));
 
-  OpDef abs = unary("abs", "Magnitude of each element.", "* -> * | prod A", run_unary<Unary::kAbs>);
+  OpDef abs = ops::of_numbers(
+      unary("abs", "Magnitude of each element.", "* -> * | prod A", run_unary<Unary::kAbs>));
   abs.infer = ops::infer_elementwise;
-  abs.args[0] = abs.args[0].numbers();
   abs.saved_inputs = {0};
   abs.gradient = [](GradContext& c) -> std::vector<Var> {
     return {times(c, c.call("sign", {c.input(0)}))};

@@ -44,7 +44,7 @@ Metas infer_sizes(std::span<const TensorMeta> inputs, const Attrs& attrs) {
 
 Metas infer_flatten(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   const Shape& shape = inputs[0].shape;
-  const int ndim = std::max(1, static_cast<int>(shape.size()));  // 0 dims count as one, of size 1
+  const int ndim = ops::nameable_dims(shape.size());
   TSR_ASSIGN_OR_RETURN(const int first, ops::dim_attr(attrs, ndim, "start_dim"));
   TSR_ASSIGN_OR_RETURN(const int last, ops::dim_attr(attrs, ndim, "end_dim"));
   if (first > last) {

@@ -23,14 +23,11 @@ std::vector<int> in_order(std::size_t ndim) {
   return sources;
 }
 
-/// A 0-d tensor's only dim may be named 0 or -1, and stays where it is. Source: ATen.
-std::size_t nameable(std::size_t ndim) { return std::max<std::size_t>(1, ndim); }
-
 StatusOr<std::vector<int>> moved(std::size_t ndim, const Attrs& attrs) {
   const Shape from = attrs.get_ints("source"), to = attrs.get_ints("destination");
-  const auto dims = static_cast<int>(nameable(ndim));
-  std::vector<int> sources(nameable(ndim), -1);
-  std::vector<bool> placed(nameable(ndim), false);
+  const int dims = ops::nameable_dims(ndim);
+  std::vector<int> sources(static_cast<std::size_t>(dims), -1);
+  std::vector<bool> placed(static_cast<std::size_t>(dims), false);
   if (from.size() != to.size()) {
     return invalid_argument("source " + to_string(from) + " and destination " + to_string(to) +
                             " must be as many");
@@ -57,7 +54,7 @@ StatusOr<std::vector<int>> moved(std::size_t ndim, const Attrs& attrs) {
 
 StatusOr<std::vector<int>> swapped(std::size_t ndim, const Attrs& attrs) {
   const bool axes = attrs.has("axis0");
-  const int size = static_cast<int>(nameable(ndim));
+  const int size = ops::nameable_dims(ndim);
   TSR_ASSIGN_OR_RETURN(const int a, ops::dim_attr(attrs, size, axes ? "axis0" : "dim0"));
   TSR_ASSIGN_OR_RETURN(const int b, ops::dim_attr(attrs, size, axes ? "axis1" : "dim1"));
   std::vector<int> sources = in_order(ndim);

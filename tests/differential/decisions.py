@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 import dtypes
+import oracle
 
 
 def on_several_ranks(document):
@@ -134,7 +135,7 @@ def sums_out_of_range(document, placements, world):
     """WRAPPED where what is added up of a Partial sum of integers exceeds them before a wider dtype; else None."""
     def may_wrap(step):
         wide = {world.tensors[name].dtype for name in step.get("out", []) if name in world.tensors}
-        for name in flat_names(step.get("args", [])):
+        for name in oracle.operand_names(step):
             dtype = world.tensors[name].dtype
             if dtype in WRAPPING and "P(sum)" in placements.get(name, []) and wide - {dtype}:
                 return True
@@ -147,7 +148,7 @@ def sums_out_of_range(document, placements, world):
 def wider_scalars(document, world):
     """WIDER where an op of integers takes a tensor without dims that a narrower one beside it cannot hold; else None."""
     for step in document["program"]:
-        given = [world.tensors[name] for name in flat_names(step.get("args", []))]
+        given = [world.tensors[name] for name in oracle.operand_names(step)]
         if any(t.floating for t in given):
             continue
         ranges = [dtypes.INTEGER_RANGE[t.dtype] for t in given if t.a.ndim and t.dtype != "BOOL"]
@@ -155,14 +156,6 @@ def wider_scalars(document, world):
             if not tensor.a.ndim and any(not low <= int(tensor.a) <= high for low, high in ranges):
                 return WIDER
     return None
-
-
-def flat_names(args):
-    for arg in args:
-        if isinstance(arg, list):
-            yield from flat_names(arg)
-        elif isinstance(arg, str):
-            yield arg
 
 
 def flat_numbers(entry):

@@ -264,7 +264,7 @@ class World:
 
     def operands(self, step):
         names = step["args"]
-        first = next((self.tensors[n] for n in flat(names) if isinstance(n, str)), None)
+        first = next((self.tensors[n] for n in operand_names(step)), None)
 
         def take(arg):
             if arg is None:
@@ -321,6 +321,11 @@ def flat(args):
             yield from flat(arg)
         else:
             yield arg
+
+
+def operand_names(step):
+    """The tensors that an op step reads, by name."""
+    return [arg for arg in flat(step.get("args", [])) if isinstance(arg, str)]
 
 
 def scalar_operand(value, first):

@@ -126,7 +126,7 @@ def check_element(function, name, at, got):
 def meets_origin(document, world):
     """Whether an op sees the zeros where its slope is 0 / 0, as PyTorch's is: hypot(0, 0), xlogy(0, 0)."""
     for step in document["program"]:
-        operands = [world.tensors[name].a for name in oracle.flat(step.get("args", [])) if isinstance(name, str)]
+        operands = [world.tensors[name].a for name in oracle.operand_names(step)]
         if step.get("op") in ("hypot", "xlogy") and np.any((operands[0] == 0) & (operands[1] == 0)):
             return True
     return False
@@ -135,7 +135,7 @@ def meets_origin(document, world):
 def meets_kink(document, world):
     """Whether an op sees zeros at which its slope jumps, or is as steep as its eps is small."""
     for step in document["program"]:
-        operands = [world.tensors[name].a for name in oracle.flat(step.get("args", [])) if isinstance(name, str)]
+        operands = [world.tensors[name].a for name in oracle.operand_names(step)]
         if step.get("op") in KINKED and any(np.any(a == 0) for a in operands):
             return True
     return False

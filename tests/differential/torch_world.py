@@ -65,7 +65,7 @@ class TorchWorld:
                 self.tensors[name] = result
 
     def operands(self, step):
-        first = next((self.known(n) for n in oracle.flat(step["args"]) if isinstance(n, str)), None)
+        first = next((self.known(n) for n in oracle.operand_names(step)), None)
 
         def take(arg):
             if arg is None:
