@@ -74,6 +74,7 @@ void add_sums(OpTable& table) {
   OpDef sub =
       binary("sub", "self - alpha other.", "*, * -> * | lin A+B", with_alpha<Binary::kSub>("sub"));
   sub.attrs = {ops::element_attr("alpha", 1.0)};
+  sub.infer = ops::infer_difference;
   sub.declined = {kInfinitiesMeet};
   sub.samples.push_back({.shapes = {{6, 7}, {6, 7}}, .attrs = {{"alpha", -0.5}}});
   sub.gradient = [](GradContext& c) -> std::vector<Var> {

@@ -212,7 +212,7 @@ void add_rsub(OpTable& table) {
        .rule = "*, * -> * | lin A+B",
        .attrs = {ops::element_attr("alpha", 1.0)},
        .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
-       .infer = ops::infer_elementwise,
+       .infer = ops::infer_difference,
        .declined = {"P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a "
                     "rank that holds the same infinity of the other, as one without elements may, "
                     "gives NaN"}});

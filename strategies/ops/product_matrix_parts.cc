@@ -134,7 +134,7 @@ void add_cross(OpTable& table) {
   table.must_add(
       {.name = "linalg_cross",
        .doc = "Cross products of the vectors of three along a dim; other dims broadcast.",
-       .args = {in("self"), in("other")},
+       .args = {in("self").numbers(), in("other").numbers()},
        .attrs = {ops::int_attr("dim", -1)},
        .rule = "*r@dim, *r@dim -> *r | r! | lin A*B",
        .kernel = run_cross,

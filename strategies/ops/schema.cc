@@ -72,6 +72,15 @@ StatusOr<std::vector<TensorMeta>> infer_floating(std::span<const TensorMeta> inp
   return out;
 }
 
+StatusOr<std::vector<TensorMeta>> infer_difference(std::span<const TensorMeta> inputs,
+                                                   const Attrs& attrs) {
+  TSR_ASSIGN_OR_RETURN(auto out, infer_elementwise(inputs, attrs));
+  if (out[0].dtype == DType::kBool) {
+    return invalid_argument("BOOL has no differences; use logical_xor, or cast with `to` first");
+  }
+  return out;
+}
+
 StatusOr<std::vector<TensorMeta>> infer_predicate(std::span<const TensorMeta> inputs,
                                                   const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(auto out, infer_elementwise(inputs, attrs));

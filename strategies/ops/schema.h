@@ -62,10 +62,13 @@ DType promote_operands(std::span<const TensorMeta> inputs);
 /// All operands broadcast, dtype promote_operands().
 StatusOr<std::vector<TensorMeta>> infer_elementwise(std::span<const TensorMeta> inputs,
                                                     const Attrs& attrs);
-/// The same, refusing integers, on which the function is not defined.
+/// infer_elementwise(), refusing integers, on which the function is not defined.
 StatusOr<std::vector<TensorMeta>> infer_floating(std::span<const TensorMeta> inputs,
                                                  const Attrs& attrs);
-/// The same with BOOL results.
+/// infer_elementwise(), refusing BOOL results: truth values have no differences.
+StatusOr<std::vector<TensorMeta>> infer_difference(std::span<const TensorMeta> inputs,
+                                                   const Attrs& attrs);
+/// infer_elementwise() with BOOL results.
 StatusOr<std::vector<TensorMeta>> infer_predicate(std::span<const TensorMeta> inputs,
                                                   const Attrs& attrs);
 /// The result is like operand 0, to whose shape all others must broadcast, and whose kind of dtype

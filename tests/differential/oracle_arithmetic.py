@@ -47,8 +47,9 @@ def adding(names, combine):
     def run(tensors, attrs):
         dtype = dtypes.promote_all(tensors)
         a, b = broadcast(tensors, dtype)
-        if is_bool(a) and (names != "add" or attrs.get("alpha", 1.0) != 1):
-            raise Unsure("differences of BOOL")
+        refuse_unless(names == "add" or not is_bool(a), "differences of BOOL")
+        if is_bool(a) and attrs.get("alpha", 1.0) != 1:
+            raise Unsure("a factor of BOOL")
         return Tensor(dtype, combine(a, b, alpha_of(a, attrs, dtype)))
 
 

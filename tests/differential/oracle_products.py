@@ -126,6 +126,7 @@ def _linalg_cross(tensors, attrs):
     a, b = broadcast(tensors, dtype)
     dim = dim_of(attrs["dim"], a.ndim)
     refuse_unless(a.ndim > 0 and tensors[0].a.ndim == tensors[1].a.ndim, "as many dims")
+    refuse_unless(all(t.dtype != "BOOL" for t in tensors), "numbers")
     refuse_unless(all(t.shape[dim] == 3 for t in tensors), "vectors of three")
     a, b = np.moveaxis(a, dim, -1), np.moveaxis(b, dim, -1)
     x, y, z = [a[..., i] for i in range(3)]
