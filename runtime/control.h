@@ -107,8 +107,14 @@ class ControlChannel {
   /// This rank starts no more calls. Others that wait for one hear of it. Its later death is no
   /// failure.
   virtual void leave() = 0;
-  /// Waits until every rank has left or died, at most `limit`; true if so.
+  /// Waits until every rank has left or died, at most `limit`; true if so. With the hub's death it
+  /// ends.
   virtual bool wait_until_all_left(std::chrono::milliseconds limit) = 0;
+  /// After a failure, by a rank that has left: waits for all others that can still speak, with the
+  /// hub or without it, at most `limit`. A rank whose process answers nothing is given up after a
+  /// second; one that answers is waited for, however long its own thread takes. True if all have
+  /// left or died.
+  virtual bool farewell(std::chrono::milliseconds limit) = 0;
   /// Sleeps until something is heard, at most `limit`.
   virtual void sleep(std::chrono::microseconds limit) = 0;
 };

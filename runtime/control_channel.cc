@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -14,6 +15,11 @@ namespace {
 constexpr std::chrono::milliseconds kVerdictLimit{250};
 constexpr std::chrono::milliseconds kSpreadLimit{250};
 constexpr std::chrono::milliseconds kGroupLimit{5000};
+/// A process that is there answers at once, whatever its rank's own thread does.
+constexpr std::chrono::milliseconds kSilenceLimit{1000};
+constexpr std::chrono::milliseconds kFarewellRound{200};
+/// Visits at a time: each takes a descriptor.
+constexpr std::size_t kMaxVisits = 64;
 
 class SocketChannel final : public ControlChannel {
  public:
@@ -90,6 +96,21 @@ class SocketChannel final : public ControlChannel {
   bool wait_until_all_left(std::chrono::milliseconds limit) override {
     return state_.wait_until_all_left(limit);
   }
+  bool farewell(std::chrono::milliseconds limit) override {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    std::map<std::int64_t, int> silent_rounds;
+    if (state_.is_hub_gone()) bid_farewell(state_.those_still_here(), silent_rounds);
+    while (!state_.wait_until_all_ended(kFarewellRound)) {
+      if (std::chrono::steady_clock::now() >= until) return false;
+      std::vector<std::int64_t> here = state_.those_still_here();
+      std::erase_if(here, [&](std::int64_t rank) {
+        return silent_rounds[rank] * kFarewellRound >= kSilenceLimit;
+      });
+      if (here.empty()) return false;
+      bid_farewell(here, silent_rounds);
+    }
+    return true;
+  }
   void sleep(std::chrono::microseconds limit) override { state_.sleep(limit); }
 
  private:
@@ -101,6 +122,30 @@ class SocketChannel final : public ControlChannel {
     std::vector<Endpoint> others = endpoints_;
     others.erase(others.begin() + place().rank);
     visit(others, hello(), poison, kSpreadLimit);
+  }
+
+  /// Tells these ranks that this one has left, and hears whether they have.
+  void bid_farewell(const std::vector<std::int64_t>& ranks,
+                    std::map<std::int64_t, int>& silent_rounds) {
+    const control::Message own = state_.own_farewell();
+    for (std::size_t first = 0; first < ranks.size(); first += kMaxVisits) {
+      const auto batch =
+          std::span(ranks).subspan(first, std::min(kMaxVisits, ranks.size() - first));
+      std::vector<Endpoint> asked;
+      for (const std::int64_t rank : batch) {
+        asked.push_back(endpoints_[static_cast<std::size_t>(rank)]);
+      }
+      const auto answers = visit(asked, hello(), own, kFarewellRound);
+      for (std::size_t at = 0; at < batch.size(); ++at) {
+        if (!answers[at]) {
+          ++silent_rounds[batch[at]];
+          continue;
+        }
+        silent_rounds[batch[at]] = 0;
+        const auto* leave = std::get_if<control::Leave>(&*answers[at]);
+        if (leave != nullptr) state_.hear_farewell(batch[at], *leave);
+      }
+    }
   }
 
   static void note(const control::Answer& answer, PartyState& party) {

@@ -262,6 +262,10 @@ void ControlServer::attend(Connection& visitor, const control::Message& message)
       state_.hear_directly(*poison);
     }
     send(visitor, control::Welcome{});
+  } else if (const auto* leave = std::get_if<control::Leave>(&message);
+             leave != nullptr && state_.failed()) {  // while all is well the hub tells who leaves
+    if (hub_) deliver(hub_->receive(visitor.rank, *leave, Clock::now()));
+    send(visitor, state_.hear_farewell(visitor.rank, *leave));
   } else {
     visitor.over = true;
   }

@@ -48,6 +48,20 @@ std::optional<PartyState> ControlState::state_of_left(std::int64_t rank,
                     .doing = "has returned"};
 }
 
+bool ControlState::is_hub_gone() const {
+  const std::lock_guard lock(mutex_);
+  return hub_gone_;
+}
+
+std::vector<std::int64_t> ControlState::those_still_here() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = 0; rank < place_.size; ++rank) {
+    if (rank != place_.rank && !other(rank).ended) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 StartedCounts ControlState::counts() const {
   StartedCounts counts;
   for (const auto& [lane, count] : started_) {
@@ -134,6 +148,11 @@ bool ControlState::wait_until_all_left(std::chrono::milliseconds limit) {
   heard_.wait_for(lock, limit, [&] { return all_ended() || hub_gone_; });
   // With the hub's death the job has failed on every rank.
   return all_ended() || (hub_gone_ && !other(0).left);
+}
+
+bool ControlState::wait_until_all_ended(std::chrono::milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  return heard_.wait_for(lock, limit, [&] { return all_ended(); });
 }
 
 StatusOr<std::uint32_t> ControlState::wait_for_group(std::uint64_t request,
@@ -231,6 +250,18 @@ control::Answer ControlState::answer(const control::Query& query) const {
       at != started_.end() && at->second.load(std::memory_order_acquire) > query.sequence;
   if (other(place_.rank).left) return {arrived, "has returned"};
   return {arrived, wait_ ? wait_->text : "runs"};
+}
+
+control::Message ControlState::own_farewell() const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<StartedCounts>& left = other(place_.rank).left;
+  if (!left) return control::Welcome{};
+  return control::Leave{*left};
+}
+
+control::Message ControlState::hear_farewell(std::int64_t rank, const control::Leave& leave) {
+  hear(control::Gone{rank, control::End::kLeft, leave.started});
+  return own_farewell();
 }
 
 control::ProbeReply ControlState::answer(const control::Probe& probe) const {

@@ -34,6 +34,9 @@ class ControlState {
   std::atomic<std::uint64_t>& started(const LaneKey& lane);
   /// A left rank's state as its last counts tell it; nullopt for one that has not left.
   std::optional<PartyState> state_of_left(std::int64_t rank, const ControlWait& wait) const;
+  bool is_hub_gone() const;
+  /// Other ranks that have neither left nor died.
+  std::vector<std::int64_t> those_still_here() const;
 
   // What the rank says. Its own thread only.
   void say(control::Message message);
@@ -48,6 +51,8 @@ class ControlState {
   /// True once the hub has judged, or cannot.
   bool wait_for_verdict(std::chrono::milliseconds limit);
   bool wait_until_all_left(std::chrono::milliseconds limit);
+  /// The same, also without a hub.
+  bool wait_until_all_ended(std::chrono::milliseconds limit);
   StatusOr<std::uint32_t> wait_for_group(std::uint64_t request, std::chrono::milliseconds limit);
 
   // The background thread.
@@ -60,6 +65,10 @@ class ControlState {
   void lose_hub();
   control::Answer answer(const control::Query& query) const;
   control::ProbeReply answer(const control::Probe& probe) const;
+  /// A rank that has left says so itself; the answer is this rank's own departure, or none yet.
+  control::Message hear_farewell(std::int64_t rank, const control::Leave& leave);
+  /// This rank's departure; none yet: Welcome.
+  control::Message own_farewell() const;
   std::vector<control::Message> take_said();
 
   // The end of the background thread.

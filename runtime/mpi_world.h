@@ -3,6 +3,7 @@
 // communicators come as Fortran handles, MPI_Comm_c2f(comm).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,11 @@ struct MpiOptions {
   /// Longer messages go in pieces of at most so many elements (MPI counts are 32 bits).
   std::int64_t max_message_elements = std::int64_t{1} << 30;
   PeerMemory peer_memory = PeerMemory::kOn;
+  /// Called once on each rank that is still there, with the job's first failure. No rank's run ends
+  /// before all have returned from it (those that do not answer excepted, and 10 s at most), so
+  /// that what is said here is not cut off by the first that calls MpiSession::abort(). Must not
+  /// throw.
+  std::function<void(const Status&)> on_failure = nullptr;
 };
 
 /// MPI for a program that does not initialise it itself. Where the caller has, it is left alone.
@@ -38,6 +44,9 @@ class MpiSession {
   virtual ~MpiSession() = default;  ///< finalises MPI where it has initialised it
   virtual std::int64_t rank() const noexcept = 0;
   virtual std::int64_t size() const noexcept = 0;
+  /// Waits until all processes of the job have called this, at most `limit`; for a program that
+  /// ends by abort() where no World was made. Collective: yes.
+  virtual void wait_for_all(std::chrono::milliseconds limit) = 0;
   /// Ends the whole job: after a failure MPI cannot be finalised, because ranks may be dead.
   /// Does not return.
   [[noreturn]] virtual void abort(int exit_code) = 0;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include "runtime/mpi/link.h"
 #include "runtime/mpi_world.h"
@@ -37,6 +38,15 @@ class Session final : public MpiSession {
   }
   std::int64_t rank() const noexcept override { return rank_; }
   std::int64_t size() const noexcept override { return size_; }
+  void wait_for_all(std::chrono::milliseconds limit) override {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS;
+    while (done == 0 && std::chrono::steady_clock::now() < until) {
+      if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+      if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
   void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::_Exit(exit_code);

@@ -20,7 +20,7 @@ namespace tessera {
 namespace {
 
 // After a failure, so long for the others, who may be computing, to come to a call and hear of it.
-constexpr std::chrono::milliseconds kFarewell{2'000};
+constexpr std::chrono::milliseconds kFarewell{10'000};
 
 /// A duplicate of the caller's communicator whose errors are returned.
 StatusOr<MPI_Comm> duplicate(const std::optional<int>& handle) {
@@ -125,12 +125,13 @@ class MpiWorld final : public World {
     int threads_per_rank = 1;
     std::chrono::steady_clock::time_point start;
   };
-  MpiWorld(Parts parts, const WorldOptions& options)
+  MpiWorld(Parts parts, const MpiOptions& options)
       : parts_(std::move(parts)),
         rank_(
             {*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(), parts_.start},
-            options, use_host_memory()),
-        keeps_record_(!options.recorder_dir.empty()) {
+            options.world, use_host_memory()),
+        keeps_record_(!options.world.recorder_dir.empty()),
+        on_failure_(options.on_failure) {
     recorder_dir_ = parts_.recorder->dir();
     omp_set_num_threads(parts_.threads_per_rank);
   }
@@ -149,6 +150,9 @@ class MpiWorld final : public World {
   Status leave();
 
  private:
+  void close_record();
+  /// Before this rank says goodbye: then others may end the job.
+  void tell_failure();
   /// Arrays lie where near ranks can read them.
   const std::shared_ptr<Allocator>& use_host_memory() {
     if (auto shared = parts_.host->allocator()) allocator_ = std::move(shared);
@@ -158,6 +162,7 @@ class MpiWorld final : public World {
   Parts parts_;
   MpiRank rank_;
   bool keeps_record_;
+  std::function<void(const Status&)> on_failure_;
   bool has_left_ = false;
   std::map<std::vector<std::int64_t>, std::unique_ptr<MpiCommunicator>, RanksLess> groups_;
 };
@@ -182,22 +187,35 @@ StatusOr<Communicator*> MpiWorld::group(std::span<const std::int64_t> ranks) {
   return groups_.emplace(std::move(key), std::move(made)).first->second.get();
 }
 
+void MpiWorld::close_record() {
+  const Status failure = parts_.control->first_failure();
+  if (!failure.ok()) {
+    parts_.link->abandon();
+    parts_.recorder->note_failure(message_of(failure));
+  }
+  const bool keep = keeps_record_ || (!failure.ok() && rank_.has_started());
+  parts_.recorder->close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+}
+
+void MpiWorld::tell_failure() {
+  close_record();
+  if (on_failure_) on_failure_(parts_.control->first_failure());
+}
+
 Status MpiWorld::leave() {
   ControlChannel& control = *parts_.control;
-  if (!has_left_) {
-    has_left_ = true;
-    control.leave();
-    // Rank 0's end serves the others until the last has gone.
-    while (!control.failed() && !control.wait_until_all_left(std::chrono::minutes(1))) {
-    }
-    if (control.failed()) control.wait_until_all_left(kFarewell);
-    const Status failure = control.first_failure();
-    if (!failure.ok()) {
-      parts_.link->abandon();
-      parts_.recorder->note_failure(message_of(failure));
-    }
-    const bool keep = keeps_record_ || (!failure.ok() && rank_.has_started());
-    parts_.recorder->close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+  if (std::exchange(has_left_, true)) return control.first_failure();
+  const bool told = control.failed();
+  if (told) tell_failure();
+  control.leave();
+  // Rank 0's end serves the others until the last has gone.
+  while (!control.failed() && !control.wait_until_all_left(std::chrono::minutes(1))) {
+  }
+  if (!control.failed()) {
+    close_record();
+  } else {
+    if (!told) tell_failure();
+    control.farewell(kFarewell);
   }
   return control.first_failure();
 }
@@ -224,7 +242,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
       return last_call_in(dir, rank);
     });
   }
-  return std::make_unique<MpiWorld>(std::move(parts), options.world);
+  return std::make_unique<MpiWorld>(std::move(parts), options);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // A training run in which one rank meets with a fault at its n-th call: it is killed, stopped, or
 // throws. Every other rank writes what its calls then returned, and when, to a file of its own.
-//   fault_run BACKEND RANKS KIND RANK CALL FOLDER   (threads|mpi; kill|stop|throw|kill_moving)
-// With kill_moving long arrays are gathered, exchanged and reduced instead.
+//   fault_run BACKEND RANKS KIND RANK CALL FOLDER SLOWED
+// BACKEND: threads|mpi. KIND: kill|stop|throw|kill_moving; with kill_moving long arrays are
+// gathered, exchanged and reduced instead. SLOWED: ms that every other survivor takes to tell of
+// its end.
 #include "tests/mpi/fault_run.h"
 
 #include <signal.h>
@@ -163,6 +165,8 @@ void run_rank(World& inner, const FaultPlan& plan) {
     if (world.rank() == plan.rank) throw;
     const double at_ms = now_ms();
     const Status later = later_call(inner);
+    const bool slow = (world.rank() + plan.rank) % 2 == 0;  // the others are done at once
+    std::this_thread::sleep_for(std::chrono::milliseconds(slow ? plan.slowed : 0));
     write_line(plan.folder + "/rank_" + std::to_string(world.rank()),
                std::to_string(at_ms) + "\n" + error.status().ToString() + "\n" + later.ToString());
     throw;
@@ -186,7 +190,7 @@ int run(const FaultPlan& plan) {
 
 int main(int argc, char** argv) {
   using tessera::testing::FaultKind;
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   const std::string kind = argv[3];
   return tessera::run({.backend = argv[1],
                        .num_ranks = std::atoi(argv[2]),
@@ -196,5 +200,6 @@ int main(int argc, char** argv) {
                                                        : FaultKind::kThrow,
                        .rank = std::atoi(argv[4]),
                        .call = std::atoi(argv[5]),
+                       .slowed = std::atoi(argv[7]),
                        .folder = argv[6]});
 }

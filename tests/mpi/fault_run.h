@@ -19,7 +19,8 @@ struct FaultPlan {
   int num_ranks = 4;
   FaultKind kind = FaultKind::kThrow;
   std::int64_t rank = 0;
-  std::int64_t call = 0;  ///< of this rank, counted from 0 over all groups
+  std::int64_t call = 0;    ///< of this rank, counted from 0 over all groups
+  std::int64_t slowed = 0;  ///< ms that every other survivor takes to tell of its end
   std::string folder;
 };
 

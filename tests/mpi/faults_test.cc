@@ -1,4 +1,4 @@
-// 58 seeded faults, at random calls of a training run or within calls that move long arrays: how
+// 81 seeded faults, at random calls of a training run or within calls that move long arrays: how
 // each ends for the other ranks, for the job and for what the job leaves behind.
 #include <dirent.h>
 
@@ -100,11 +100,17 @@ FaultEnd run_with(FaultPlan plan) {
                                             name_of(plan.kind),
                                             std::to_string(plan.rank),
                                             std::to_string(plan.call),
-                                            plan.folder};
+                                            plan.folder,
+                                            std::to_string(plan.slowed)};
   const auto start = std::chrono::steady_clock::now();
   FaultEnd end;
   if (plan.backend == "threads") {
     end.ran = run_program("fault_run", program);
+  } else if (plan.backend == "mpich") {
+    std::vector<std::string> arguments = {"-n", std::to_string(plan.num_ranks),
+                                          TSR_BINARY_DIR "/mpich_fault_run"};
+    arguments.insert(arguments.end(), program.begin(), program.end());
+    end.ran = run_program(TSR_MPICH_EXEC, arguments);
   } else {
     std::vector<std::string> arguments = {"--oversubscribe",
                                           "--mca",
@@ -138,6 +144,12 @@ FaultEnd run_with(FaultPlan plan) {
   return end;
 }
 
+/// MPICH's launcher kills all processes of a job of which one was killed, at once.
+bool launcher_ends_survivors(const FaultPlan& plan) {
+  const bool is_killed = plan.kind == FaultKind::kKill || plan.kind == FaultKind::kKillMoving;
+  return is_killed && plan.backend == "mpich";
+}
+
 void check_end(const FaultPlan& plan, const FaultEnd& end) {
   CHECK(end.ran.exit_code != 0);
   CHECK(end.num_orphans == 0);
@@ -148,6 +160,7 @@ void check_end(const FaultPlan& plan, const FaultEnd& end) {
   for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
     if (rank == plan.rank) continue;
     const RankEnd& each = end.ranks[static_cast<std::size_t>(rank)];
+    if (each.pending.empty() && launcher_ends_survivors(plan)) continue;
     CAPTURE(rank, each.ms_after_fault, each.pending, each.later);
     CHECK(each.ms_after_fault >= 0);
     CHECK(each.ms_after_fault < limit_ms);
@@ -201,10 +214,32 @@ void run_seeds(FaultKind kind, const std::string& backend, unsigned first, unsig
 TEST_CASE("a killed process is named to every other within a second", "[mpi][faults]") {
   run_seeds(FaultKind::kKill, "mpi", 0, 15);
 }
+// Nobody's abort may end a rank that has not yet told of the failure, whichever rank is lost: rank
+// 0 is the hub. OpenMPI's mpirun itself leaves them a second after a killed process.
+TEST_CASE("survivors that are slow to tell are not silenced by faster ones", "[mpi][faults]") {
+  for (unsigned seed = 500; seed < 506; ++seed) {
+    FaultPlan plan = plan_of(seed, seed % 3 == 2 ? FaultKind::kThrow : FaultKind::kKill, "mpi");
+    plan.num_ranks = 4;
+    plan.rank = seed % 2;
+    plan.call = 100 + plan.call % 300;
+    plan.slowed = plan.kind == FaultKind::kKill ? 500 : 2500;
+    const FaultEnd end = run_with(plan);
+    CAPTURE(seed, name_of(plan.kind), plan.rank, plan.call, end.seconds, end.ran.err);
+    check_end(plan, end);
+  }
+}
 TEST_CASE("a process killed while others read its arrays is named to every other",
           "[mpi][faults]") {
   run_seeds(FaultKind::kKillMoving, "mpi", 400, 8);
 }
+#ifdef TSR_MPICH_EXEC
+TEST_CASE("the same on MPICH, whose launcher leaves no survivor of a killed process",
+          "[mpich][faults]") {
+  run_seeds(FaultKind::kKill, "mpich", 600, 10);
+  run_seeds(FaultKind::kStop, "mpich", 620, 2);
+  run_seeds(FaultKind::kThrow, "mpich", 640, 5);
+}
+#endif
 TEST_CASE("a stopped process is named to every other after the timeout", "[mpi][faults]") {
   run_seeds(FaultKind::kStop, "mpi", 100, 12);
 }

@@ -3,6 +3,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <sstream>
 #include <thread>
 
 #include "tests/runtime/control_processes.h"
@@ -101,6 +103,38 @@ TEST_CASE("ranks that talk to rank 0 while it is killed survive it", "[runtime][
   job.signal(0, SIGKILL);
   CHECK(job.line(1).hear() == "over: UNAVAILABLE: rank 0 died");
   CHECK(job.line(2).hear() == "over: UNAVAILABLE: rank 0 died");
+}
+
+TEST_CASE("after rank 0's death the others wait for one another, not for those that are silent",
+          "[runtime][control]") {
+  const bool stopped = GENERATE(false, true);
+  const ProcessJob job(5, [](ProcessSeat& seat) {
+    seat.parent.say("ready");
+    if (seat.rank == 0 || seat.rank == 4) return stay(seat);
+    while (!seat.channel.failed()) seat.channel.sleep(milliseconds(3000));
+    std::this_thread::sleep_for(milliseconds(400 * seat.rank));
+    seat.channel.leave();
+    const auto left = Clock::now().time_since_epoch().count();
+    seat.channel.farewell(std::chrono::seconds(20));
+    seat.parent.say(std::to_string(left) + " " +
+                    std::to_string(Clock::now().time_since_epoch().count()));
+    // and then its process ends: what it knows may be asked no more
+  });
+  for (int rank = 0; rank < 5; ++rank) REQUIRE(job.line(rank).hear() == "ready");
+  job.signal(4, stopped ? SIGSTOP : SIGKILL);
+  job.signal(0, SIGKILL);
+  std::int64_t last_left = 0, first_over = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last_over = 0;
+  for (int rank = 1; rank < 4; ++rank) {
+    std::istringstream words(job.line(rank).hear());
+    std::int64_t left = 0, over = 0;
+    REQUIRE(words >> left >> over);
+    last_left = std::max(last_left, left);
+    first_over = std::min(first_over, over);
+    last_over = std::max(last_over, over);
+  }
+  CHECK(first_over >= last_left);
+  CHECK(std::chrono::nanoseconds(last_over - last_left) < std::chrono::seconds(10));
 }
 
 TEST_CASE("signals are left to the rank's own thread", "[runtime][control]") {

@@ -205,9 +205,16 @@ Status run_on_threads(TrainFlags& flags, std::string& records) {
   return status.ok() ? written : status;
 }
 
+/// Tells of a failure, and where the flight records lie.
+using Report = std::function<void(const Status& failure, const std::string& records)>;
+
 // Each process reads the files; one that cannot ends the others' run.
-Status run_on_mpi(const TrainFlags& flags, std::string& records) {
-  return run_mpi_rank({.world = world_options(flags)}, [&](World& world) {
+Status run_on_mpi(const TrainFlags& flags, const Report& report) {
+  std::string records;
+  const MpiOptions options = {
+      .world = world_options(flags),
+      .on_failure = [&](const Status& failure) { report(failure, records); }};
+  return run_mpi_rank(options, [&](World& world) {
     records = world.recorder_dir();
     const TrainPlan plan = value_or_throw(make_train_plan(flags));
     const auto train = [&] { train_rank(world, flags, plan); };
@@ -231,37 +238,49 @@ Status show_schedule(const TrainFlags& flags, bool speaks) {
   return absl::OkStatus();
 }
 
-/// Runs on threads, or as one of MPI's processes. Returns the exit code.
-ExitCode run(TrainFlags& flags, MpiSession* session) {
-  Status status;
-  std::string records;
-  if (flags.show_schedule) {
-    status = show_schedule(flags, session == nullptr || session->rank() == 0);
-  } else if (session == nullptr) {
-    status = run_on_threads(flags, records);
-  } else {
-    status = check_launch(flags, session->size());
-    if (status.ok()) status = run_on_mpi(flags, records);
+// What all ranks know is said once; of a lost rank each survivor tells.
+void report_failure(const Status& failure, const std::string& records, const MpiSession* session) {
+  const bool lost = absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure);
+  if (session != nullptr && session->rank() != 0 && !lost) return;
+  print_error(message_of(failure));
+  if (!records.empty() && std::filesystem::exists(records)) {
+    std::fprintf(stderr, "flight records: %s\n", records.c_str());
   }
-  if (status.ok()) return ExitCode::kFine;
-  // What all ranks know is said once; of a lost rank each survivor tells.
-  const bool lost = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-  if (session == nullptr || session->rank() == 0 || lost) {
-    print_error(message_of(status));
-    if (!records.empty() && std::filesystem::exists(records)) {
-      std::fprintf(stderr, "flight records: %s\n", records.c_str());
-    }
-  }
-  return exit_code_for(status);
+  std::fflush(nullptr);
 }
 
-// A rank may be dead, so MPI cannot be finalised. The first to abort silences the others, so each
-// waits until all have said what they had to; rank 0, which speaks for all, ends the job.
-[[noreturn]] void abort_job(MpiSession& session, ExitCode code) {
-  std::fflush(nullptr);
-  std::this_thread::sleep_for(std::chrono::milliseconds(session.rank() == 0 ? 300 : 1500));
-  session.abort(static_cast<int>(code));
-  std::_Exit(static_cast<int>(code));
+/// As one of MPI's processes. After a failure MPI cannot be finalised, as ranks may be dead: the
+/// first to abort ends the others, so all have said before what they had to.
+ExitCode run_process(TrainFlags& flags, MpiSession& session) {
+  bool told = false;
+  const Report report = [&](const Status& failure, const std::string& records) {
+    told = true;
+    report_failure(failure, records, &session);
+  };
+  Status status = check_launch(flags, session.size());
+  if (status.ok()) status = run_on_mpi(flags, report);
+  if (status.ok()) return ExitCode::kFine;
+  if (!told) {  // no World was made
+    report(status, "");
+    session.wait_for_all(std::chrono::seconds(2));
+  }
+  const auto code = static_cast<int>(exit_code_for(status));
+  session.abort(code);
+  std::_Exit(code);
+}
+
+ExitCode run(TrainFlags& flags, MpiSession* session) {
+  if (flags.show_schedule) {
+    const Status status = show_schedule(flags, session == nullptr || session->rank() == 0);
+    if (!status.ok()) report_failure(status, "", session);
+    return status.ok() ? ExitCode::kFine : exit_code_for(status);
+  }
+  if (session != nullptr) return run_process(flags, *session);
+  std::string records;
+  const Status status = run_on_threads(flags, records);
+  if (status.ok()) return ExitCode::kFine;
+  report_failure(status, records, nullptr);
+  return exit_code_for(status);
 }
 
 void add_flags(CLI::App& app, TrainFlags& flags) {
@@ -336,9 +355,7 @@ int main(int argc, char** argv) {
       return static_cast<int>(ExitCode::kFine);
     }
     if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
-    const ExitCode code = tessera::run(flags, session.get());
-    if (session != nullptr && code != ExitCode::kFine) tessera::abort_job(*session, code);
-    return static_cast<int>(code);
+    return static_cast<int>(tessera::run(flags, session.get()));
   } catch (const tessera::Error& error) {
     tessera::print_error(error.what());
     return static_cast<int>(tessera::exit_code_for(error.status()));
