@@ -17,6 +17,8 @@ std::string_view name_of(SpecialValues values) {
       return "positive";
     case SpecialValues::kNegative:
       return "negative";
+    case SpecialValues::kLarge:
+      return "large";
     case SpecialValues::kInfinite:
       return "infinities";
     case SpecialValues::kNaN:
@@ -144,6 +146,13 @@ void CaseSource::make_special(SpecialValues values, std::size_t operand, WholeTe
     }
     if (!sample.positive) whole.values[any_place(whole, random_)] = -0.0;
     whole.values[any_place(whole, random_)] = 0.0;
+    adjust_values(sample, operand, whole.shape, whole.values);
+    return;
+  }
+  if (values == SpecialValues::kLarge) {
+    for (std::size_t i = 0; i < 2 + whole.values.size() / 16; ++i) {
+      whole.values[any_place(whole, random_)] = i % 2 == 0 || sample.positive ? 5000.0 : -5000.0;
+    }
     adjust_values(sample, operand, whole.shape, whole.values);
     return;
   }

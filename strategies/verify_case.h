@@ -29,6 +29,7 @@ enum class SpecialValues : std::uint8_t {
   kTies,      ///< few values, 0 and −0 among them
   kPositive,  ///< all of them: a minimum that begins with 0 would show
   kNegative,
+  kLarge,     ///< some so large that exponentials of them overflow
   kInfinite,  ///< some of either sign
   kNaN
 };

@@ -13,9 +13,9 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostFailures = 50;  // of one op; more say nothing new
-constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies, SpecialValues::kPositive,
-                                            SpecialValues::kNegative, SpecialValues::kInfinite,
-                                            SpecialValues::kNaN};
+constexpr SpecialValues kSpecialValues[] = {SpecialValues::kTies,     SpecialValues::kPositive,
+                                            SpecialValues::kNegative, SpecialValues::kLarge,
+                                            SpecialValues::kInfinite, SpecialValues::kNaN};
 
 /// The lowering asks for one interval on every rank, in coord order.
 bool needs_intervals(const Call& call, const Choice& choice) {
@@ -146,13 +146,27 @@ AssumedFinite assumed_finite(const Op& op, const Resolution& resolution) {
   return assumed;
 }
 
+/// What every rank holds whole beside sums. Merely large numbers have to pass there also where
+/// infinities and zeros need not; in an op without a gradient, such as a gradient's own, what is
+/// listed may be what another op saved, and that is not any number.
+std::uint32_t large_operands(const Op& op, const Resolution& resolution, std::uint32_t at_stake) {
+  if (at_stake == ~std::uint32_t{0}) return 0;
+  std::uint32_t whole = 0;
+  for (std::size_t i = 0; i < resolution.inputs.size() && i < 32; ++i) {
+    if (resolution.inputs[i].is_replicated()) whole |= std::uint32_t{1} << i;
+  }
+  const bool any = op.def.gradient != nullptr;
+  return whole & ~at_stake & ~(any ? 0 : assumed_finite(op, resolution).listed);
+}
+
 std::array<std::uint32_t, 2> special_operands(const Op& op, const Resolution& resolution,
                                               SpecialValues values) {
   const std::uint32_t at_stake = operands_at_stake(resolution);
   const AssumedFinite assumed = assumed_finite(op, resolution);
+  const bool cut_only = at_stake == ~std::uint32_t{0};
+  if (values == SpecialValues::kLarge) return {0, large_operands(op, resolution, at_stake)};
   const std::uint32_t excused =
       is_finite(values) ? assumed.listed : assumed.listed | assumed.factors;
-  const bool cut_only = at_stake == ~std::uint32_t{0};
   return {cut_only ? at_stake & ~excused : at_stake, ~at_stake & ~excused};
 }
 
@@ -326,7 +340,9 @@ void SoundnessJudge::judge_special(const VerifyCase& test, const Mesh& mesh,
   const bool extremes = has_extremes(resolution);
   for (const SpecialValues values : kSpecialValues) {
     if (!is_finite(values) && !non_finite) break;
-    if (is_finite(values) && values != SpecialValues::kTies && !extremes) continue;
+    const bool of_extremes =
+        values == SpecialValues::kPositive || values == SpecialValues::kNegative;
+    if (of_extremes && !extremes) continue;
     for (const std::uint32_t operands : special_operands(op_, resolution, values)) {
       const VerifyCase* other = operands != 0 ? special.with(values, operands) : nullptr;
       if (other != nullptr) check(*other, mesh, resolution, row);

@@ -55,11 +55,11 @@ void add_exponentials(OpTable& table) {
   OpDef ldexp = ops::pointwise_op(
       {.name = "ldexp",
        .doc = "self times 2 to the power of other.",
-       .rule = "*, * -> * | lin A",
+       .rule = kPlain,
        .declined = {
            "P(prod), P(sum) -> P(prod): no notation for a sum that becomes a product",
-           "P(max), R -> P(max); P(min), R -> P(min): where other is infinite, zeros give NaN"}});
-  ldexp.finite = {1};
+           "P(sum), R; P(avg), R; P(max), R; P(min), R: 2 to the power of other is infinite from "
+           "1024 on, where a rank that holds 0 gives NaN"}});
   table.must_add(std::move(ldexp));
   table.must_add(ops::pointwise_op({.name = "logaddexp",
                                     .doc = "log(exp(self) + exp(other)) without overflow.",
