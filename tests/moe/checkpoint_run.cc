@@ -41,6 +41,12 @@ SharedFolder::SharedFolder(World& world) : world_(world) {
 }
 
 SharedFolder::~SharedFolder() {
+  if (std::uncaught_exceptions() == exceptions_) {
+    try {
+      agree(world_, absl::OkStatus());  // others may still be reading
+    } catch (const Error&) {            // one of them has failed
+    }
+  }
   if (world_.rank() == 0) std::filesystem::remove_all(path_);
 }
 

@@ -1,6 +1,7 @@
 // tests/moe/checkpoint_run.h: a small model and its trainer on one rank, to be saved and loaded.
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,7 +15,8 @@ namespace tessera::testing {
 /// The softmax parity model, smaller, with 6 experts.
 ModelConfig tiny_config();
 
-/// A folder that goes with the test. Ranks agree on its path.
+/// A folder that goes with the test, once all ranks are through. Ranks agree on its path.
+/// Collective: yes, its end too.
 class SharedFolder {
  public:
   explicit SharedFolder(World& world);
@@ -26,6 +28,7 @@ class SharedFolder {
 
  private:
   World& world_;
+  int exceptions_ = std::uncaught_exceptions();
   std::string path_;
 };
 
