@@ -26,6 +26,7 @@ struct ControlOptions {
   std::string host = {};
   int port = 0;  ///< of rank 0; 0: any free one
   std::chrono::milliseconds connect_timeout{10'000};
+  std::chrono::milliseconds stranger_limit{1'000};  ///< by when a connection has said the token
 };
 
 struct ControlPlace {

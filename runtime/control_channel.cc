@@ -28,15 +28,16 @@ class SocketChannel final : public ControlChannel {
     if (server_ != nullptr) leave();
   }
 
-  Status start(ControlMeeting meeting, std::chrono::milliseconds connect_timeout) {
+  Status start(ControlMeeting meeting, const ControlOptions& options) {
     ControlLink hub;
     if (place().rank != 0) {
-      TSR_ASSIGN_OR_RETURN(hub, join_hub(place(), meeting, connect_timeout));
+      TSR_ASSIGN_OR_RETURN(hub, join_hub(place(), meeting, options.connect_timeout));
     }
     token_ = meeting.token;
     endpoints_ = std::move(meeting.endpoints);
-    TSR_ASSIGN_OR_RETURN(
-        server_, ControlServer::start(state_, token_, std::move(meeting.listener), std::move(hub)));
+    TSR_ASSIGN_OR_RETURN(server_,
+                         ControlServer::start(state_, token_, options.stranger_limit,
+                                              std::move(meeting.listener), std::move(hub)));
     return absl::OkStatus();
   }
 
@@ -194,7 +195,7 @@ StatusOr<std::unique_ptr<ControlChannel>> ControlChannel::open(const ControlPlac
     status = wake_up.status();
     if (wake_up.ok()) {
       channel = std::make_unique<SocketChannel>(place, *std::move(wake_up));
-      status = channel->start(*std::move(meeting), options.connect_timeout);
+      status = channel->start(*std::move(meeting), options);
     }
   }
   TSR_RETURN_IF_ERROR(agree(place, status, exchange));

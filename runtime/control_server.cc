@@ -11,7 +11,6 @@ namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kStrangerLimit{1000};
 constexpr std::size_t kMaxStrangers = 64;  ///< and one for each rank
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::milliseconds kPartingLimit{200};
@@ -34,12 +33,11 @@ class SignalsBlocked {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ControlServer>> ControlServer::start(ControlState& state,
-                                                              const ControlToken& token,
-                                                              Descriptor listener,
-                                                              ControlLink hub) {
+StatusOr<std::unique_ptr<ControlServer>> ControlServer::start(
+    ControlState& state, const ControlToken& token, std::chrono::milliseconds stranger_limit,
+    Descriptor listener, ControlLink hub) {
   std::unique_ptr<ControlServer> server(
-      new ControlServer(state, token, std::move(listener), std::move(hub)));
+      new ControlServer(state, token, stranger_limit, std::move(listener), std::move(hub)));
   try {
     const SignalsBlocked blocked;
     server->thread_ = std::thread([raw = server.get()] { raw->run(); });
@@ -49,10 +47,12 @@ StatusOr<std::unique_ptr<ControlServer>> ControlServer::start(ControlState& stat
   return server;
 }
 
-ControlServer::ControlServer(ControlState& state, const ControlToken& token, Descriptor listener,
+ControlServer::ControlServer(ControlState& state, const ControlToken& token,
+                             std::chrono::milliseconds stranger_limit, Descriptor listener,
                              ControlLink hub)
     : state_(state),
       token_(token),
+      stranger_limit_(stranger_limit),
       listener_(std::move(listener)),
       members_(static_cast<std::size_t>(state.place().size)),
       has_joined_(members_.size()) {
@@ -194,7 +194,7 @@ void ControlServer::accept_all() {
       return;
     }
     connections_.push_back({.link = {std::move(*socket), FrameReader(control::kMaxHelloBytes)},
-                            .until = Clock::now() + kStrangerLimit});
+                            .until = Clock::now() + stranger_limit_});
     limit_strangers();
   }
 }

@@ -30,6 +30,7 @@ class ControlServer {
   /// `hub`: the welcomed link of a rank other than 0.
   static StatusOr<std::unique_ptr<ControlServer>> start(ControlState& state,
                                                         const ControlToken& token,
+                                                        std::chrono::milliseconds stranger_limit,
                                                         Descriptor listener, ControlLink hub);
   /// Says what is still unsaid, waits a moment for the other ends to hear it, and joins.
   ~ControlServer();
@@ -46,8 +47,8 @@ class ControlServer {
     bool over = false;
   };
 
-  ControlServer(ControlState& state, const ControlToken& token, Descriptor listener,
-                ControlLink hub);
+  ControlServer(ControlState& state, const ControlToken& token,
+                std::chrono::milliseconds stranger_limit, Descriptor listener, ControlLink hub);
   void run();
   std::optional<Time> next_deadline() const;
   void wait_for_any();
@@ -67,6 +68,7 @@ class ControlServer {
 
   ControlState& state_;
   const ControlToken token_;
+  const std::chrono::milliseconds stranger_limit_;
   Descriptor listener_;
   std::optional<ControlHub> hub_;  ///< rank 0's
   std::list<Connection> connections_;

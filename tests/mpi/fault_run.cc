@@ -174,9 +174,11 @@ void run_rank(World& inner, const FaultPlan& plan) {
 }
 
 int run(const FaultPlan& plan) {
-  const WorldOptions options = {.timeout = std::chrono::milliseconds(testing::kFaultTimeoutMs),
-                                .threads_per_rank = 1,
-                                .recorder_dir = plan.folder + "/records"};
+  const bool stops = plan.kind == FaultKind::kStop;
+  const WorldOptions options = {
+      .timeout = std::chrono::milliseconds(stops ? testing::kFaultTimeoutMs : 60'000),
+      .threads_per_rank = 1,
+      .recorder_dir = plan.folder + "/records"};
   const auto body = [&](World& world) { run_rank(world, plan); };
   if (plan.backend == "threads") return run_ranks(plan.num_ranks, options, body).ok() ? 0 : 1;
   const auto session = value_or_throw(MpiSession::start());

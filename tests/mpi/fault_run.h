@@ -8,8 +8,8 @@
 
 namespace tessera::testing {
 
-/// A rank of a fault run waits so long for another.
-constexpr std::int64_t kFaultTimeoutMs = 1000;
+/// A rank of a run in which one is stopped waits so long for another; of other runs, a minute.
+constexpr std::int64_t kFaultTimeoutMs = 2000;
 
 /// kKillMoving: killed some time into a call, while ranks read one another's arrays.
 enum class FaultKind : std::uint8_t { kKill, kStop, kThrow, kKillMoving };

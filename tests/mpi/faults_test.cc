@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "tests/mpi/fault_run.h"
+#include "tests/support/patience.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -155,15 +156,13 @@ void check_end(const FaultPlan& plan, const FaultEnd& end) {
   CHECK(end.num_orphans == 0);
   CHECK(end.left_in_shared_memory.empty());
   const std::string victim = "rank " + std::to_string(plan.rank);
-  const double limit_ms =
-      plan.kind == FaultKind::kStop ? static_cast<double>(kFaultTimeoutMs) + 1000 : 1000;
   for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
     if (rank == plan.rank) continue;
     const RankEnd& each = end.ranks[static_cast<std::size_t>(rank)];
     if (each.pending.empty() && launcher_ends_survivors(plan)) continue;
     CAPTURE(rank, each.ms_after_fault, each.pending, each.later);
     CHECK(each.ms_after_fault >= 0);
-    CHECK(each.ms_after_fault < limit_ms);
+    CHECK(each.ms_after_fault < kSoonMs);
     CHECK(contains(each.later, "UNAVAILABLE: "));
     switch (plan.kind) {
       case FaultKind::kKill:

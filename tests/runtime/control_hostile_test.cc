@@ -58,11 +58,14 @@ bool is_closed(const Descriptor& socket) {
   std::string bytes;
   return receive_some(socket, bytes) == Flow::kClosed;
 }
-/// Says these frames to a rank; true if it ends the connection well before a stranger's time is up.
+/// A stranger's time in these tests: who is dropped before has been turned away.
+const ControlOptions kPatient = {.stranger_limit = std::chrono::minutes(5)};
+
+/// Says these frames to a rank; true if it ends the connection before a stranger's time is up.
 bool turned_away(const Endpoint& endpoint, const std::vector<control::Message>& messages) {
   const Descriptor socket = connected(endpoint);
   for (const control::Message& message : messages) push(socket, encode(message).value());
-  return becomes_true([&] { return is_closed(socket); }, milliseconds(700));
+  return becomes_true([&] { return is_closed(socket); });
 }
 
 /// What a healthy job does, while it is attacked.
@@ -74,19 +77,20 @@ void live(const Seat& seat, const std::function<bool()>& goes_on) {
     const auto start = Clock::now();
     const auto id = seat.channel.group_id(list);
     seat.expect(id.ok(), "numbered, but " + id.status().ToString());
-    for (const PartyState& party : seat.channel.ask(wait, milliseconds(2000))) {
+    for (const PartyState& party : seat.channel.ask(wait, testing::kSoon)) {
       seat.expect(party.kind != PartyState::Kind::kSilent,
                   "answered by rank " + std::to_string(party.rank));
     }
-    seat.expect(seconds_since(start) < 1.5, "served soon");
+    seat.expect(seconds_since(start) < testing::kSoonSeconds, "served soon");
     std::this_thread::sleep_for(milliseconds(2));
   }
 }
 
 /// Runs `attack` beside a job of 3 ranks; then the job must be well and still hear a failure.
-Texts complaints_under(const std::function<void(const Seat&)>& attack) {
+Texts complaints_under(const std::function<void(const Seat&)>& attack,
+                       const ControlOptions& options = kPatient) {
   std::atomic<bool> attacked{false};
-  return complaints_of_channels(3, [&](const Seat& seat) {
+  const auto body = [&](const Seat& seat) {
     std::thread attacker;
     if (seat.rank == 2) {
       attacker = std::thread([&] {
@@ -103,7 +107,8 @@ Texts complaints_under(const std::function<void(const Seat&)>& attack) {
     if (seat.rank == 1) seat.channel.poison(out_of_range("the real one"));
     becomes_true([&] { return seat.channel.failed(); });
     seat.expect(seat.channel.first_failure(), out_of_range("rank 1: the real one"));
-  });
+  };
+  return complaints_of_channels(3, body, options);
 }
 
 std::string random_bytes(std::mt19937_64& random, std::size_t size) {
@@ -169,7 +174,7 @@ TEST_CASE("oversized greetings and frames end their own connection only", "[runt
       complaints_under([](const Seat& seat) {
         const std::string lengths[] = {{1, 1, 0, 0}, {0, 0, 16, 0}, {-1, -1, -1, -1}, {0, 0, 0, 0}};
         const auto ends = [](const Descriptor& socket) {
-          return becomes_true([&] { return is_closed(socket); }, milliseconds(700));
+          return becomes_true([&] { return is_closed(socket); });
         };
         for (const Endpoint& endpoint : endpoints_of(seat)) {
           for (const std::string& length : lengths) {
@@ -187,26 +192,28 @@ TEST_CASE("oversized greetings and frames end their own connection only", "[runt
 
 TEST_CASE("silent and slow strangers are dropped after a second, hundreds at once",
           "[runtime][control]") {
-  CHECK(complaints_under([](const Seat& seat) {
-          const std::string hello =
-              encode(control::Hello{ControlToken{}, 1, Purpose::kVisit}).value();
-          std::vector<Descriptor> silent, slow;
-          for (const Endpoint& endpoint : endpoints_of(seat)) {
-            for (int count = 0; count < 100; ++count) silent.push_back(connected(endpoint));
-            slow.push_back(connected(endpoint));
-          }
-          const auto start = Clock::now();
-          for (std::size_t at = 0; seconds_since(start) < 0.8; ++at) {
-            for (const Descriptor& socket : slow) push(socket, hello.substr(at, 1));
-            std::this_thread::sleep_for(milliseconds(80));
-          }
-          for (const auto* sockets : {&silent, &slow}) {
-            for (const Descriptor& socket : *sockets) {
-              seat.expect(becomes_true([&] { return is_closed(socket); }), "dropped");
-            }
-          }
-          seat.expect(seconds_since(start) < 2.0, "dropped soon");
-        }) == Texts{});
+  CHECK(complaints_under(
+            [](const Seat& seat) {
+              const std::string hello =
+                  encode(control::Hello{ControlToken{}, 1, Purpose::kVisit}).value();
+              std::vector<Descriptor> silent, slow;
+              for (const Endpoint& endpoint : endpoints_of(seat)) {
+                for (int count = 0; count < 100; ++count) silent.push_back(connected(endpoint));
+                slow.push_back(connected(endpoint));
+              }
+              const auto start = Clock::now();
+              for (std::size_t at = 0; seconds_since(start) < 0.8; ++at) {
+                for (const Descriptor& socket : slow) push(socket, hello.substr(at, 1));
+                std::this_thread::sleep_for(milliseconds(80));
+              }
+              for (const auto* sockets : {&silent, &slow}) {
+                for (const Descriptor& socket : *sockets) {
+                  seat.expect(becomes_true([&] { return is_closed(socket); }), "dropped");
+                }
+              }
+              seat.expect(seconds_since(start) < testing::kSoonSeconds, "dropped soon");
+            },
+            {}) == Texts{});
 }
 
 TEST_CASE("a channel at rest uses no processor time, whoever is connected", "[runtime][control]") {

@@ -23,8 +23,8 @@ constexpr LaneKey kOther{.group = 4};
 /// Told by a rank once it has heard of a failure: when (on the clock that all processes share), and
 /// of what.
 void tell_failure(const ProcessSeat& seat) {
-  const auto until = Clock::now() + milliseconds(3000);
-  while (!seat.channel.failed() && Clock::now() < until) seat.channel.sleep(milliseconds(3000));
+  const auto until = Clock::now() + testing::kSoon;
+  while (!seat.channel.failed() && Clock::now() < until) seat.channel.sleep(milliseconds(1000));
   const auto heard = Clock::now().time_since_epoch().count();
   seat.parent.say(std::to_string(heard) + " " + seat.channel.first_failure().ToString());
 }
@@ -77,7 +77,7 @@ TEST_CASE("a killed rank is named on every other rank within a second", "[runtim
     const Heard heard = heard_by(job, rank, killed);
     CAPTURE(size, victim, rank, heard.after_ms);
     CHECK(heard.what == "UNAVAILABLE: " + name + " died" + doing);
-    CHECK(heard.after_ms < 1000);
+    CHECK(heard.after_ms < testing::kSoonMs);
   }
 }
 
@@ -162,12 +162,12 @@ TEST_CASE("a rank that ends without leaving has died, one that left has not",
     if (seat.rank == 2) {
       if (leaves) {
         seat.channel.leave();
-        seat.channel.wait_until_all_left(milliseconds(50));  // it is said, and heard
+        seat.channel.wait_until_all_left(milliseconds(500));  // it is said, and heard
       }
       ::_exit(0);
     }
-    seat.channel.sleep(milliseconds(1000));  // woken by either
-    std::this_thread::sleep_for(milliseconds(leaves ? 150 : 0));
+    seat.channel.sleep(testing::kSoon);  // woken by either
+    std::this_thread::sleep_for(milliseconds(leaves ? 700 : 0));
     seat.parent.say(seat.channel.first_failure().ToString());
     stay(seat);
   });
@@ -204,8 +204,8 @@ TEST_CASE("a stopped rank is silent while the others answer, and is no failure",
     for (int round = 0; round < 2; ++round) {
       seat.parent.hear();
       const auto start = Clock::now();
-      const std::string states = to_text(seat.channel.ask(wait, milliseconds(1000)));
-      const bool is_prompt = Clock::now() - start < milliseconds(1500);
+      const std::string states = to_text(seat.channel.ask(wait, milliseconds(3000)));
+      const bool is_prompt = Clock::now() - start < testing::kSoon;
       seat.parent.say(states + (is_prompt ? "" : "late ") +
                       seat.channel.first_failure().ToString());
     }
@@ -245,7 +245,7 @@ TEST_CASE("a failure is heard by all although rank 0 is stopped, and by rank 0 o
   for (const int rank : {1, 2, 3}) {
     const Heard heard = heard_by(job, rank, start);
     CHECK(heard.what == wanted);
-    CHECK(heard.after_ms < 1000);
+    CHECK(heard.after_ms < testing::kSoonMs);
   }
   job.signal(0, SIGCONT);
   job.line(0).say("go on");
@@ -288,7 +288,7 @@ TEST_CASE("a rank short of descriptors is silent, does not spin, and answers onc
       seat.parent.hear();
       seat.parent.say(to_text(seat.channel.ask(wait, milliseconds(800))));
       seat.parent.hear();
-      return seat.parent.say(to_text(seat.channel.ask(wait, milliseconds(2000)))), stay(seat);
+      return seat.parent.say(to_text(seat.channel.ask(wait, testing::kSoon))), stay(seat);
     }
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);

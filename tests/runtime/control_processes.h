@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/control.h"
+#include "tests/support/patience.h"
 
 namespace tessera::testing {
 
@@ -30,7 +31,7 @@ class Line {
     if (::send(descriptor_, text.data(), text.size(), MSG_NOSIGNAL) < 0) return;
   }
   /// "(nothing)" where nothing comes within `limit`, or the other end is gone.
-  std::string hear(std::chrono::milliseconds limit = std::chrono::milliseconds(5000)) const {
+  std::string hear(std::chrono::milliseconds limit = 2 * kSoon) const {
     pollfd entry{descriptor_, POLLIN, 0};
     std::string text(std::size_t{16} << 10, '\0');
     if (::poll(&entry, 1, static_cast<int>(limit.count())) <= 0) return "(nothing)";

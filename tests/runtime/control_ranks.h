@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/control.h"
+#include "tests/support/patience.h"
 
 namespace tessera::testing {
 
@@ -24,8 +25,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// Asks again and again until it is so; false where it is not within `limit`.
-inline bool becomes_true(const std::function<bool()>& is_so,
-                         milliseconds limit = milliseconds(10'000)) {
+inline bool becomes_true(const std::function<bool()>& is_so, milliseconds limit = kSoon) {
   const auto until = std::chrono::steady_clock::now() + limit;
   while (!is_so()) {
     if (std::chrono::steady_clock::now() > until) return false;

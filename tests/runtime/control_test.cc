@@ -93,7 +93,7 @@ TEST_CASE("news of a failure ends a sleep at once, even news from before it",
             seat.channel.poison(internal_error("late"));
           }
           while (!seat.channel.failed()) seat.channel.sleep(std::chrono::seconds(20));
-          seat.expect(seconds_since(start) < 1, "woken");
+          seat.expect(seconds_since(start) < testing::kSoonSeconds, "woken");
           seat.sync();
           const auto sleeps_through = [&] {
             const auto quiet = Clock::now();
@@ -203,8 +203,7 @@ TEST_CASE("a group asked for after a failure is refused with that failure", "[ru
 
 // ---- who waits for whom
 
-TEST_CASE("ranks that wait crosswise are told within a second that none can go on",
-          "[runtime][control]") {
+TEST_CASE("ranks that wait crosswise are told that none can go on", "[runtime][control]") {
   const int size = GENERATE(2, 4);
   CAPTURE(size);
   std::vector<double> seconds(static_cast<std::size_t>(size));
@@ -216,7 +215,7 @@ TEST_CASE("ranks that wait crosswise are told within a second that none can go o
           seat.sync();
           const auto start = Clock::now();
           seat.channel.waits(call_of(first, even, even + 1));
-          while (!seat.channel.failed() && seconds_since(start) < 5) {
+          while (!seat.channel.failed() && seconds_since(start) < testing::kSoonSeconds) {
             seat.channel.sleep(milliseconds(100));
           }
           seconds[static_cast<std::size_t>(seat.rank)] = seconds_since(start);
@@ -228,7 +227,7 @@ TEST_CASE("ranks that wait crosswise are told within a second that none can go o
           }
           seat.expect(seat.channel.first_failure(), failed_precondition(text));
         }) == Texts{});
-  for (const double time : seconds) CHECK(time < 1.0);
+  for (const double time : seconds) CHECK(time < testing::kSoonSeconds);
 }
 
 TEST_CASE("a rank that has returned is part of a deadlock's text", "[runtime][control]") {
@@ -288,8 +287,8 @@ TEST_CASE("who is asked says whether it has come to a call, and what it does",
           seat.sync();
           becomes_true([&] { return channel.ask(wait, milliseconds(500))[3].doing != "runs"; });
           const auto start = Clock::now();
-          const std::vector<PartyState> parties = channel.ask(wait, milliseconds(5000));
-          seat.expect(seconds_since(start) < 2, "answered at once");
+          const std::vector<PartyState> parties = channel.ask(wait, std::chrono::minutes(1));
+          seat.expect(seconds_since(start) < testing::kSoonSeconds, "answered, not waited for");
           const Kind kinds[] = {Kind::kArrived, Kind::kArrived, Kind::kNotArrived, Kind::kArrived};
           const std::string doing[] = {"runs", "all_gather #4", "runs", "has returned"};
           for (std::size_t at = 0; at < 4; ++at) {
@@ -369,7 +368,7 @@ TEST_CASE("a hub that cannot be reached is the same error on every rank", "[runt
   const Status wanted =
       unavailable("rank 1 cannot reach rank 0 at 127.0.0.1:" + std::to_string(port) + ": " + why);
   CHECK(open_on_all(3, rendezvous, options) == std::vector<Status>(3, wanted));
-  CHECK(seconds_since(start) < 1.0);
+  CHECK(seconds_since(start) < testing::kSoonSeconds);  // not the system's minutes
   CHECK(rendezvous.rounds().size() == 3);
 }
 

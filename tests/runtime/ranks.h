@@ -8,6 +8,7 @@
 
 #include "runtime/world.h"
 #include "tests/support/launch.h"
+#include "tests/support/patience.h"
 
 namespace tessera::testing {
 
