@@ -91,5 +91,7 @@ function(tessera_conformance program layer)
   foreach(ranks IN LISTS RUN_RANKS)
     tessera_add_mpi_test(NAME ${program}.${layer}.${ranks} TARGET test_${program}_${layer} RANKS ${ranks}
                          TIMEOUT ${timeout} MPIEXEC ${mpiexec})
+    list(JOIN RUN_RANKS "," launches)
+    set_tests_properties(${program}.${layer}.${ranks} PROPERTIES ENVIRONMENT "TESSERA_LAUNCHES=${launches}")
   endforeach()
 endfunction()

@@ -11,6 +11,7 @@
 #include "dtensor/overlap.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
+#include "placement/printable.h"
 #include "strategies/in_place.h"
 
 namespace tessera {
@@ -173,7 +174,7 @@ void check_policy(const Runtime& runtime, const ResolvedCall& call, const Operan
           : "",
       operand.spec().to_string());
   if (runtime.implicit_policy == ImplicitPolicy::kForbid) throw Error(failed_precondition(text));
-  std::fprintf(stderr, "warning: %s\n", text.c_str());
+  std::fprintf(stderr, "warning: %s\n", printable(text).c_str());
 }
 
 /// Operands after promotion and redistribution; `held` keeps the new ones.

@@ -1,24 +1,25 @@
 #include "parallel/param_groups.h"
 
-#include <mutex>
-#include <regex>
+#include <re2/re2.h>
+
+#include <memory>
 
 #include "absl/strings/str_format.h"
+#include "placement/printable.h"
 
 namespace tessera {
 namespace {
 
-/// Ranks that are threads compile at once, but libstdc++ fills a table of the locale that they
-/// share without a lock.
-StatusOr<std::regex> compile(const std::string& pattern) {
-  static std::mutex one_at_a_time;
-  const std::scoped_lock lock(one_at_a_time);
-  try {
-    return std::regex(pattern, std::regex::ECMAScript);
-  } catch (const std::regex_error& error) {
-    return invalid_argument(absl::StrFormat("param_groups: \"%s\" is no regular expression: %s",
-                                            pattern, error.what()));
-  }
+constexpr std::size_t kMaxShown = 120;  ///< of a pattern, in an error
+
+StatusOr<std::unique_ptr<RE2>> compile(const std::string& pattern) {
+  RE2::Options options;
+  options.set_log_errors(false);
+  auto compiled = std::make_unique<RE2>(pattern, options);
+  if (compiled->ok()) return compiled;
+  return invalid_argument(absl::StrFormat("param_groups: \"%s\" is no regular expression (RE2): %s",
+                                          printable(pattern, kMaxShown),
+                                          printable(compiled->error(), kMaxShown)));
 }
 
 struct Use {
@@ -32,9 +33,9 @@ StatusOr<std::vector<std::size_t>> assign_groups(std::span<const std::string> na
                                                  std::span<const ParamGroup> groups) {
   std::vector<std::size_t> group_of(names.size(), 0);
   if (groups.empty()) return group_of;
-  std::vector<std::regex> patterns;
+  std::vector<std::unique_ptr<RE2>> patterns;
   for (const ParamGroup& group : groups) {
-    TSR_ASSIGN_OR_RETURN(std::regex pattern, compile(group.pattern));
+    TSR_ASSIGN_OR_RETURN(std::unique_ptr<RE2> pattern, compile(group.pattern));
     patterns.push_back(std::move(pattern));
   }
   std::vector<Use> uses(groups.size());
@@ -42,7 +43,7 @@ StatusOr<std::vector<std::size_t>> assign_groups(std::span<const std::string> na
   for (std::size_t i = 0; i < names.size(); ++i) {
     group_of[i] = groups.size();
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (!std::regex_search(names[i], patterns[g])) continue;
+      if (!RE2::PartialMatch(names[i], *patterns[g])) continue;
       uses[g].matches = true;
       if (group_of[i] < groups.size()) continue;
       group_of[i] = g;
@@ -57,7 +58,7 @@ StatusOr<std::vector<std::size_t>> assign_groups(std::span<const std::string> na
         uses[g].matches ? "param_groups: the patterns before \"%s\" take every parameter that it "
                           "matches; the first match wins, so put it earlier or leave it out"
                         : "param_groups: \"%s\" matches no trainable parameter",
-        groups[g].pattern));
+        printable(groups[g].pattern, kMaxShown)));
   }
   if (unowned != nullptr) {
     return invalid_argument(absl::StrFormat(

@@ -10,6 +10,7 @@
 
 #include "io/exit_code.h"
 #include "tests/checkpoint/state.h"
+#include "tests/support/skip.h"
 #include "tests/support/small_disk.h"
 
 namespace tessera::testing {
@@ -110,7 +111,7 @@ TEST_CASE("a save onto a full disk fails on all ranks and leaves the old state a
           "[checkpoint][R26]") {
   const SmallDisk disk;
   if (!disk.why_not().empty()) {
-    WARN("skipped, the limit of a file's size shows the same: " << disk.why_not());
+    skip("the limit of a file's size shows the same: " + disk.why_not());
     return;
   }
   const std::string path = disk / "ckpt";

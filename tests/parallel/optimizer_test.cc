@@ -14,10 +14,10 @@ namespace {
 using Groups = std::vector<ParamGroup>;
 const std::vector<std::string> kNames = {"layers.0.norm.weight", "layers.0.wq.weight", "lm_head"};
 
-std::string error_of(const Groups& groups) {
-  const auto assigned = assign_groups(kNames, groups);
-  return assigned.ok() ? "accepted" : std::string(message_of(assigned.status()));
+std::string error_of_groups(const std::vector<std::string>& names, const Groups& groups) {
+  return std::string(message_of(assign_groups(names, groups).status()));
 }
+std::string error_of(const Groups& groups) { return error_of_groups(kNames, groups); }
 
 constexpr double kLr = 0.1, kDecay = 0.2;
 double start_value(std::int64_t i) { return 1.0 + 0.25 * static_cast<double>(i); }
@@ -115,6 +115,21 @@ TEST_CASE("groups that leave a pattern or a parameter over are refused by name",
              Catch::Contains("parameter lm_head is in no group"));
   CHECK_THAT(error_of({{.pattern = "(norm"}}),
              Catch::Contains("\"(norm\" is no regular expression"));
+}
+
+TEST_CASE("no pattern takes long, much memory or the stack", "[parallel][optimizer]") {
+  // Nested repeats take exponential time where a matcher goes back, and deep nesting its stack.
+  const std::vector<std::string> names = {std::string(5'000, 'a') + "?"};
+  CHECK_THAT(error_of_groups(names, {{.pattern = "^(([a-z0-9._])+)+$!"}}),
+             Catch::Contains("matches no trainable parameter"));
+  CHECK_THAT(error_of_groups(names, {{.pattern = "(a?){1000}(a){1000}!"}}),
+             Catch::Contains("\"(a?)"));
+  const std::string open(100'000, '('), close(100'000, ')');
+  CHECK(error_of_groups(names, {{.pattern = open + "a" + close}}).empty());
+  const std::string text = error_of_groups(names, {{.pattern = open}});
+  CHECK_THAT(text, Catch::Contains("is no regular expression"));
+  CHECK(text.size() < 1'000);
+  CHECK_THAT(error_of_groups(names, {{.pattern = "\x1b[31m("}}), !Catch::Contains("\x1b"));
 }
 
 TEST_CASE("one step over parameters of two meshes follows the formulas on every shard",

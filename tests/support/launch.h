@@ -20,9 +20,9 @@ namespace tessera::testing {
 enum class Backend : std::uint8_t { kThreads, kMpi };
 Backend backend() noexcept;
 
-/// Whether this launch runs worlds of so many ranks. Threads run all; of the launches with 2, 3, 4
-/// and 8 processes each runs what fits into it and no smaller one, and all run one rank. Those left
-/// to another launch are counted.
+/// Whether this launch runs worlds of so many ranks. Threads run all; of the launches that
+/// TESSERA_LAUNCHES names ("2,3,4,8") each runs what fits into it and no smaller one, and all run
+/// one rank. The program says at its end which it ran and which it left: scripts/check_launches.
 bool runs_here(std::int64_t num_ranks);
 
 /// What each rank reported, by rank, and what the run of all ranks returned.

@@ -4,11 +4,13 @@
 #include <time.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
+#include <sstream>
 
 #include "runtime/mpi_world.h"
 #include "tests/support/launch.h"
@@ -17,8 +19,15 @@
 namespace tessera::testing {
 namespace {
 
-/// mpirun -n: each runs the worlds that fit into it and into none before it.
-constexpr std::array<std::int64_t, 4> kLaunches = {2, 3, 4, 8};
+/// mpirun -n of all launches of this program, ascending: each runs the worlds that fit into it and
+/// into none before it. Empty for one by hand, which runs all that fits.
+std::vector<std::int64_t> launches() {
+  const char* const list = std::getenv("TESSERA_LAUNCHES");
+  std::istringstream words(list == nullptr ? "" : list);
+  std::vector<std::int64_t> sizes;
+  for (std::string word; std::getline(words, word, ',');) sizes.push_back(std::stoll(word));
+  return sizes;
+}
 
 void wait_for(MPI_Request& request) {
   long nanoseconds = 20'000;
@@ -40,8 +49,16 @@ class Processes {
   }
   std::int64_t rank() const noexcept { return rank_; }
   std::int64_t size() const noexcept { return size_; }
-  void count_left_out() noexcept { ++num_left_out_; }
-  std::int64_t num_left_out() const noexcept { return num_left_out_; }
+  void note_run(std::int64_t num_ranks) { run_.insert(num_ranks); }
+  void note_left(std::int64_t num_ranks) { left_.insert(num_ranks); }
+  /// "worlds of 1 2 ranks run here; left to others: 3 4".
+  std::string worlds() const {
+    std::string text = "worlds of";
+    for (const std::int64_t size : run_) text += " " + std::to_string(size);
+    text += " ranks run here; left to others:";
+    for (const std::int64_t size : left_) text += " " + std::to_string(size);
+    return text;
+  }
 
   /// The first `num_ranks` processes. Collective over all, the first time.
   MPI_Comm first(int num_ranks) {
@@ -88,7 +105,8 @@ class Processes {
 
   MPI_Comm everyone_ = MPI_COMM_NULL;
   std::map<int, MPI_Comm> worlds_;
-  std::int64_t rank_ = 0, size_ = 0, num_left_out_ = 0;
+  std::int64_t rank_ = 0, size_ = 0;
+  std::set<std::int64_t> run_, left_;
 };
 
 /// What one process says of a launch.
@@ -123,9 +141,8 @@ int run_program(int argc, char** argv) {
     failed = std::max(failed, decode<int>(each));
   }
   if (processes.rank() == 0) {
-    std::printf("%lld processes; %lld runs of ranks left to other launches\n",
-                static_cast<long long>(processes.size()),
-                static_cast<long long>(processes.num_left_out()));
+    std::printf("%lld processes; %s\n", static_cast<long long>(processes.size()),
+                processes.worlds().c_str());
   }
   return failed;
 }
@@ -136,14 +153,12 @@ Backend backend() noexcept { return Backend::kMpi; }
 
 bool runs_here(std::int64_t num_ranks) {
   Processes& processes = Processes::all();
-  const auto* launch = std::find_if(kLaunches.begin(), kLaunches.end(),
-                                    [&](std::int64_t each) { return each >= num_ranks; });
-  const bool other = std::find(kLaunches.begin(), kLaunches.end(), processes.size()) ==
-                     kLaunches.end();  // by hand: run all that fits
+  static const std::vector<std::int64_t> all = launches();
+  const auto launch = std::lower_bound(all.begin(), all.end(), num_ranks);
   const bool here =
-      num_ranks == 1 || (other ? num_ranks <= processes.size()
-                               : launch != kLaunches.end() && *launch == processes.size());
-  if (!here) processes.count_left_out();
+      num_ranks == 1 || (all.empty() ? num_ranks <= processes.size()
+                                     : launch != all.end() && *launch == processes.size());
+  here ? processes.note_run(num_ranks) : processes.note_left(num_ranks);
   return here;
 }
 

@@ -13,6 +13,7 @@
 
 #include "checkpoint/load.h"
 #include "io/json.h"
+#include "tests/support/skip.h"
 #include "tests/support/small_disk.h"
 #include "tests/tools/program.h"
 
@@ -159,7 +160,7 @@ TEST_CASE("a full disk ends a run of two ranks and leaves the checkpoint before"
           "[tools][checkpoint][R26]") {
   const SmallDisk disk;
   if (!disk.why_not().empty()) {
-    WARN("skipped, the limit of a file's size shows the same: " << disk.why_not());
+    skip("the limit of a file's size shows the same: " + disk.why_not());
     return;
   }
   // A model whose checkpoint fits into 1 MB once, but not twice.

@@ -14,6 +14,7 @@
 
 #include "io/exit_code.h"
 #include "io/file.h"
+#include "placement/printable.h"
 #include "placement/version.h"
 #include "tools/placement_audit/command.h"
 
@@ -26,11 +27,7 @@ class Complaint {
   explicit Complaint(std::string program) : program_(std::move(program)) {}
 
   ExitCode operator()(ExitCode code, std::string_view text) const {
-    std::string line(text);
-    for (char& c : line) {
-      if (c == '\n') c = ' ';
-    }
-    std::fprintf(stderr, "%s: %s\n", program_.c_str(), line.c_str());
+    std::fprintf(stderr, "%s: %s\n", program_.c_str(), printable(text).c_str());
     return code;
   }
   ExitCode operator()(const Status& status) const {

@@ -21,6 +21,7 @@
 #include "moe/report.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
+#include "placement/printable.h"
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
 #include "tools/tessera_train/checkpoints.h"
@@ -30,6 +31,10 @@
 
 namespace tessera {
 namespace {
+
+void print_error(std::string_view text) {
+  std::fprintf(stderr, "tessera-train: %s\n", printable(text).c_str());
+}
 
 /// The JSONL log: opened by rank 0 once every check has passed, one flushed line a step.
 class StepLog {
@@ -154,7 +159,7 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   if (speaks) print_header(plan, model, size);
   if (speaks && progress.step > 0) print_resumed(flags, progress);
   const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
-  if (speaks && cut_short) std::fprintf(stderr, "tessera-train: warning: %s\n", cut_short->c_str());
+  if (speaks && cut_short) print_error("warning: " + *cut_short);
   std::vector<double> losses;
   while (progress.step < plan.num_steps) {
     const StepReport report = trainer.step(progress.step++);
@@ -221,10 +226,6 @@ Status run_on_mpi(const TrainFlags& flags, const Report& report) {
     if (flags.trace.empty()) return train();
     run_traced_process(world, mesh_of_rank(plan, world), flags.trace, train);
   });
-}
-
-void print_error(std::string_view text) {
-  std::fprintf(stderr, "tessera-train: %s\n", std::string(text).c_str());
 }
 
 Status show_schedule(const TrainFlags& flags, bool speaks) {
@@ -337,7 +338,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "tessera-train: %s\n", error.what());
+    tessera::print_error(error.what());
     return static_cast<int>(ExitCode::kUsage);
   }
   if (!flags.placements && flags.data.empty()) {
