@@ -125,8 +125,22 @@ Status NewGeneration::prepare() {
     latest = std::max(latest, generation);
     if (generation >= 0 && generation != current) remove_generation(files_, generation);
   }
+  if (latest >= kMaxGeneration) {
+    return invalid_argument(files_.path() + "/" + generation_folder(latest) +
+                            ": no number is left for a generation after it; remove it");
+  }
   generation_ = latest + 1;
   return make_folder(files_, generation_folder(generation_));
+}
+
+Status NewGeneration::try_shard() {
+  const std::string name = generation_folder(generation_) + "/" + shard_name(world_.rank());
+  TSR_ASSIGN_OR_RETURN(FolderFile file, FolderFile::create(files_, name));
+  Status status = file.append(std::as_bytes(std::span("\n", 1)));
+  if (status.ok()) status = file.sync();
+  const Status closed = file.close();
+  files_.remove(name);
+  return status.ok() ? closed : status;
 }
 
 StatusOr<WrittenShard> NewGeneration::write(std::span<const OwnedPart> parts) {

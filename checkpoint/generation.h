@@ -25,6 +25,8 @@ class NewGeneration {
   NewGeneration& operator=(const NewGeneration&) = delete;
   ~NewGeneration();
 
+  /// Makes this rank's shard with one byte in it, and removes it.
+  Status try_shard();
   /// Writes this rank's shard. Any thread, one at a time.
   StatusOr<WrittenShard> write(std::span<const OwnedPart> parts);
   /// Puts the manifest in place. Throws Error on all ranks alike. Collective: yes.

@@ -216,7 +216,7 @@ StatusOr<Manifest> parse_manifest(std::string_view text, std::string_view source
   TSR_RETURN_IF_ERROR(version_view.integer_in(1, kManifestVersion).status());
   Manifest manifest;
   TSR_ASSIGN_OR_RETURN(const JsonView generation, root.at("generation"));
-  TSR_ASSIGN_OR_RETURN(manifest.generation, generation.integer_in(1, kMaxFileBytes / 2));
+  TSR_ASSIGN_OR_RETURN(manifest.generation, generation.integer_in(1, kMaxGeneration));
   TSR_ASSIGN_OR_RETURN(const JsonView world_size_view, root.at("world_size"));
   TSR_ASSIGN_OR_RETURN(const std::int64_t world_size, world_size_view.integer_in(1, kMaxRanks));
   TSR_ASSIGN_OR_RETURN(const JsonView chunk_bytes, root.at("chunk_bytes"));

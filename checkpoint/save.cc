@@ -35,6 +35,11 @@ void save_checkpoint(World& world, FileSystem& files, std::span<const StateTenso
   generation.commit(generation.write(parts), values);
 }
 
+void try_save(World& world, FileSystem& files) {
+  NewGeneration generation(world, files, {});
+  agree(world, generation.try_shard());
+}
+
 struct AsyncSave::State {
   State(World& world_, FileSystem& files, Json values_, const SaveOptions& options)
       : world(world_), values(std::move(values_)), generation(world_, files, options) {}

@@ -34,9 +34,14 @@ struct SaveOptions {
 void save_checkpoint(World& world, FileSystem& files, std::span<const StateTensor> tensors,
                      const Json& values, const SaveOptions& options = {});
 
-/// The same beside training: the constructor copies what this rank owns and returns; a thread
-/// writes it; the save is complete once every rank's part is written and poll() or finish() has put
-/// the manifest in place. `world` and `files` must outlive it.
+/// What save_checkpoint() would find in the folder, hours before it is called: takes the lock,
+/// reads the manifest, makes the next generation's folder and a file in it a rank, and removes them
+/// again. Throws as save_checkpoint(). Collective: yes, over the world.
+void try_save(World& world, FileSystem& files);
+
+/// The same as save_checkpoint() beside training: the constructor copies what this rank owns and
+/// returns; a thread writes it; the save is complete once every rank's part is written and poll()
+/// or finish() has put the manifest in place. `world` and `files` must outlive it.
 class AsyncSave {
  public:
   /// Collective: yes. Throws as save_checkpoint(), for what shows before anything is written.

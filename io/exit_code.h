@@ -11,8 +11,9 @@ enum class ExitCode : int {
   kCheckFailed = 1,   ///< a check that was asked for did not hold
   kUsage = 2,         ///< the command line
   kInvalidInput = 3,  ///< a file, or a value in it
-  kInputOutput = 4,   ///< a file that cannot be read or written
-  kDefect = 5         ///< ours
+  kInputOutput =
+      4,       ///< a file that cannot be read or written, memory that is not there, a lost rank
+  kDefect = 5  ///< ours
 };
 
 /// The exit code for an error that ends a program.
@@ -25,8 +26,8 @@ constexpr ExitCode exit_code_for(absl::StatusCode code) noexcept {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kResourceExhausted:  // sizes that this machine cannot hold
       return ExitCode::kInvalidInput;
+    case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:

@@ -49,15 +49,23 @@ std::int64_t translate(const T* from, T* to, std::int64_t count, std::int64_t gl
   return -1;
 }
 
-/// What a kernel refuses is told under the op's name: kernels have names of their own.
-void run_kernel(const Op& op, const Kernel& kernel, KernelCall& call) {
+/// What a kernel refuses, and memory that is not there, is told under the op's name: kernels have
+/// names of their own.
+template <class Body>
+void under_name_of(const Op& op, const Body& body) {
   try {
-    kernel(call);
+    body();
   } catch (const Error& error) {
     const std::string text(message_of(error.status()));
     if (text.starts_with(op.def.name + ":")) throw;
     throw Error(Status(error.status().code(), to_absl(op.def.name + ": " + text)));
+  } catch (const std::bad_alloc&) {
+    throw Error(absl::ResourceExhaustedError(op.def.name + ": out of memory"));
   }
+}
+
+void run_kernel(const Op& op, const Kernel& kernel, KernelCall& call) {
+  under_name_of(op, [&] { kernel(call); });
 }
 
 }  // namespace
@@ -181,7 +189,9 @@ void LocalOp::allocate_outputs(KernelContext& ctx, std::span<const Array> inputs
 void LocalOp::run(KernelContext& ctx, std::span<const Array> inputs,
                   std::span<Array> outputs) const {
   const State& state = *state_;
-  if (!state.op->def.is_view) allocate_outputs(ctx, inputs, outputs);
+  if (!state.op->def.is_view) {
+    under_name_of(*state.op, [&] { allocate_outputs(ctx, inputs, outputs); });
+  }
   KernelCall call{.ctx = ctx,
                   .inputs = inputs,
                   .attrs = state.local_attrs,

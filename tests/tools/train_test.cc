@@ -1,4 +1,10 @@
 // tessera-train as a user runs it: what it prints and logs, and how bad input ends.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -122,14 +128,64 @@ TEST_CASE("tessera-train trains pipeline stages, and prints their schedule", "[t
 TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]") {
   expect_refusal({"--backend", "nccl"}, 3, {"--backend nccl", "threads or mpi"});
   expect_refusal({"--backend", "smoke"}, 3, {"\"smoke\"", "threads"});
-  expect_refusal({"--save-every", "2"}, 3, {"--save-every 2: 0 or more steps are allowed, with"});
+  expect_refusal({"--save-every", "2"}, 3, {"--save-every 2: goes with --save"});
   expect_refusal({"--load", "here"}, 3, {"--load and --init"});
   expect_refusal({"--save", "no/such/folder"}, 4, {"--save no/such/folder: cannot open"});
   expect_refusal({"--dtype", "F16"}, 3, {"F16", "F32"});
   expect_refusal({"--dtype", "I64"}, 3, {"--dtype I64", "BF16"});
-  expect_refusal({"--ranks", "0"}, 3, {"--ranks 0"});
-  expect_refusal({"--ranks", "two"}, 2, {"--ranks"});
+  expect_refusal({"--ranks", "257"}, 3, {"--ranks 257: 1 to 256 are allowed"});
   expect_refusal({"--colour", "red"}, 2, {"--colour"});
+}
+
+TEST_CASE("numbers of flags are refused as they were written, none narrowed", "[tools][train]") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"--ranks", "0"},
+      {"--ranks", "two"},
+      {"--ranks", "65537"},
+      {"--ranks", "2.5"},
+      {"--threads", "-1"},
+      {"--threads", "100000"},
+      {"--threads", "4294967297"},
+      {"--seed", "-1"},
+      {"--seed", "18446744073709551616"},
+     
+      {"--seed", "0x10"},
+      {"--timeout", "0"},
+      {"--timeout", "-1"},
+      {"--timeout", "99999999999"},
+      {"--timeout", "forever"},
+      {"--save-every", "-1"},
+      {"--save-every", " 1"}};
+  for (const auto& [flag, value] : wrong) {
+    expect_refusal({flag + "=" + value}, 2, {flag + ": \"" + value + "\"", "are allowed"});
+  }
+}
+
+TEST_CASE("a run whose checkpoint could not be saved is refused before it trains",
+          "[tools][train][checkpoint]") {
+  const ScratchFolder folder;
+  const std::string ckpt = folder / "ckpt", log = folder / "steps.jsonl";
+  std::vector<std::string> arguments = good_arguments(folder);
+  arguments.insert(arguments.end(), {"--save", ckpt, "--log", log});
+  const auto refused = [&](int exit_code, const std::string& part) {
+    const Ran ran = run_program("tessera-train", arguments);
+    CAPTURE(ran.err);
+    CHECK(ran.exit_code == exit_code);
+    CHECK_THAT(ran.err, Catch::Contains(part));
+    CHECK(read_whole_file(log).empty());
+    CHECK_FALSE(std::filesystem::exists(ckpt + "/gen-1"));
+  };
+  const std::string last = ckpt + "/gen-999999999999999999";
+  std::filesystem::create_directories(last);
+  refused(3, "gen-999999999999999999: no number is left");
+  std::filesystem::remove(last);
+  std::ofstream(ckpt + "/manifest.json") << "{}";
+  refused(3, "manifest.json");
+  std::filesystem::remove(ckpt + "/manifest.json");
+  const int held = ::open((ckpt + "/.lock").c_str(), O_RDWR | O_CREAT, 0666);
+  REQUIRE(::flock(held, LOCK_EX | LOCK_NB) == 0);
+  refused(4, "another save is under way in this folder");
+  ::close(held);
 }
 
 TEST_CASE("a mesh that does not multiply out is refused before any rank starts",

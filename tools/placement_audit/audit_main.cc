@@ -291,6 +291,8 @@ int audit_main(int argc, char** argv, const AuditProgram& program) {
     return static_cast<int>(audit::run(argc, argv, program, complain));
   } catch (const Error& error) {
     return static_cast<int>(complain(error.status()));
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(complain(ExitCode::kInputOutput, "out of memory"));
   } catch (const std::exception& error) {
     return static_cast<int>(
         complain(ExitCode::kDefect, std::string("a defect of this program: ") + error.what()));

@@ -17,6 +17,7 @@ std::unique_ptr<FileSystem> open_checkpoints(World& world, const std::string& fl
 Saver::Saver(World& world, const TrainFlags& flags) : world_(world), every_(flags.save_every) {
   if (flags.save.empty()) return;
   files_ = open_checkpoints(world, "--save", flags.save, MissingFolder::kMake);
+  try_save(world, *files_);  // not after hours of training
 }
 
 void Saver::start(Model& model, Trainer& trainer, const TrainProgress& done) {

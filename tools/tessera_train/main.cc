@@ -25,6 +25,7 @@
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
 #include "tools/tessera_train/checkpoints.h"
+#include "tools/tessera_train/flags.h"
 #include "tools/tessera_train/options.h"
 #include "tools/tessera_train/placements.h"
 #include "tools/tessera_train/trace_file.h"
@@ -184,7 +185,7 @@ Mesh mesh_of_rank(const TrainPlan& plan, const World& world) {
 }
 
 WorldOptions world_options(const TrainFlags& flags) {
-  return {.timeout = std::chrono::seconds(flags.timeout == 0 ? 60 : flags.timeout),
+  return {.timeout = std::chrono::seconds(flags.timeout.value_or(-1)),
           .threads_per_rank = static_cast<int>(flags.threads),
           .checks = flags.checked ? CallChecks::kOn : CallChecks::kOff,
           .recorder_dir = flags.recorder};
@@ -284,45 +285,6 @@ ExitCode run(TrainFlags& flags, MpiSession* session) {
   return exit_code_for(status);
 }
 
-void add_flags(CLI::App& app, TrainFlags& flags) {
-  app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
-  app.add_option("--parallel", flags.parallel,
-                 "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
-  app.add_option("--ranks", flags.ranks,
-                 "number of ranks; the product of the degrees. On MPI: as many as mpirun starts");
-  app.add_option(
-      "--backend", flags.backend,
-      "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
-  app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens");
-  app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
-  app.add_option(
-      "--init", flags.init,
-      "first weights: a safetensors file, a folder of them with an index, or a checkpoint");
-  app.add_option("--steps", flags.steps,
-                 "steps to run; beyond the config's, the learning-rate schedule is stretched");
-  app.add_option("--seed", flags.seed, "of random weights");
-  app.add_option("--log", flags.log, "one JSON line a step");
-  app.add_option("--recorder", flags.recorder,
-                 "folder for the ranks' flight records, kept; else they are kept after a failure");
-  app.add_option("--trace", flags.trace,
-                 "what moved when, as a Chrome trace (JSON) for Perfetto or chrome://tracing");
-  app.add_option("--threads", flags.threads, "library threads of each rank; 0: cores / ranks");
-  app.add_option("--timeout", flags.timeout, "seconds that a rank waits for another; 0: 60");
-  app.add_flag("--show-schedule", flags.show_schedule,
-               "print who runs which micro-batch when in the pipeline, and end");
-  app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
-  app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
-  app.add_option("--save-every", flags.save_every, "steps between saves; 0: after the last only");
-  app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
-  app.add_flag("--placements", flags.placements,
-               "print how each parameter lies on its mesh and end; starts no rank, needs no data");
-  app.add_option("--simulate", flags.simulate,
-                 "print what this rank would move in a step under forced balance (the config's "
-                 "force_balance) and end; starts no rank");
-  app.add_option("--format", flags.format, "of --placements: text or json")
-      ->check(CLI::IsMember({"text", "json"}));
-}
-
 }  // namespace
 }  // namespace tessera
 
@@ -360,6 +322,9 @@ int main(int argc, char** argv) {
   } catch (const tessera::Error& error) {
     tessera::print_error(error.what());
     return static_cast<int>(tessera::exit_code_for(error.status()));
+  } catch (const std::bad_alloc&) {
+    tessera::print_error("out of memory");
+    return static_cast<int>(ExitCode::kInputOutput);
   } catch (const std::exception& error) {
     tessera::print_error(error.what());
     return static_cast<int>(ExitCode::kDefect);

@@ -12,9 +12,6 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMaxThreads = 256;
-constexpr std::int64_t kMaxProcesses = 65'536;
-
 Status check_backend(const TrainFlags& flags) {
   if (flags.backend == "nccl") {
     return unimplemented(
@@ -55,9 +52,8 @@ Status check_folders(const TrainFlags& flags, std::int64_t num_steps) {
 }
 
 Status check_checkpoints(const TrainFlags& flags) {
-  if (flags.save_every < 0 || (flags.save_every > 0 && flags.save.empty())) {
-    return invalid_argument(absl::StrFormat(
-        "--save-every %d: 0 or more steps are allowed, with --save", flags.save_every));
+  if (flags.save_every > 0 && flags.save.empty()) {
+    return invalid_argument(absl::StrFormat("--save-every %d: goes with --save", flags.save_every));
   }
   if (!flags.load.empty() && !flags.init.empty()) {
     return invalid_argument("--load and --init: a run begins from one of them");
@@ -74,13 +70,6 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
   if (ranks < 1 || ranks > most) {
     return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
-  }
-  if (flags.timeout < 0) {
-    return invalid_argument(
-        absl::StrFormat("--timeout %d: 0 or more seconds are allowed", flags.timeout));
-  }
-  if (flags.steps < 0) {
-    return invalid_argument(absl::StrFormat("--steps %d: at least 1 is allowed", flags.steps));
   }
   TrainPlan plan;
   TSR_ASSIGN_OR_RETURN(plan.dtype, parse_dtype(flags.dtype));

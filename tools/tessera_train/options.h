@@ -13,6 +13,12 @@
 namespace tessera {
 
 /// Flags as written.
+constexpr std::int64_t kMaxThreads = 256;         ///< ranks as threads
+constexpr std::int64_t kMaxProcesses = 65'536;    ///< ranks of mpirun
+constexpr std::int64_t kMaxLibraryThreads = 256;  ///< of one rank
+constexpr std::int64_t kMaxSteps = 1'000'000'000;
+constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
+
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
@@ -27,8 +33,8 @@ struct TrainFlags {
   std::string recorder;  ///< folder of the flight records; empty: see WorldOptions
   std::string trace;
   std::string save, load;
-  std::int64_t save_every = 0;  ///< Units: steps; 0: after the last only
-  std::int64_t timeout = 0;     ///< Units: seconds
+  std::int64_t save_every = 0;               ///< Units: steps; 0: after the last only
+  std::optional<std::int64_t> timeout = 60;  ///< Units: seconds; none: for ever
   bool checked = false;
   bool show_schedule = false;
   std::optional<std::int64_t> simulate = {};  ///< the rank whose moves to print instead of training

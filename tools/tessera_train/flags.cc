@@ -1,0 +1,100 @@
+#include "tools/tessera_train/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "placement/status.h"
+
+namespace tessera {
+namespace {
+
+/// The whole number that `text` is, if it is one from `least` to `most`.
+template <typename Number>
+std::optional<Number> number_in(const std::string& text, Number least, Number most) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || number < least || number > most) return std::nullopt;
+  return number;
+}
+
+/// Anything but a whole number from `least` to `most` is refused as it was written.
+template <typename Number, typename Field>
+void add_number(CLI::App& app, const std::string& name, Field& field, Number least, Number most,
+                const std::string& doc) {
+  const auto read = [=, &field](const std::string& text) {
+    const std::optional<Number> number = number_in(text, least, most);
+    if (!number) {
+      throw CLI::ValidationError(name, in_quotes(text) + ": whole numbers from " +
+                                           std::to_string(least) + " to " + std::to_string(most) +
+                                           " are allowed");
+    }
+    field = *number;
+  };
+  app.add_option_function<std::string>(name, read, doc)->type_name("INT");
+}
+
+void add_timeout(CLI::App& app, std::optional<std::int64_t>& seconds) {
+  const auto read = [&seconds](const std::string& text) {
+    seconds = number_in<std::int64_t>(text, 1, kMaxTimeoutSeconds);
+    if (seconds || text == "never") return;
+    throw CLI::ValidationError("--timeout", in_quotes(text) + ": seconds from 1 to " +
+                                                std::to_string(kMaxTimeoutSeconds) +
+                                                ", or never, are allowed");
+  };
+  app.add_option_function<std::string>(
+         "--timeout", read,
+         "seconds that a rank waits for another before the job ends (60), or never")
+      ->type_name("INT|never");
+}
+
+}  // namespace
+
+void add_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
+  app.add_option("--parallel", flags.parallel,
+                 "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
+  add_number<std::int64_t>(
+      app, "--ranks", flags.ranks, 1, kMaxProcesses,
+      "number of ranks; the product of the degrees. On MPI: as many as mpirun starts");
+  app.add_option(
+      "--backend", flags.backend,
+      "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
+  app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens");
+  app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
+  app.add_option(
+      "--init", flags.init,
+      "first weights: a safetensors file, a folder of them with an index, or a checkpoint");
+  add_number<std::int64_t>(
+      app, "--steps", flags.steps, 1, kMaxSteps,
+      "steps to run; beyond the config's, the learning-rate schedule is stretched");
+  add_number<std::uint64_t>(app, "--seed", flags.seed, 0, std::numeric_limits<std::uint64_t>::max(),
+                            "of random weights");
+  app.add_option("--log", flags.log, "one JSON line a step");
+  app.add_option("--recorder", flags.recorder,
+                 "folder for the ranks' flight records, kept; else they are kept after a failure");
+  app.add_option("--trace", flags.trace,
+                 "what moved when, as a Chrome trace (JSON) for Perfetto or chrome://tracing");
+  add_number<std::int64_t>(app, "--threads", flags.threads, 0, kMaxLibraryThreads,
+                           "library threads of each rank; 0: cores / ranks");
+  add_timeout(app, flags.timeout);
+  app.add_flag("--show-schedule", flags.show_schedule,
+               "print who runs which micro-batch when in the pipeline, and end");
+  app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
+  app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
+  add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
+                           "steps between saves; 0: after the last only");
+  app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
+  app.add_flag("--placements", flags.placements,
+               "print how each parameter lies on its mesh and end; starts no rank, needs no data");
+  app.add_option("--simulate", flags.simulate,
+                 "print what this rank would move in a step under forced balance (the config's "
+                 "force_balance) and end; starts no rank");
+  app.add_option("--format", flags.format, "of --placements: text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+}  // namespace tessera
