@@ -65,6 +65,9 @@ void fill(KernelContext& ctx, double value, const Array& out);
 /// start + step·i along a 1-D array.
 void arange(KernelContext& ctx, double start, double step, const Array& out);
 
+/// Integers and BOOL as `dtype`; floating arrays as they are.
+Array integers_as(KernelContext& ctx, const Array& x, DType dtype);
+
 void unary(KernelContext& ctx, Unary op, const Array& x, const Array& out);
 void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const Array& out);
 void binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, const Array& out);

@@ -351,8 +351,20 @@ DType scalar_compute_dtype(Binary op, DType a, double b, DType out) {
 
 }  // namespace
 
+Array integers_as(KernelContext& ctx, const Array& x, DType dtype) {
+  if (is_floating(x.dtype())) return x;
+  const Array cast = Array::empty(x.shape(), dtype, ctx.allocator);
+  copy(ctx, x, cast);
+  return cast;
+}
+
 void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const Array& out) {
-  const DType compute = compute_dtype(op, promote(a.dtype(), b.dtype()), out.dtype());
+  const DType promoted = promote(a.dtype(), b.dtype());
+  const bool mixed = is_floating(a.dtype()) != is_floating(b.dtype());
+  if (mixed && size_of(promoted) == 2) {  // computed in F32, which holds more integers
+    return binary(ctx, op, integers_as(ctx, a, promoted), integers_as(ctx, b, promoted), out);
+  }
+  const DType compute = compute_dtype(op, promoted, out.dtype());
   const int threads = threads_for(ctx, op, compute);
   visit_compute_type(compute, [&]<class C>(TypeTag<C>) {
     const BinaryBlock<C> block = block_of<C>(op);

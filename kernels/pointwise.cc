@@ -4,11 +4,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "kernels/bfloat16.h"
 #include "kernels/block_map.h"
 #include "kernels/dtype_switch.h"
+#include "kernels/elementwise.h"
 #include "kernels/float16.h"
 #include "kernels/pointwise_table.h"
 
@@ -85,6 +88,23 @@ void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Arr
       });
 }
 
+/// The operands with integers among floating ones cast to the dtype that these promote to, as
+/// elsewhere; empty where nothing changes. Functions compute in F64, which holds more integers.
+std::vector<Array> promoted_integers(KernelContext& ctx, std::span<const Array> operands) {
+  std::optional<DType> floating;
+  bool any_integer = false;
+  for (const Array& each : operands) {
+    any_integer |= !is_floating(each.dtype());
+    if (is_floating(each.dtype())) {
+      floating = floating ? promote(*floating, each.dtype()) : each.dtype();
+    }
+  }
+  if (!any_integer || !floating || *floating == DType::kF64) return {};
+  std::vector<Array> cast;
+  for (const Array& each : operands) cast.push_back(integers_as(ctx, each, *floating));
+  return cast;
+}
+
 }  // namespace
 
 bool has_pointwise_function(std::string_view name) noexcept {
@@ -113,6 +133,8 @@ void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Ar
     throw_dtype(function.name, first->dtype(), "I64, I32, U8, BOOL");
   }
   if (!is_float) require_floating(function.name, out.dtype());
+  const std::vector<Array> promoted = promoted_integers(ctx, operands);
+  if (!promoted.empty()) operands = promoted;
   run_typed<double>(ctx, function, function.floating, operands, params.data(), out);
 }
 

@@ -195,13 +195,20 @@ std::vector<Sample> samples_of(const std::vector<std::vector<Shape>>& shapes) {
   return samples;
 }
 
+Array in_double(KernelCall& call, const Array& x) {
+  if (x.dtype() == DType::kF64) return x;
+  const Array wide = ops::scratch(call, x.shape(), DType::kF64);
+  kernels::copy(call.ctx, x, wide);
+  return wide;
+}
+
 /// Dots and squares of the rows of two operands.
 void local_products(KernelCall& call) {
   const std::vector<int> dims = ops::kernel_dims(call);
   const int pairs[3][2] = {{0, 1}, {0, 0}, {1, 1}};
+  const Array wide[] = {in_double(call, call.inputs[0]), in_double(call, call.inputs[1])};
   for (std::size_t i = 0; i < 3; ++i) {
-    const Array &a = call.inputs[std::size_t(pairs[i][0])],
-                &b = call.inputs[std::size_t(pairs[i][1])];
+    const Array &a = wide[pairs[i][0]], &b = wide[pairs[i][1]];
     const Array product = ops::scratch(call, a.shape(), DType::kF64);
     kernels::binary(call.ctx, Binary::kMul, a, b, product);
     call.outputs[i] = ops::scratch(call, ops::kept_shape(a.shape(), dims), DType::kF64);

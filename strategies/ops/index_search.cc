@@ -158,7 +158,7 @@ void add_counts(OpTable& table) {
       {.name = "one_hot",
        .doc = "A new last dim of num_classes with 1 at each index and 0 elsewhere.",
        .args = {in("self")},
-       .attrs = {ops::int_attr("num_classes")},
+       .attrs = {ops::int_attr("num_classes").between(1, kMaxTensorBytes)},
        .rule = "* -> *k int | k#:own",
        .kernel =
            [](KernelCall& call) {

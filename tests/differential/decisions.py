@@ -86,8 +86,8 @@ SUMMANDS = Decision("summands beside what is not finite", "", "a summand times a
                     "is none", "docs/concepts.md, `finite` of placement-audit ops", applies=on_several_ranks)
 WRAPPED = Decision("sums of integers out of range", "", "they wrap where they are added up, which may be after they have become "
                    "numbers of a wider dtype", "docs/concepts.md", applies=on_several_ranks)
-WIDER = Decision("an integer that the result's dtype cannot hold", "", "a scalar of a wider type, or one beside F16: it takes "
-                 "part as the number that it is, and only the result is of that dtype", "docs/concepts.md")
+WIDER = Decision("a scalar of a wider integer type", "", "it takes part as the number that it is, and only the result is of the "
+                 "narrower dtype", "docs/concepts.md")
 # Values that PyTorch gives otherwise, while the oracle, written from the definition, agrees with ours.
 ALONE = Decision("PyTorch alone differs", "", "dtypes that it does not promote, elements that it leaves open",
                  "docs/testing.md")
@@ -128,7 +128,6 @@ def of_refusal(text, document):
     return None
 
 
-LARGEST_F16 = 65504.0
 WRAPPING = {"I32": 2.0**31, "I64": 2.0**63}
 
 
@@ -147,15 +146,10 @@ def sums_out_of_range(document, placements, world):
 
 
 def wider_scalars(document, world):
-    """WIDER where an op of integers takes a tensor without dims that a narrower one beside it cannot hold, or one of F16
-    an integer beyond its range; else None."""
+    """WIDER where an op of integers takes a tensor without dims that a narrower one beside it cannot hold; else None."""
     for step in document["program"]:
         given = [world.tensors[name] for name in oracle.operand_names(step)]
         if any(t.floating for t in given):
-            whole = [t for t in given if not t.floating and t.dtype != "BOOL"]
-            half = all(t.dtype == "F16" for t in given if t.floating)
-            if half and any(np.abs(t.a.astype(np.float64)).max(initial=0.0) > LARGEST_F16 for t in whole):
-                return WIDER
             continue
         ranges = [dtypes.INTEGER_RANGE[t.dtype] for t in given if t.a.ndim and t.dtype != "BOOL"]
         for tensor in given:

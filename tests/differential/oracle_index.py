@@ -279,6 +279,7 @@ def _masked_scatter_backward(tensors, attrs):
 
 @op("one_hot")
 def _one_hot(tensors, attrs):
+    refuse_unless(attrs["num_classes"] >= 1, "classes")
     index = index_of(tensors[0], attrs["num_classes"])
     return Tensor("I64", np.eye(attrs["num_classes"], dtype=np.int64)[index])
 

@@ -148,7 +148,7 @@ TEST_CASE("numbers of flags are refused as they were written, none narrowed", "[
       {"--threads", "4294967297"},
       {"--seed", "-1"},
       {"--seed", "18446744073709551616"},
-     
+
       {"--seed", "0x10"},
       {"--timeout", "0"},
       {"--timeout", "-1"},
