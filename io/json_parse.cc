@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "io/json.h"
+#include "placement/printable.h"
 
 namespace tessera {
 namespace {
@@ -128,12 +129,6 @@ std::string reason_of(const std::string& problem) {
   return at == std::string::npos ? problem : problem.substr(at + 2);
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c >= ' ' && c <= '~' ? c : '?';
-  return out;
-}
-
 Status StrictHandler::refusal(std::string_view text) const {
   if (!refused_.empty()) {
     return invalid_argument(absl::StrFormat("%s: %s: %s", source_, path(), refused_));
@@ -144,7 +139,7 @@ Status StrictHandler::refusal(std::string_view text) const {
   const std::size_t break_at = before.rfind('\n');
   const std::size_t column = end - (break_at == std::string_view::npos ? 0 : break_at + 1) + 1;
   return invalid_argument(
-      absl::StrFormat("%s:%d:%d: %s", source_, line, column, printable(reason_of(problem_))));
+      absl::StrFormat("%s:%d:%d: %s", source_, line, column, printable(reason_of(problem_), 200)));
 }
 
 }  // namespace

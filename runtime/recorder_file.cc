@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_format.h"
+#include "placement/printable.h"
 
 namespace tessera {
 namespace {
@@ -313,20 +314,6 @@ std::uint64_t expected_split_hash(std::span<const std::int64_t> receives, std::i
 std::string file_name_of(std::int64_t rank) { return absl::StrFormat("rank_%05d.tsrrec", rank); }
 
 }  // namespace flight
-
-std::string printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      out += c;
-    } else {
-      out += absl::StrFormat("\\x%02x", byte);
-    }
-  }
-  return out;
-}
 
 std::string to_string(const RecordedCall& call) {
   return call_text(call.signature) + " (" + call.site + ")";

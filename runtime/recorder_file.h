@@ -132,7 +132,4 @@ StatusOr<RankRecords> parse_records(std::span<const std::byte> bytes, std::strin
 /// The same of a file, read whole: later changes to it do no harm. Errors: io_error; as above.
 StatusOr<RankRecords> read_records(const std::string& path);
 
-/// Control, escape and non-ASCII bytes spelled out ("\x1b").
-std::string printable(std::string_view text);
-
 }  // namespace tessera

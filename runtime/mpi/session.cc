@@ -1,9 +1,12 @@
 #include "runtime/mpi/session.h"
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "runtime/mpi/link.h"
@@ -21,6 +24,17 @@ bool is_finalized() {
   int flag = 0;
   MPI_Finalized(&flag);
   return flag != 0;
+}
+
+/// OpenMPI's ranks of a host share memory by files in /dev/shm, and where mpirun is killed nobody
+/// removes them. Once every rank has mapped them nobody needs their names. Collective: yes.
+void unlink_mapped_segments() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t at = line.find("/dev/shm/vader_segment.");
+    if (at != std::string::npos) ::unlink(line.c_str() + at);
+  }
 }
 
 enum class Owner : std::uint8_t { kCaller, kSession };
@@ -89,6 +103,7 @@ StatusOr<std::unique_ptr<MpiSession>> MpiSession::start() {
     TSR_RETURN_IF_ERROR(check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
                                   "MPI_Init_thread"));
     owner = Owner::kSession;
+    unlink_mapped_segments();
   }
   TSR_RETURN_IF_ERROR(check_mpi_is_usable());
   return std::unique_ptr<MpiSession>(std::make_unique<Session>(owner));

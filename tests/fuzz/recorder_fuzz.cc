@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "placement/printable.h"
 #include "runtime/recorder_file.h"
 #include "runtime/recorder_verdict.h"
 #include "tests/fuzz/fuzz.h"
@@ -26,8 +27,7 @@ std::vector<std::byte> image_of(std::span<const std::uint8_t> given) {
 }
 
 void check_printable(std::string_view text) {
-  TSR_CHECK(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; }),
-            std::string(text));
+  TSR_CHECK(printable(text) == text, std::string(text));
 }
 
 void check_records(const RankRecords& records) {

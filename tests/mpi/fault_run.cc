@@ -1,12 +1,13 @@
 // A training run in which one rank meets with a fault at its n-th call: it is killed, stopped, or
 // throws. Every other rank writes what its calls then returned, and when, to a file of its own.
 //   fault_run BACKEND RANKS KIND RANK CALL FOLDER SLOWED
-// BACKEND: threads|mpi. KIND: kill|stop|throw|kill_moving; with kill_moving long arrays are
-// gathered, exchanged and reduced instead. SLOWED: ms that every other survivor takes to tell of
-// its end.
+// BACKEND: threads|mpi. KIND: kill|stop|throw|launcher|kill_moving; with kill_moving long arrays
+// are gathered, exchanged and reduced instead. SLOWED: ms that every other survivor takes to tell
+// of its end.
 #include "tests/mpi/fault_run.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -55,6 +56,9 @@ class Fault {
         break;
       case FaultKind::kThrow:
         throw Error(absl::ResourceExhaustedError("a planned fault"));
+      case FaultKind::kLauncher:
+        ::kill(::getppid(), SIGKILL);
+        break;
       case FaultKind::kKillMoving:
         std::thread([delay = std::chrono::microseconds(plan_.call * 397 % 9000)] {
           std::this_thread::sleep_for(delay);
@@ -197,6 +201,7 @@ int main(int argc, char** argv) {
   return tessera::run({.backend = argv[1],
                        .num_ranks = std::atoi(argv[2]),
                        .kind = kind == "kill"          ? FaultKind::kKill
+                               : kind == "launcher"    ? FaultKind::kLauncher
                                : kind == "stop"        ? FaultKind::kStop
                                : kind == "kill_moving" ? FaultKind::kKillMoving
                                                        : FaultKind::kThrow,

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -28,6 +28,7 @@
 #include "tools/tessera_train/flags.h"
 #include "tools/tessera_train/options.h"
 #include "tools/tessera_train/placements.h"
+#include "tools/tessera_train/signals.h"
 #include "tools/tessera_train/trace_file.h"
 
 namespace tessera {
@@ -146,7 +147,9 @@ TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trai
   return load_train_state(*files, model, trainer);
 }
 
-void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
+/// Returns the signal that ended the run before its time, or 0.
+int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Signals& signals) {
+  if (!world.recorder_dir().empty()) signals.watch(world.recorder_dir(), world.rank());
   Runtime runtime(world);
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
@@ -162,7 +165,8 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
   if (speaks && cut_short) print_error("warning: " + *cut_short);
   std::vector<double> losses;
-  while (progress.step < plan.num_steps) {
+  int signal = 0;
+  while (progress.step < plan.num_steps && (signal = asked_to_end(world, signals)) == 0) {
     const StepReport report = trainer.step(progress.step++);
     losses.push_back(report.loss);
     saver.after_step(model, trainer, progress);
@@ -173,10 +177,17 @@ void train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan) {
   saver.finish(model, trainer, progress);
   const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
   const std::string memory = describe_memory(world);
-  if (!speaks) return;
+  if (signal != 0) signals.keep_records();
+  if (!speaks) return signal;
+  if (signal != 0) {
+    std::printf("ended by signal %d after step %lld of %lld\n", signal,
+                static_cast<long long>(progress.step), static_cast<long long>(plan.num_steps));
+  }
   print_losses(losses);
   std::printf("\n%s\n%s\n%s", describe_moves(totals).c_str(), memory.c_str(),
               describe_parameters(model, -1).c_str());
+  std::fflush(stdout);
+  return signal;
 }
 
 /// The mesh whose coords a trace shows of this rank: that of its pipeline stage.
@@ -191,8 +202,14 @@ WorldOptions world_options(const TrainFlags& flags) {
           .recorder_dir = flags.recorder};
 }
 
-// `records` is where the flight records lie.
-Status run_on_threads(TrainFlags& flags, std::string& records) {
+/// What a run needs beside its flags, and what is known of it at its end.
+struct Job {
+  Signals& signals;
+  std::string records = {};     ///< folder of the flight records
+  std::atomic<int> signal = 0;  ///< that ended it before its time
+};
+
+Status run_on_threads(TrainFlags& flags, Job& job) {
   const std::int64_t ranks = flags.ranks.value_or(1);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
   std::optional<TraceFile> trace;
@@ -201,8 +218,8 @@ Status run_on_threads(TrainFlags& flags, std::string& records) {
   }
   std::vector<std::string> parts(static_cast<std::size_t>(ranks));
   const Status status = run_ranks(static_cast<int>(ranks), world_options(flags), [&](World& world) {
-    if (world.rank() == 0) records = world.recorder_dir();
-    const auto train = [&] { train_rank(world, flags, plan); };
+    if (world.rank() == 0) job.records = world.recorder_dir();
+    const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
     if (!trace) return train();
     run_traced(world, mesh_of_rank(plan, world), parts[static_cast<std::size_t>(world.rank())],
                train);
@@ -215,15 +232,14 @@ Status run_on_threads(TrainFlags& flags, std::string& records) {
 using Report = std::function<void(const Status& failure, const std::string& records)>;
 
 // Each process reads the files; one that cannot ends the others' run.
-Status run_on_mpi(const TrainFlags& flags, const Report& report) {
-  std::string records;
+Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
   const MpiOptions options = {
       .world = world_options(flags),
-      .on_failure = [&](const Status& failure) { report(failure, records); }};
+      .on_failure = [&](const Status& failure) { report(failure, job.records); }};
   return run_mpi_rank(options, [&](World& world) {
-    records = world.recorder_dir();
+    job.records = world.recorder_dir();
     const TrainPlan plan = value_or_throw(make_train_plan(flags));
-    const auto train = [&] { train_rank(world, flags, plan); };
+    const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
     if (flags.trace.empty()) return train();
     run_traced_process(world, mesh_of_rank(plan, world), flags.trace, train);
   });
@@ -251,17 +267,20 @@ void report_failure(const Status& failure, const std::string& records, const Mpi
   std::fflush(nullptr);
 }
 
+int exit_code_of(const Job& job) { return job.signal == 0 ? 0 : 128 + job.signal; }
+
 /// As one of MPI's processes. After a failure MPI cannot be finalised, as ranks may be dead: the
 /// first to abort ends the others, so all have said before what they had to.
-ExitCode run_process(TrainFlags& flags, MpiSession& session) {
+int run_process(TrainFlags& flags, MpiSession& session, Signals& signals) {
+  Job job{signals};
   bool told = false;
   const Report report = [&](const Status& failure, const std::string& records) {
     told = true;
     report_failure(failure, records, &session);
   };
   Status status = check_launch(flags, session.size());
-  if (status.ok()) status = run_on_mpi(flags, report);
-  if (status.ok()) return ExitCode::kFine;
+  if (status.ok()) status = run_on_mpi(flags, report, job);
+  if (status.ok()) return exit_code_of(job);
   if (!told) {  // no World was made
     report(status, "");
     session.wait_for_all(std::chrono::seconds(2));
@@ -271,18 +290,18 @@ ExitCode run_process(TrainFlags& flags, MpiSession& session) {
   std::_Exit(code);
 }
 
-ExitCode run(TrainFlags& flags, MpiSession* session) {
+int run(TrainFlags& flags, MpiSession* session, Signals& signals) {
   if (flags.show_schedule) {
     const Status status = show_schedule(flags, session == nullptr || session->rank() == 0);
     if (!status.ok()) report_failure(status, "", session);
-    return status.ok() ? ExitCode::kFine : exit_code_for(status);
+    return static_cast<int>(exit_code_for(status));
   }
-  if (session != nullptr) return run_process(flags, *session);
-  std::string records;
-  const Status status = run_on_threads(flags, records);
-  if (status.ok()) return ExitCode::kFine;
-  report_failure(status, records, nullptr);
-  return exit_code_for(status);
+  if (session != nullptr) return run_process(flags, *session, signals);
+  Job job{signals};
+  const Status status = run_on_threads(flags, job);
+  if (status.ok()) return exit_code_of(job);
+  report_failure(status, job.records, nullptr);
+  return static_cast<int>(exit_code_for(status));
 }
 
 }  // namespace
@@ -290,8 +309,6 @@ ExitCode run(TrainFlags& flags, MpiSession* session) {
 
 int main(int argc, char** argv) {
   using tessera::ExitCode;
-  // A file beyond the user's limit ends a save with an error, not the process.
-  std::signal(SIGXFSZ, SIG_IGN);
   tessera::TrainFlags flags;
   CLI::App app("Trains a DeepSeek-V3-style mixture of experts on embedded ranks.", "tessera-train");
   app.set_version_flag("--version", "tessera-train " + std::string(tessera::version()));
@@ -317,8 +334,9 @@ int main(int argc, char** argv) {
       tessera::print_simulation(flags);
       return static_cast<int>(ExitCode::kFine);
     }
+    tessera::Signals signals;  // before MPI's threads
     if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
-    return static_cast<int>(tessera::run(flags, session.get()));
+    return tessera::run(flags, session.get(), signals);
   } catch (const tessera::Error& error) {
     tessera::print_error(error.what());
     return static_cast<int>(tessera::exit_code_for(error.status()));
