@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "runtime/rank_text.h"
+
 namespace tessera {
 
 Status status_of(std::int32_t code, const std::string& text) {
@@ -109,9 +111,8 @@ void ControlState::leave() {
 }
 
 control::Poison ControlState::fail(const Status& status) {
-  control::Poison poison{
-      static_cast<std::int32_t>(status.code()),
-      "rank " + std::to_string(place_.rank) + ": " + std::string(message_of(status))};
+  control::Poison poison{static_cast<std::int32_t>(status.code()),
+                         told_by(place_.rank, message_of(status))};
   const std::lock_guard lock(mutex_);
   if (stand_in_.ok()) stand_in_ = status_of(poison.code, poison.text);
   failed_.store(true, std::memory_order_release);

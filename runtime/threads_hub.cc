@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/rank_text.h"
+
 namespace tessera {
 
 // ---- rounds
@@ -67,8 +69,7 @@ void ThreadsHub::poison(std::int64_t rank, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return;
-    const std::string text =
-        "rank " + std::to_string(rank) + ": " + std::string(message_of(status));
+    const std::string text = told_by(rank, message_of(status));
     failure_ = Status(status.code(), to_absl(text));
     failed_.store(true, std::memory_order_release);
   }

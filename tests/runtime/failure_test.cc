@@ -96,6 +96,20 @@ TEST_CASE("after a failure every later call fails too, in every group", "[runtim
   CHECK(outcome.ranks[1] == unavailable("rank 2: lost its disk"));
 }
 
+TEST_CASE("an error that all ranks have agreed on names one rank", "[runtime][failure]") {
+  const Outcome outcome = outcome_of(4, [](World& world) {
+    everyone(world).barrier();
+    throw Error(invalid_argument("rank 2: no such file"));  // as agree() does
+  });
+  CHECK(outcome.first == invalid_argument("rank 2: no such file"));
+  const Outcome other = outcome_of(2, [](World& world) {
+    everyone(world).barrier();
+    if (world.rank() == 1) throw Error(invalid_argument("rank of x must be 2: it is 3"));
+    everyone(world).barrier();
+  });
+  CHECK(other.first == invalid_argument("rank 1: rank of x must be 2: it is 3"));
+}
+
 TEST_CASE("a rank that returns early is named to those that wait for it", "[runtime][failure]") {
   const int ranks = GENERATE(2, 4, 8);
   const Outcome outcome = outcome_of(ranks, [&](World& world) {

@@ -166,6 +166,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
   if (speaks && cut_short) print_error("warning: " + *cut_short);
   std::vector<double> losses;
   int signal = 0;
+  signals.note_training(true);
   while (progress.step < plan.num_steps && (signal = asked_to_end(world, signals)) == 0) {
     const StepReport report = trainer.step(progress.step++);
     losses.push_back(report.loss);
@@ -174,6 +175,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
     print_step(report, plan.num_steps);
     log.write(report);
   }
+  signals.note_training(false);
   saver.finish(model, trainer, progress);
   const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
   const std::string memory = describe_memory(world);
@@ -276,6 +278,7 @@ int run_process(TrainFlags& flags, MpiSession& session, Signals& signals) {
   bool told = false;
   const Report report = [&](const Status& failure, const std::string& records) {
     told = true;
+    signals.note_training(false);
     report_failure(failure, records, &session);
   };
   Status status = check_launch(flags, session.size());

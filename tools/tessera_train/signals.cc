@@ -63,6 +63,8 @@ void Signals::watch(const std::string& dir, std::int64_t rank) {
   ranks_.push_back(rank);
 }
 
+void Signals::note_training(bool is_training) { is_training_ = is_training; }
+
 void Signals::keep_records() {
   const std::lock_guard lock(mutex_);
   if (!std::exchange(has_kept_, true)) copy_records();
@@ -79,7 +81,7 @@ void Signals::serve() {
       if (is_ending_) return;
     } else if (first_signal.exchange(signal) != 0) {
       ::_exit(128 + signal);
-    } else {
+    } else if (is_training_) {  // what mpirun sends after a failure is no news
       std::fprintf(stderr, "tessera-train: %s: ends after this step; once more: at once\n",
                    signal == SIGTERM ? "SIGTERM" : "SIGINT");
     }

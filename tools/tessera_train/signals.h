@@ -28,6 +28,8 @@ class Signals {
   /// From here on SIGUSR1 copies the records of these ranks, which lie in `dir`, into a folder
   /// beside it, and tells of the calls that are open. Thread-safety: any thread.
   void watch(const std::string& dir, std::int64_t rank);
+  /// Whether there is a step to end after. Thread-safety: any thread.
+  void note_training(bool is_training);
   /// Copies the records, once: a run that ends well removes its own. Thread-safety: any thread.
   void keep_records();
 
@@ -43,6 +45,7 @@ class Signals {
   int num_copies_ = 0;
   bool has_kept_ = false;
   std::atomic<bool> is_ending_ = false;
+  std::atomic<bool> is_training_ = false;
   std::thread thread_;
 };
 
