@@ -167,7 +167,11 @@ TEST_CASE("no shape wraps: what would is refused by name", "[strategies][infer][
              Contains("new_zeros: a result: shape"));
   CHECK_THAT(refusal_of("expand", {f64({1})}, {{"size", Shape{kMost}}}), Contains(beyond));
   CHECK_THAT(refusal_of("diag_embed", {f64({4})}, {{"offset", 1LL << 62}}), Contains("2^6"));
-  CHECK_THAT(refusal_of("one_hot", {i64({4})}, {{"num_classes", kMost}}), Contains("2^6"));
+  CHECK_THAT(refusal_of("one_hot", {i64({4})}, {{"num_classes", kMost}}),
+             Contains("must be 1 to 4611686018427387904"));
+  CHECK_THAT(refusal_of("one_hot", {i64({4})}, {{"num_classes", kMost / 2}}), Contains("2^6"));
+  CHECK_THAT(refusal_of("one_hot", {i64({0})}, {{"num_classes", std::int64_t{0}}}),
+             Contains("must be 1 to"));
   CHECK_THAT(refusal_of("upsample_nearest1d", {f64({1, 1, 4})}, {{"output_size", Shape{kMost}}}),
              Contains("upsample_nearest1d: output_size is"));
   // Dims of no element do not hide what stands beside them.
