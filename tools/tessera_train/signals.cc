@@ -126,7 +126,7 @@ int asked_to_end(World& world, const Signals& signals) {
   const Array asked = Array::empty({1}, DType::kI64, world.allocator());
   *asked.data<std::int64_t>() = signals.asked_to_end();
   value_or_throw(world.group(ranks))
-      ->all_reduce(asked, asked, ReduceOp::kMax, {.tensor = "signal"});
+      ->all_reduce(asked, asked, ReduceOp::kMax, {.tensor = "signal", .log = CallLog::kNo});
   return static_cast<int>(*asked.data<std::int64_t>());
 }
 
