@@ -20,9 +20,9 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::int64_t kManifestVersion = 1;
 inline constexpr std::int64_t kMaxManifestBytes = kMaxJsonBytes;
 inline constexpr std::int64_t kDefaultChunkBytes = std::int64_t{1} << 20;
-
 /// Of 18 digits: its folder is told by its name.
-constexpr std::int64_t kMaxGeneration = 999'999'999'999'999'999;
+inline constexpr std::int64_t kMaxGeneration = 999'999'999'999'999'999;
+
 /// "gen-7"; and the generation that a name says, −1 for any other name.
 std::string generation_folder(std::int64_t generation);
 std::int64_t generation_of(std::string_view name);

@@ -11,9 +11,8 @@ enum class ExitCode : int {
   kCheckFailed = 1,   ///< a check that was asked for did not hold
   kUsage = 2,         ///< the command line
   kInvalidInput = 3,  ///< a file, or a value in it
-  kInputOutput =
-      4,       ///< a file that cannot be read or written, memory that is not there, a lost rank
-  kDefect = 5  ///< ours
+  kInputOutput = 4,   ///< files that cannot be read or written, too little memory, a lost rank
+  kDefect = 5         ///< ours
 };
 
 /// The exit code for an error that ends a program.

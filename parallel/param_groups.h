@@ -13,9 +13,9 @@
 
 namespace tessera TSR_API {
 
-/// Parameters whose name holds a match of `pattern` (a regular expression of RE2:
-/// matching takes time in proportion to the name, whatever the pattern) and of no
-/// pattern before it. What is absent is as in the optimizer's own settings.
+/// Parameters whose name holds a match of `pattern` (a regular expression of RE2: matching takes
+/// time in proportion to the name, whatever the pattern) and of no pattern before it. What is
+/// absent is as in the optimizer's own settings.
 struct ParamGroup {
   std::string pattern;
   double lr_scale = 1.0;

@@ -6,12 +6,6 @@
 namespace tessera {
 namespace {
 
-Communicator& everyone(World& world) {
-  std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return *value_or_throw(world.group(ranks));
-}
-
 // Bytes travel as BOOL, the type of one byte.
 Array bytes_of(World& world, const std::string& text) {
   const Array bytes =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -39,6 +40,12 @@ Status World::check_group(std::span<const std::int64_t> ranks) const {
   }
   if (problem.empty()) return absl::OkStatus();
   return invalid_argument("group: ranks " + to_string(ranks) + " " + problem);
+}
+
+Communicator& everyone(World& world) {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return *value_or_throw(world.group(ranks));
 }
 
 StatusOr<Communicator*> World::group_along(const Mesh& mesh, std::span<const int> axes) {

@@ -76,6 +76,9 @@ class World {
   EventLog events_;
 };
 
+/// The group of all ranks, in order. Throws what World::group() returns.
+Communicator& everyone(World& world);
+
 /// What an exception that ended a rank says: an Error's own Status, else Internal.
 Status status_of(const std::exception_ptr& thrown);
 /// Library threads of each of `num_ranks` ranks that share this machine; `asked` if that is not 0.

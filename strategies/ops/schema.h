@@ -56,8 +56,7 @@ AttrDef ints_attr_or_none(std::string name);
 /// both shapes.
 StatusOr<Shape> broadcast(const Shape& a, const Shape& b);
 /// promote() of the operands with dims; a 0-d operand counts only where it is of a higher kind, an
-/// absent one never.
-/// Source: torch.
+/// absent one never. Source: torch.
 DType promote_operands(std::span<const TensorMeta> inputs);
 /// All operands broadcast, dtype promote_operands().
 StatusOr<std::vector<TensorMeta>> infer_elementwise(std::span<const TensorMeta> inputs,

@@ -13,7 +13,6 @@ namespace tessera {
 namespace {
 
 using testing::contains;
-using testing::everyone;
 using Rows = std::vector<std::int64_t>;
 
 bool on_all(bool holds) {

@@ -121,7 +121,7 @@ struct Buffers {
 /// Memory that one move took beside its arrays.
 Buffers buffers_of(World& world, const Plan& plan) {
   const Array local = part_of(plan.src, world.rank(), world.allocator());
-  testing::everyone(world).barrier();
+  everyone(world).barrier();
   const Array result = execute(world, plan, local);
   const MemoryUse use = memory_use_of(*world.allocator());
   return {use.peak_bytes - use.used_bytes};
@@ -197,7 +197,7 @@ TEST_CASE("shared memory goes with its world and arrays", "[mpi][in_place]") {
     std::size_t mapped = 0;
     const Status status = run_mpi_rank({.world = {.threads_per_rank = 1}}, [&](World& world) {
       kept = Array::zeros({1 << 16}, DType::kF32, world.allocator());
-      testing::everyone(world).all_reduce(kept, kept, ReduceOp::kSum);
+      everyone(world).all_reduce(kept, kept, ReduceOp::kSum);
       mapped = mapped_segments();
     });
     CHECK(on_all(status.ok()));

@@ -16,7 +16,6 @@ namespace tessera {
 namespace {
 
 using testing::contains;
-using testing::everyone;
 
 /// The processes of this mpirun, in a communicator of the test's own.
 class OwnComm {

@@ -6,7 +6,6 @@ namespace tessera {
 namespace {
 
 using testing::complaints_of;
-using testing::everyone;
 using testing::launch;
 using testing::outcome_of;
 using testing::results_of;

@@ -6,7 +6,6 @@ namespace tessera {
 namespace {
 
 using testing::complaints_of;
-using testing::everyone;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
 using Kind = CollectiveCall::Kind;

@@ -6,7 +6,6 @@ namespace tessera {
 namespace {
 
 using testing::complaints_of;
-using testing::everyone;
 using testing::launch;
 using testing::results_of;
 using Notes = std::vector<std::string>;

@@ -10,7 +10,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::contains;
-using testing::everyone;
 using testing::launch;
 using testing::Outcome;
 using testing::outcome_of;

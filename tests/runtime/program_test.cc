@@ -7,7 +7,6 @@ namespace tessera {
 namespace {
 
 using testing::complaints_of;
-using testing::everyone;
 using testing::results_of;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;

@@ -17,9 +17,6 @@ inline std::vector<std::int64_t> all_ranks(const World& world) {
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
-inline Communicator& everyone(World& world) {
-  return *value_or_throw(world.group(all_ranks(world)));
-}
 
 /// What happened on each rank, and what the run of all ranks said.
 struct Outcome {

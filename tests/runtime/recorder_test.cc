@@ -17,7 +17,6 @@ namespace tessera {
 namespace {
 
 using testing::call_number;
-using testing::everyone;
 using testing::first_ranks;
 using testing::Folder;
 using testing::open_in;

@@ -9,7 +9,6 @@ namespace tessera {
 namespace {
 
 using testing::call_number;
-using testing::everyone;
 using testing::Folder;
 using testing::open_in;
 using testing::Ranks;

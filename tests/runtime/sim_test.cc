@@ -173,8 +173,8 @@ TEST_CASE("a call that does not fit is refused as among threads", "[runtime][sim
              Catch::Contains("must hold this rank, 1"));
   CHECK_THAT(std::string(message_of(world->group(std::vector<std::int64_t>{1, 4}).status())),
              Catch::Contains("must lie in [0, 4)"));
-  Communicator& group = testing::everyone(*world);
-  CHECK(&group == &testing::everyone(*world));
+  Communicator& group = everyone(*world);
+  CHECK(&group == &everyone(*world));
   const auto refusal = [](const auto& call) -> std::string {
     try {
       call();

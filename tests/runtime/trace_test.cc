@@ -14,7 +14,6 @@ namespace tessera {
 namespace {
 
 using testing::complaints_of;
-using testing::everyone;
 using testing::results_of;
 using Rows = std::vector<std::int64_t>;
 

@@ -158,7 +158,11 @@ bool runs_here(std::int64_t num_ranks) {
   const bool here =
       num_ranks == 1 || (all.empty() ? num_ranks <= processes.size()
                                      : launch != all.end() && *launch == processes.size());
-  here ? processes.note_run(num_ranks) : processes.note_left(num_ranks);
+  if (here) {
+    processes.note_run(num_ranks);
+  } else {
+    processes.note_left(num_ranks);
+  }
   return here;
 }
 

@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-/// Flags as written.
 constexpr std::int64_t kMaxThreads = 256;         ///< ranks as threads
 constexpr std::int64_t kMaxProcesses = 65'536;    ///< ranks of mpirun
 constexpr std::int64_t kMaxLibraryThreads = 256;  ///< of one rank
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
 
+/// Flags as written.
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";

@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,16 +14,12 @@
 namespace tessera {
 namespace {
 
-std::atomic<int> first_signal{0};
-
 sigset_t served_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int each : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&set, each);
   return set;
 }
-
-std::string record_name(std::int64_t rank) { return absl::StrFormat("/rank_%05d.tsrrec", rank); }
 
 /// What a rank's record says of now: its open calls, or the last one that is over.
 std::vector<std::string> state_of(const RankRecords& records) {
@@ -55,7 +50,7 @@ Signals::~Signals() {
   thread_.join();
 }
 
-int Signals::asked_to_end() const noexcept { return first_signal.load(std::memory_order_acquire); }
+int Signals::asked_to_end() const noexcept { return first_signal_.load(std::memory_order_acquire); }
 
 void Signals::watch(const std::string& dir, std::int64_t rank) {
   const std::lock_guard lock(mutex_);
@@ -79,7 +74,7 @@ void Signals::serve() {
       show_ranks();
     } else if (signal == SIGUSR2) {
       if (is_ending_) return;
-    } else if (first_signal.exchange(signal) != 0) {
+    } else if (first_signal_.exchange(signal) != 0) {
       ::_exit(128 + signal);
     } else if (is_training_) {  // what mpirun sends after a failure is no news
       std::fprintf(stderr, "tessera-train: %s: ends after this step; once more: at once\n",
@@ -92,7 +87,7 @@ void Signals::show_ranks() {
   const std::lock_guard lock(mutex_);
   for (const std::int64_t rank : ranks_) {
     const auto number = static_cast<long long>(rank);
-    const StatusOr<RankRecords> records = read_records(dir_ + record_name(rank));
+    const StatusOr<RankRecords> records = read_records(dir_ + "/" + flight::file_name_of(rank));
     if (!records.ok()) {
       std::fprintf(stderr, "rank %lld: %s\n", number,
                    printable(message_of(records.status())).c_str());
@@ -112,7 +107,7 @@ void Signals::copy_records() {
   std::filesystem::create_directories(copy, error);
   for (const std::int64_t rank : ranks_) {
     if (error) break;
-    const std::string name = record_name(rank);
+    const std::string name = "/" + flight::file_name_of(rank);
     std::filesystem::copy_file(dir_ + name, copy + name,
                                std::filesystem::copy_options::overwrite_existing, error);
   }
@@ -121,12 +116,10 @@ void Signals::copy_records() {
 }
 
 int asked_to_end(World& world, const Signals& signals) {
-  std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
   const Array asked = Array::empty({1}, DType::kI64, world.allocator());
   *asked.data<std::int64_t>() = signals.asked_to_end();
-  value_or_throw(world.group(ranks))
-      ->all_reduce(asked, asked, ReduceOp::kMax, {.tensor = "signal", .log = CallLog::kNo});
+  everyone(world).all_reduce(asked, asked, ReduceOp::kMax,
+                             {.tensor = "signal", .log = CallLog::kNo});
   return static_cast<int>(*asked.data<std::int64_t>());
 }
 

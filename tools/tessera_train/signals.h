@@ -44,6 +44,7 @@ class Signals {
   std::vector<std::int64_t> ranks_;
   int num_copies_ = 0;
   bool has_kept_ = false;
+  std::atomic<int> first_signal_ = 0;
   std::atomic<bool> is_ending_ = false;
   std::atomic<bool> is_training_ = false;
   std::thread thread_;
