@@ -7,19 +7,15 @@
 #include <thread>
 
 #include "runtime/mpi_world.h"
+#include "tests/mpi/on_all.h"
 #include "tests/runtime/ranks.h"
 
 namespace tessera {
 namespace {
 
 using testing::contains;
+using testing::on_all;
 using Rows = std::vector<std::int64_t>;
-
-bool on_all(bool holds) {
-  int own = holds ? 1 : 0, all = 0;
-  MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  return all == 1;
-}
 
 Array counted(const Shape& shape, std::int64_t first) {
   Array array = Array::empty(shape, DType::kI64);

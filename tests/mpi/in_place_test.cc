@@ -11,19 +11,17 @@
 #include "runtime/execute.h"
 #include "runtime/mpi/shared_segment.h"
 #include "runtime/mpi_world.h"
+#include "tests/mpi/on_all.h"
 #include "tests/runtime/ranks.h"
 
 namespace tessera {
 namespace {
 
+using testing::on_all;
+
 using Bytes = std::vector<std::byte>;
 using Texts = std::vector<const char*>;
 
-bool on_all(bool holds) {
-  int own = holds ? 1 : 0, all = 0;
-  MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  return all == 1;
-}
 int num_processes() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);

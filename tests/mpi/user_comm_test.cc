@@ -10,12 +10,14 @@
 #include <thread>
 
 #include "runtime/mpi_world.h"
+#include "tests/mpi/on_all.h"
 #include "tests/runtime/ranks.h"
 
 namespace tessera {
 namespace {
 
 using testing::contains;
+using testing::on_all;
 
 /// The processes of this mpirun, in a communicator of the test's own.
 class OwnComm {
@@ -52,13 +54,6 @@ double sum_of_ranks(World& world) {
       Array::from_values({1}, DType::kF64, std::array{static_cast<double>(world.rank())});
   everyone(world).all_reduce(value, value, ReduceOp::kSum);
   return *value.data<double>();
-}
-
-/// Equal on all processes: whether it holds on every one.
-bool on_all(bool holds) {
-  int own = holds ? 1 : 0, all = 0;
-  MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  return all == 1;
 }
 
 }  // namespace
