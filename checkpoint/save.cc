@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "checkpoint/agree.h"
 #include "checkpoint/generation.h"
+#include "runtime/environment.h"
 
 namespace tessera {
 namespace {
@@ -50,7 +50,7 @@ struct AsyncSave::State {
   std::vector<OwnedPart> parts;
   StatusOr<WrittenShard> written;
   std::atomic<bool> is_written{false};
-  std::thread writer;
+  Thread writer;
 
   void commit() {
     writer.join();
@@ -65,7 +65,7 @@ AsyncSave::AsyncSave(World& world, FileSystem& files, std::span<const StateTenso
   state_ = std::make_unique<State>(world, files, values, options);
   for (OwnedPart& part : parts) part.local = copy_of(part.local);
   state_->parts = std::move(parts);
-  state_->writer = std::thread([state = state_.get()] {
+  state_->writer = Thread([state = state_.get()] {
     state->written = state->generation.write(state->parts);
     state->is_written.store(true, std::memory_order_release);
   });

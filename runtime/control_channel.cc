@@ -98,11 +98,11 @@ class SocketChannel final : public ControlChannel {
     return state_.wait_until_all_left(limit);
   }
   bool farewell(std::chrono::milliseconds limit) override {
-    const auto until = std::chrono::steady_clock::now() + limit;
+    const auto until = RankClock::now() + limit;
     std::map<std::int64_t, int> silent_rounds;
     if (state_.is_hub_gone()) bid_farewell(state_.those_still_here(), silent_rounds);
     while (!state_.wait_until_all_ended(kFarewellRound)) {
-      if (std::chrono::steady_clock::now() >= until) return false;
+      if (RankClock::now() >= until) return false;
       std::vector<std::int64_t> here = state_.those_still_here();
       std::erase_if(here, [&](std::int64_t rank) {
         return silent_rounds[rank] * kFarewellRound >= kSilenceLimit;

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RankClock;
 constexpr const char* kLoopback = "127.0.0.1";
 
 std::string rank_text(std::size_t rank) { return "rank " + std::to_string(rank); }

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RankClock;
 constexpr std::size_t kMaxStrangers = 64;  ///< and one for each rank
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr std::chrono::milliseconds kPartingLimit{200};
@@ -40,7 +40,7 @@ StatusOr<std::unique_ptr<ControlServer>> ControlServer::start(
       new ControlServer(state, token, stranger_limit, std::move(listener), std::move(hub)));
   try {
     const SignalsBlocked blocked;
-    server->thread_ = std::thread([raw = server.get()] { raw->run(); });
+    server->thread_ = Thread([raw = server.get()] { raw->run(); });
   } catch (const std::system_error& error) {
     return unavailable(std::string("cannot start the control thread: ") + error.what());
   }

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -77,7 +76,7 @@ class ControlServer {
   std::optional<Time> accept_again_;  ///< descriptors are short
   std::vector<std::pair<Connection*, short>> ready_;
   bool listener_ready_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace tessera

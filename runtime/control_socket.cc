@@ -28,7 +28,10 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 }
 
 void Descriptor::close() noexcept {
-  if (number_ >= 0) ::close(std::exchange(number_, -1));
+  if (number_ < 0) return;
+  const int number = std::exchange(number_, -1);
+  if (Environment* const stand_in = environment()) return stand_in->close(number);
+  ::close(number);
 }
 
 std::string to_string(const Endpoint& endpoint) {
@@ -119,6 +122,11 @@ StatusOr<Listener> listen_on(const std::string& host, int port) {
                        std::string(message_of(why)));
   };
   if (port < 0 || port > 65535) return refuse(unavailable("a port is 0 to 65535"));
+  if (Environment* const stand_in = environment()) {
+    Listener listener{.socket = Descriptor(stand_in->listen()), .endpoint = {host, port}};
+    listener.endpoint.port = stand_in->port_of(listener.socket.number());
+    return listener;
+  }
   const StatusOr<Addresses> addresses = resolve(host, port, AI_PASSIVE);
   if (!addresses.ok()) return refuse(addresses.status());
   Status first;
@@ -153,6 +161,11 @@ std::string address_for_others() {
 }
 
 std::optional<Descriptor> accept_from(const Descriptor& listener) {
+  if (Environment* const stand_in = environment()) {
+    const int number = stand_in->accept(listener.number());
+    if (number < 0) errno = -number;
+    return number < 0 ? std::nullopt : std::optional<Descriptor>(number);
+  }
   Descriptor socket(::accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.is_open()) return std::nullopt;
   tune(socket);
@@ -160,6 +173,9 @@ std::optional<Descriptor> accept_from(const Descriptor& listener) {
 }
 
 StatusOr<Descriptor> begin_connecting(const Endpoint& endpoint) {
+  if (Environment* const stand_in = environment()) {
+    return Descriptor(stand_in->connect(endpoint.port));
+  }
   TSR_ASSIGN_OR_RETURN(const Addresses addresses,
                        resolve(endpoint.address, endpoint.port, AI_NUMERICHOST));
   Descriptor socket = new_socket(addresses->ai_family);
@@ -175,20 +191,40 @@ StatusOr<Descriptor> begin_connecting(const Endpoint& endpoint) {
 Status outcome_of_connecting(const Descriptor& socket) {
   int error = 0;
   socklen_t size = sizeof error;
-  if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  if (Environment* const stand_in = environment()) {
+    error = stand_in->outcome_of_connecting(socket.number());
+  } else if (getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+    error = errno;
+  }
   return error == 0 ? absl::OkStatus() : system_error(error);
 }
+
+namespace {
+
+// How many bytes were moved, or −errno.
+std::int64_t send_bytes(int socket, std::string_view bytes) {
+  if (Environment* const stand_in = environment()) return stand_in->send(socket, bytes);
+  const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  return count < 0 ? -errno : count;
+}
+std::int64_t receive_bytes(int socket, std::span<char> into) {
+  if (Environment* const stand_in = environment()) return stand_in->receive(socket, into);
+  const ssize_t count = ::recv(socket, into.data(), into.size(), 0);
+  return count < 0 ? -errno : count;
+}
+bool would_block(std::int64_t result) { return result == -EAGAIN || result == -EWOULDBLOCK; }
+
+}  // namespace
 
 Flow send_some(const Descriptor& socket, std::string& bytes) {
   std::size_t sent = 0;
   Flow flow = Flow::kOpen;
   while (sent < bytes.size()) {
-    const ssize_t count =
-        ::send(socket.number(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    const std::int64_t count = send_bytes(socket.number(), std::string_view(bytes).substr(sent));
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK) flow = Flow::kClosed;
+    } else if (count != -EINTR) {
+      if (!would_block(count)) flow = Flow::kClosed;
       break;
     }
   }
@@ -200,24 +236,27 @@ Flow receive_some(const Descriptor& socket, std::string& bytes) {
   constexpr std::size_t kMost = std::size_t{64} << 10;
   char chunk[4096];
   for (std::size_t received = 0; received < kMost;) {
-    const ssize_t count = ::recv(socket.number(), chunk, sizeof chunk, 0);
+    const std::int64_t count = receive_bytes(socket.number(), chunk);
     if (count == 0) return Flow::kClosed;
     if (count > 0) {
       bytes.append(chunk, static_cast<std::size_t>(count));
       received += static_cast<std::size_t>(count);
-    } else if (errno != EINTR) {
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Flow::kOpen : Flow::kClosed;
+    } else if (count != -EINTR) {
+      return would_block(count) ? Flow::kOpen : Flow::kClosed;
     }
   }
   return Flow::kOpen;
 }
 
 void end_sending(const Descriptor& socket) noexcept {
-  if (socket.is_open()) shutdown(socket.number(), SHUT_WR);
+  if (!socket.is_open()) return;
+  if (Environment* const stand_in = environment()) return stand_in->end_sending(socket.number());
+  shutdown(socket.number(), SHUT_WR);
 }
 
 void poll_until(std::vector<pollfd>& entries,
                 std::optional<std::chrono::steady_clock::time_point> until) {
+  if (Environment* const stand_in = environment()) return stand_in->poll(entries, until);
   int limit_ms = -1;
   if (until) {
     const auto left =
@@ -232,17 +271,27 @@ void poll_until(std::vector<pollfd>& entries,
 
 StatusOr<WakeUp> WakeUp::make() {
   WakeUp made;
+  if (Environment* const stand_in = environment()) {
+    made.descriptor_ = Descriptor(stand_in->make_event());
+    return made;
+  }
   made.descriptor_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made.descriptor_.is_open()) return system_error(errno);
   return made;
 }
 
 void WakeUp::wake() const noexcept {
+  if (Environment* const stand_in = environment()) {
+    return stand_in->set_event(descriptor_.number());
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t count = ::write(descriptor_.number(), &one, sizeof one);
 }
 
 void WakeUp::clear() const noexcept {
+  if (Environment* const stand_in = environment()) {
+    return stand_in->clear_event(descriptor_.number());
+  }
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t size = ::read(descriptor_.number(), &count, sizeof count);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "placement/status.h"
+#include "runtime/environment.h"
 
 struct pollfd;
 

@@ -5,17 +5,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/control_frame.h"
 #include "runtime/control_socket.h"
+#include "runtime/environment.h"
 
 namespace tessera {
 
@@ -96,8 +95,8 @@ class ControlState {
   std::atomic<bool> failed_{false};
   std::atomic<bool> closing_{false};
 
-  mutable std::mutex mutex_;  ///< of all below
-  std::condition_variable heard_;
+  mutable Mutex mutex_;  ///< of all below
+  Condition heard_;
   std::uint64_t news_ = 0;       ///< how often something was heard
   std::uint64_t seen_news_ = 0;  ///< by sleep()
   Status verdict_;

@@ -34,7 +34,7 @@ std::vector<std::optional<control::Message>> visit(std::span<const Endpoint> end
                                                    const control::Hello& hello,
                                                    const control::Message& question,
                                                    std::chrono::milliseconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
+  const auto until = RankClock::now() + limit;
   std::vector<std::optional<control::Message>> answers(endpoints.size());
   const std::optional<std::string> greeting = control::encode(hello);
   const std::optional<std::string> words = control::encode(question);
@@ -46,7 +46,7 @@ std::vector<std::optional<control::Message>> visit(std::span<const Endpoint> end
     visits[at].socket = *std::move(socket);
     visits[at].unsent = *greeting + *words;
   }
-  while (std::chrono::steady_clock::now() < until) {
+  while (RankClock::now() < until) {
     std::vector<pollfd> entries;
     std::vector<std::size_t> open;
     for (std::size_t at = 0; at < visits.size(); ++at) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 
 #include "runtime/flows.h"
 #include "runtime/threads_transfer.h"
@@ -31,7 +30,7 @@ class Polling {
     const Clock::time_point now = Clock::now();
     if (until_ == Clock::time_point{}) until_ = now + std::chrono::microseconds(50);
     if (now >= until_) return false;
-    std::this_thread::yield();
+    yield_core();
     return true;
   }
 

@@ -13,9 +13,12 @@ ThreadsRound::ThreadsRound(std::span<const std::int64_t> parties, std::uint64_t 
     : parties_(parties.begin(), parties.end()), sequence_(sequence), posts_(parties.size()) {}
 
 bool ThreadsRound::arrive(int party) {
+  interleave();
   post(party).arrived.store(true, std::memory_order_release);
+  interleave();
   if (num_arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != size()) return false;
   compare();
+  interleave();
   ready_.store(true, std::memory_order_release);
   return true;
 }
@@ -56,7 +59,8 @@ ThreadsLane& ThreadsGroup::channel(int from, int to) {
 ThreadsHub::ThreadsHub(int num_ranks, std::chrono::milliseconds timeout)
     : places_(static_cast<std::size_t>(num_ranks)),
       timeout_(timeout),
-      may_spin_(std::thread::hardware_concurrency() >= static_cast<unsigned>(num_ranks)) {}
+      may_spin_(environment() == nullptr &&
+                std::thread::hardware_concurrency() >= static_cast<unsigned>(num_ranks)) {}
 
 std::shared_ptr<ThreadsGroup> ThreadsHub::group(const std::vector<std::int64_t>& ranks) {
   const std::lock_guard lock(mutex_);
@@ -73,6 +77,7 @@ void ThreadsHub::poison(std::int64_t rank, const Status& status) {
     failure_ = Status(status.code(), to_absl(text));
     failed_.store(true, std::memory_order_release);
   }
+  interleave();
   notify_all();
 }
 
@@ -83,6 +88,7 @@ Status ThreadsHub::first_failure() const {
 
 void ThreadsHub::leave(std::int64_t rank) {
   place(rank).left.store(true, std::memory_order_release);
+  interleave();
   num_left_.fetch_add(1, std::memory_order_release);
   notify_all();
 }
@@ -93,6 +99,7 @@ std::optional<std::int64_t> ThreadsHub::missing_for_good(ThreadsRound& round) co
     // Left first, then arrived: whoever left has posted all that it ever will.
     const std::int64_t rank = round.parties()[static_cast<std::size_t>(party)];
     const bool left = place(rank).left.load(std::memory_order_acquire);
+    interleave();
     if (left && !round.post(party).arrived.load(std::memory_order_acquire)) return rank;
   }
   return std::nullopt;
@@ -103,6 +110,7 @@ std::optional<std::int64_t> ThreadsHub::missing_for_good(ThreadsRound& round) co
 void ThreadsHub::notify(std::int64_t rank) {
   Place& at = place(rank);
   at.signal.fetch_add(1);
+  interleave();
   if (!at.parked.load()) return;  // it will see the signal before it sleeps
   { const std::lock_guard lock(at.mutex); }
   at.wake.notify_one();
@@ -124,6 +132,7 @@ bool ThreadsHub::park(std::int64_t rank, std::uint32_t seen, Clock::time_point u
   }
   std::unique_lock lock(at.mutex);
   at.parked.store(true);
+  interleave();
   const bool moved = at.wake.wait_until(lock, until, [&] { return at.signal.load() != seen; });
   at.parked.store(false);
   return moved;
@@ -144,6 +153,7 @@ void ThreadsHub::describe_wait(std::int64_t rank, std::string text) {
 ThreadsHub::View ThreadsHub::all_parked() const {
   View view;
   for (const Place& at : places_) {
+    interleave();
     const std::uint64_t waiting = at.waiting.load();
     // A rank that has not yet said what it waits for is not judged: the text would lack it.
     const bool idle = waiting != 0 && static_cast<std::uint32_t>(waiting) == at.signal.load() &&

@@ -5,18 +5,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/environment.h"
 #include "runtime/signature.h"
 
 namespace tessera {
@@ -51,7 +50,10 @@ class ThreadsRound {
   const Status& verdict() const noexcept { return verdict_; }
 
   /// A party has read and written all that it will; true for the last.
-  bool leave() noexcept { return num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == size(); }
+  bool leave() noexcept {
+    interleave();
+    return num_done_.fetch_add(1, std::memory_order_acq_rel) + 1 == size();
+  }
   bool is_done() const noexcept { return num_done_.load(std::memory_order_acquire) == size(); }
   /// Requires is_ready(). True if some party waits for is_done().
   bool is_awaited() const noexcept { return awaited_; }
@@ -82,7 +84,7 @@ class ThreadsLane {
     std::size_t joined = 0;
   };
   std::vector<std::int64_t> parties_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::deque<Open> open_;  ///< rounds that not all parties have joined
   std::uint64_t first_ = 0;
 };
@@ -98,14 +100,14 @@ class ThreadsGroup {
 
  private:
   ThreadsLane collectives_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::map<std::pair<int, int>, ThreadsLane> channels_;
 };
 
 /// Thread-safety: all functions but those that say otherwise may be called by any rank.
 class ThreadsHub {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = RankClock;
   ThreadsHub(int num_ranks, std::chrono::milliseconds timeout);
 
   int num_ranks() const noexcept { return static_cast<int>(places_.size()); }
@@ -155,8 +157,8 @@ class ThreadsHub {
         0};  ///< number of the wait << 32 | signal it saw; 0: running
     std::atomic<bool> left{false};
     std::uint32_t num_waits = 0;  ///< the owner's
-    mutable std::mutex mutex;
-    std::condition_variable wake;
+    mutable Mutex mutex;
+    Condition wake;
     std::string waits_for;               ///< under mutex
     std::atomic<bool> described{false};  ///< waits_for speaks of the present wait
   };
@@ -170,7 +172,7 @@ class ThreadsHub {
   bool may_spin_;
   std::atomic<int> num_left_{0};
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   Status failure_;                                                             ///< under mutex_
   std::map<std::vector<std::int64_t>, std::shared_ptr<ThreadsGroup>> groups_;  ///< under mutex_
 };

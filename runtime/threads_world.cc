@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 #include <system_error>
-#include <thread>
 
 namespace tessera {
 namespace {
@@ -16,6 +15,7 @@ namespace {
 struct Job {
   std::shared_ptr<ThreadsHub> hub;
   int threads_per_rank = 1;
+  std::function<std::shared_ptr<Allocator>(std::int64_t rank)> allocator = nullptr;
   RecorderOptions records;
   std::vector<std::shared_ptr<FlightRecorder>> recorders;  ///< by rank; null until its thread runs
 };
@@ -26,7 +26,11 @@ void run_rank(Job& job, std::int64_t rank, const std::function<void(World&)>& bo
     RecorderOptions records = job.records;
     records.rank = rank;
     recorder = value_or_throw(FlightRecorder::open(records));
-    ThreadsWorld world({job.hub, rank, job.threads_per_rank}, recorder);
+    ThreadsWorld world({.hub = job.hub,
+                        .rank = rank,
+                        .threads_per_rank = job.threads_per_rank,
+                        .allocator = job.allocator ? job.allocator(rank) : nullptr},
+                       recorder);
     body(world);
     world.finish();
   } catch (...) {
@@ -65,6 +69,7 @@ ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder
       rank_(hub_, {place.rank, place.threads_per_rank}, events(), *recorder_),
       threads_per_rank_(place.threads_per_rank) {
   recorder_dir_ = recorder_->dir();
+  if (place.allocator != nullptr) allocator_ = std::move(place.allocator);
   omp_set_num_threads(threads_per_rank_);
 }
 
@@ -84,8 +89,9 @@ std::unique_ptr<World> make_single_world(const WorldOptions& options) {
     delete open;
   };
   return std::make_unique<ThreadsWorld>(
-      ThreadsWorld::Place{std::make_shared<ThreadsHub>(1, options.timeout), 0,
-                          library_threads(options.threads_per_rank, 1)},
+      ThreadsWorld::Place{.hub = std::make_shared<ThreadsHub>(1, options.timeout),
+                          .threads_per_rank = library_threads(options.threads_per_rank, 1),
+                          .allocator = options.allocator ? options.allocator(0) : nullptr},
       std::shared_ptr<FlightRecorder>(recorder.release(), close));
 }
 
@@ -96,21 +102,22 @@ Status run_ranks(int num_ranks, const WorldOptions& options,
                             " ranks; allowed: 1 or more");
   }
   Job job{.hub = std::make_shared<ThreadsHub>(num_ranks, options.timeout),
-          .threads_per_rank = library_threads(options.threads_per_rank, num_ranks)};
+          .threads_per_rank = library_threads(options.threads_per_rank, num_ranks),
+          .allocator = options.allocator};
   TSR_ASSIGN_OR_RETURN(job.records, records_of(options, num_ranks));
   job.recorders.resize(static_cast<std::size_t>(num_ranks));
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   threads.reserve(static_cast<std::size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank) {
     try {
-      threads.emplace_back(run_rank, std::ref(job), rank, std::cref(body));
+      threads.emplace_back([&job, &body, rank] { run_rank(job, rank, body); });
     } catch (const std::system_error& error) {
       job.hub->poison(rank, absl::ResourceExhaustedError(
                                 to_absl(std::string("cannot start its thread: ") + error.what())));
       break;
     }
   }
-  for (std::thread& thread : threads) thread.join();
+  for (Thread& thread : threads) thread.join();
   Status failure = job.hub->first_failure();
   // A job that failed before its first call leaves nothing worth keeping.
   const bool any = std::ranges::any_of(

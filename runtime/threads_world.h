@@ -19,6 +19,7 @@ class ThreadsWorld final : public World {
     std::shared_ptr<ThreadsHub> hub;
     std::int64_t rank = 0;
     int threads_per_rank = 1;
+    std::shared_ptr<Allocator> allocator = nullptr;  ///< null: a pool
   };
   /// Bounds the calling thread's library threads.
   ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder);

@@ -31,6 +31,9 @@ struct WorldOptions {
   /// Folder of the flight records, one file a rank, kept after the run. Empty: a folder below
   /// $TESSERA_RECORDER_DIR or the system's folder for temporary files, removed unless a rank fails.
   std::string recorder_dir = {};
+  /// Asked by each rank once for what its arrays come from. None: a pool, which on MPI lies where
+  /// other ranks of its host can read it.
+  std::function<std::shared_ptr<Allocator>(std::int64_t rank)> allocator = nullptr;
 };
 
 /// Orders lists of ranks; lookups need no list of their own.

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "runtime/clock_offset.h"
+#include "runtime/environment.h"
 #include "runtime/mpi/link.h"
 
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RankClock;
 constexpr int kRoundTrips = 32;
 
 /// Equal for processes that read one clock; empty where that cannot be told.

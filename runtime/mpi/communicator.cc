@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <numeric>
-#include <thread>
 #include <utility>
 
+#include "runtime/environment.h"
 #include "runtime/flows.h"
 
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RankClock;
 using Kind = CollectiveCall::Kind;
 
 // A rank that waits this long tells the control channel for what.
@@ -34,7 +34,7 @@ class Polling {
   }
   void rest(Clock::time_point now) {
     if (now < yield_until_) {
-      std::this_thread::yield();
+      yield_core();
       return;
     }
     control_.sleep(pause_);
@@ -271,7 +271,7 @@ bool MpiRank::is_over_soon(MpiWork& work) {
       if (work.is_over()) return true;
     }
     if (parts_.control.failed()) return false;
-    std::this_thread::yield();
+    yield_core();
   }
   return false;
 }
@@ -305,7 +305,7 @@ void MpiRank::wait_until_over(MpiWork& work) {
         control().first_failure().code() == absl::StatusCode::kFailedPrecondition) {
       verdict_limit = std::min(verdict_limit, now + kVerdictLimit);
       if (now < verdict_limit) {
-        std::this_thread::yield();
+        yield_core();
         continue;
       }
     }

@@ -129,7 +129,7 @@ class MpiWorld final : public World {
       : parts_(std::move(parts)),
         rank_(
             {*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(), parts_.start},
-            options.world, use_host_memory()),
+            options.world, choose_allocator(options.world)),
         keeps_record_(!options.world.recorder_dir.empty()),
         on_failure_(options.on_failure) {
     recorder_dir_ = parts_.recorder->dir();
@@ -153,9 +153,13 @@ class MpiWorld final : public World {
   void close_record();
   /// Before this rank says goodbye: then others may end the job.
   void tell_failure();
-  /// Arrays lie where near ranks can read them.
-  const std::shared_ptr<Allocator>& use_host_memory() {
-    if (auto shared = parts_.host->allocator()) allocator_ = std::move(shared);
+  /// Arrays lie where near ranks can read them, unless the caller has them elsewhere.
+  const std::shared_ptr<Allocator>& choose_allocator(const WorldOptions& options) {
+    if (options.allocator) {
+      allocator_ = options.allocator(parts_.link->rank());
+    } else if (auto shared = parts_.host->allocator()) {
+      allocator_ = std::move(shared);
+    }
     return allocator_;
   }
 

@@ -6,12 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/file_system.h"
+#include "runtime/environment.h"
 
 namespace tessera::testing {
 
@@ -120,7 +120,7 @@ class FaultFs : public FileSystem {
   void apply(State& state, const Op& op) const;
   void record(Op op);
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::string path_ = "memory";
   State base_, now_;
   std::vector<Op> log_;
