@@ -108,8 +108,8 @@ class ControlChannel {
   /// This rank starts no more calls. Others that wait for one hear of it. Its later death is no
   /// failure.
   virtual void leave() = 0;
-  /// Waits until every rank has left or died, at most `limit`; true if so. With the hub's death it
-  /// ends.
+  /// Waits until every rank has left or died, at most `limit`; true if so, and where the hub has
+  /// gone: nobody tells who leaves then.
   virtual bool wait_until_all_left(std::chrono::milliseconds limit) = 0;
   /// After a failure, by a rank that has left: waits for all others that can still speak, with the
   /// hub or without it, at most `limit`. A rank whose process answers nothing is given up after a

@@ -111,10 +111,14 @@ void ControlState::leave() {
 }
 
 control::Poison ControlState::fail(const Status& status) {
-  control::Poison poison{static_cast<std::int32_t>(status.code()),
-                         told_by(place_.rank, message_of(status))};
   const std::lock_guard lock(mutex_);
-  if (stand_in_.ok()) stand_in_ = status_of(poison.code, poison.text);
+  // What this rank has heard of came before, and keeps its own code.
+  if (stand_in_.ok()) stand_in_ = verdict_;
+  if (stand_in_.ok()) {
+    stand_in_ = Status(status.code(), to_absl(told_by(place_.rank, message_of(status))));
+  }
+  const control::Poison poison{static_cast<std::int32_t>(stand_in_.code()),
+                               std::string(message_of(stand_in_))};
   failed_.store(true, std::memory_order_release);
   tell();
   say_now(poison);
@@ -147,8 +151,8 @@ bool ControlState::all_ended() const {
 bool ControlState::wait_until_all_left(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   heard_.wait_for(lock, limit, [&] { return all_ended() || hub_gone_; });
-  // With the hub's death the job has failed on every rank.
-  return all_ended() || (hub_gone_ && !other(0).left);
+  // Without the hub nobody tells who leaves any more.
+  return all_ended() || hub_gone_;
 }
 
 bool ControlState::wait_until_all_ended(std::chrono::milliseconds limit) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "runtime/control_socket.h"
+#include "runtime/control_state.h"
 #include "tests/runtime/control_ranks.h"
 
 namespace tessera {
@@ -166,6 +167,32 @@ TEST_CASE("when rank 0 has left and gone, the others are told so instead of wait
   CHECK(other->group_id(both).status() == unavailable("rank 0 has left"));
   CHECK_FALSE(other->failed());
   CHECK(other->ask(wait, milliseconds(500)).front().doing == "has returned");
+}
+
+TEST_CASE("with rank 0's end nobody waits for others to leave", "[runtime][control]") {
+  Rendezvous rendezvous(3);
+  std::vector<std::unique_ptr<ControlChannel>> channels(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      channels[static_cast<std::size_t>(rank)] =
+          *ControlChannel::open({rank, 3}, {}, rendezvous.for_rank(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  channels[0].reset();  // it leaves, and is killed before the others have left
+  channels[1]->leave();
+  CHECK(becomes_true([&] { return channels[1]->wait_until_all_left(milliseconds(1)); }));
+  CHECK_FALSE(channels[1]->failed());
+}
+
+TEST_CASE("a failure that a rank passes on keeps its own code", "[runtime][control]") {
+  ControlState state({1, 3}, *WakeUp::make());
+  state.hear_directly(
+      {static_cast<std::int32_t>(absl::StatusCode::kDeadlineExceeded), "rank 2: timed out"});
+  const control::Poison told = state.fail(unavailable("rank 2: timed out"));  // as its call ends
+  CHECK(told.code == static_cast<std::int32_t>(absl::StatusCode::kDeadlineExceeded));
+  CHECK(told.text == "rank 2: timed out");
 }
 
 // ---- groups
