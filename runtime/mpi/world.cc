@@ -235,17 +235,18 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
                                                            options.control, exchange));
   TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
-  parts.host = std::make_unique<HostMemory>(ControlPlace{parts.link->rank(), parts.link->size()},
-                                            use_of_host_memory(options), exchange);
-  TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
-  parts.threads_per_rank =
-      library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
+  // Before the exchanges below: no rank makes a call until all have come so far.
   if (!parts.recorder->path().empty()) {
     const std::string path = parts.recorder->path();
     parts.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
       return last_call_in(dir, rank);
     });
   }
+  parts.host = std::make_unique<HostMemory>(ControlPlace{parts.link->rank(), parts.link->size()},
+                                            use_of_host_memory(options), exchange);
+  TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
+  parts.threads_per_rank =
+      library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
   return std::make_unique<MpiWorld>(std::move(parts), options);
 }
 
