@@ -156,13 +156,14 @@ void NewGeneration::commit(const StatusOr<WrittenShard>& written, const Json& va
     report.tensors = written->tensors;
   }
   agree(world_, written.status());
+  const bool leads = world_.rank() == 0;
+  // Once rank 0 has all reports, only it knows whether the generation is the checkpoint by now,
+  // whatever ends the others' calls: from here on it alone removes one that is not.
+  if (!leads) leaves_ = Leaves::kNothing;
   std::vector<std::string> reports;
   collect_texts(world_, to_text(report),
                 [&](std::string_view text) { reports.emplace_back(text); });
-  const bool leads = world_.rank() == 0;
   agree(world_, leads ? put_in_place(reports, values) : absl::OkStatus());
-  // From here on the new generation is the checkpoint; its files stay whatever comes.
-  leaves_ = Leaves::kNothing;
   agree(world_, leads ? sync_folder(files_, "") : absl::OkStatus());
   if (leads) remove_older();
 }
@@ -186,7 +187,12 @@ Status NewGeneration::put_in_place(std::span<const std::string> reports, const J
   if (status.ok()) status = file.sync();
   if (status.ok()) status = file.close();
   if (status.ok()) status = rename_file(files_, kUnfinishedManifest, std::string(kManifestName));
-  if (!status.ok()) files_.remove(kUnfinishedManifest);
+  if (!status.ok()) {
+    files_.remove(kUnfinishedManifest);
+    return status;
+  }
+  // From here on the new generation is the checkpoint; its files stay whatever comes.
+  leaves_ = Leaves::kNothing;
   return status;
 }
 

@@ -220,6 +220,25 @@ TEST_CASE("a failed save removes what it wrote", "[checkpoint][crash][R26]") {
   CHECK(files.files() == before);
 }
 
+TEST_CASE("a job that ends once the manifest is in place has the new state, whole",
+          "[checkpoint][crash][R25]") {
+  FaultFs files;
+  REQUIRE(save_version(files, kTwo, 0).ok());
+  const Status status = run_ranks(2, {}, [&](World& world) {
+    Runtime runtime(world);
+    if (world.rank() == 0) {
+      files.set_fault([&](std::int64_t, Call call) {
+        if (call == Call::kRename) world.poison(unavailable("gone"));
+        return 0;
+      });
+    }
+    save_checkpoint(world, files, make_state(runtime, kTwo, 1), Json::object({{"version", 1}}));
+  });
+  CHECK(status == unavailable("rank 0: gone"));
+  files.set_fault(nullptr);
+  CHECK(loaded_version(files, kTwo) == 1);
+}
+
 TEST_CASE("interrupted calls and short writes are gone on with", "[checkpoint][crash][R26]") {
   FaultFs files;
   files.set_write_limit(3);
