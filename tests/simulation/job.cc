@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <memory>
 
@@ -26,7 +27,7 @@ constexpr milliseconds kLimit{2'000};
 constexpr Duration kLate = milliseconds(1'200);
 constexpr Duration kAway = milliseconds(30'000);
 
-/// Fails the k-th allocation, and knows what was not released.
+/// Fails the k-th allocation, spoils what is released, and knows what was not.
 class FailingAllocator final : public Allocator {
  public:
   explicit FailingAllocator(std::uint64_t fails_at) : fails_at_(fails_at) {}
@@ -38,6 +39,7 @@ class FailingAllocator final : public Allocator {
     return plain_allocator()->allocate(bytes);
   }
   void release(void* data, std::size_t bytes) noexcept override {
+    std::memset(data, 0xa5, bytes);  // whoever reads it later finds that
     used_ -= static_cast<std::int64_t>(bytes);
     plain_allocator()->release(data, bytes);
   }
@@ -62,6 +64,9 @@ struct Report {
   Status status;
   std::vector<std::string> wrong;
   std::vector<std::string> failures;  ///< of saves and loads
+  bool has_returned = false;
+  bool was_told = false;     ///< of the job's failure, before any rank ended
+  bool ended_alone = false;  ///< others that live had not been told by then
   std::uint64_t hash = 0;
 };
 
@@ -329,6 +334,7 @@ class Player {
 void play(World& world, Job& job) {
   try {
     Player(world, job).play();
+    job.reports[static_cast<std::size_t>(world.rank())].has_returned = true;
   } catch (const Error& error) {
     job.reports[static_cast<std::size_t>(world.rank())].status = error.status();
     throw;
@@ -362,11 +368,21 @@ std::vector<Status> run_on_messages(Simulation& simulation, Job& job, std::strin
   std::vector<Status> firsts(job.reports.size());
   for (Status& first : firsts) {
     simulation.add_process([&] {
-      const MpiOptions options{.world = options_of(job), .peer_memory = PeerMemory::kOff};
+      Report& report = job.reports[static_cast<std::size_t>(simulation.process())];
+      const MpiOptions options{.world = options_of(job),
+                               .peer_memory = PeerMemory::kOff,
+                               .on_failure = [&](const Status&) { report.was_told = true; }};
       first = run_mpi_rank(options, [&](World& world) {
         simulation.arm();
         play(world, job);
       });
+      if (first.ok()) return;
+      for (std::size_t rank = 0; rank < job.reports.size(); ++rank) {
+        // Who has returned before has nothing to tell.
+        const bool tells =
+            !simulation.is_dead(static_cast<int>(rank)) && !job.reports[rank].has_returned;
+        report.ended_alone |= tells && !job.reports[rank].was_told;
+      }
     });
   }
   const Plan& plan = job.plan;
@@ -467,6 +483,11 @@ std::string flaw_of_ranks(const Job& job, const std::vector<Status>& firsts, con
     }
     const Report& report = job.reports[rank];
     if (!report.wrong.empty()) return who + report.wrong.front();
+    // Who is away for longer than 10 s is not waited for.
+    const bool is_away = plan.fault == Fault::kStopped || plan.fault == Fault::kAway;
+    if (report.ended_alone && !is_away) {
+      return who + "ended before all others were told of the failure";
+    }
     if (first.ok() && !report.status.ok()) return who + "threw " + report.status.ToString();
     if (first.ok() && report.failures != job.reports[living.ranks[0]].failures) {
       return who + "was told otherwise of saves and loads";
