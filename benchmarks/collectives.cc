@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/recorder.h"
 #include "runtime/signature.h"
 #include "runtime/world.h"
 
@@ -135,12 +136,25 @@ void signatures(benchmark::State& state) {
   }
 }
 
+/// What the flight record takes of a call: its start and its end.
+void flight_record(benchmark::State& state) {
+  const auto recorder = value_or_throw(FlightRecorder::open({}));
+  const std::uint32_t group = recorder->add_group(std::vector<std::int64_t>{0});
+  const CallInfo info{.tensor = "layers.0.attention.wq.weight", .axes = "fsdp"};
+  CollectiveCall call;
+  call.kind = CollectiveCall::Kind::kAllReduce;
+  call.in = call.out = Array::zeros({1 << 18}, DType::kF32);
+  const Signature signature = make_signature(call, info, 0);
+  for (auto _ : state) recorder->finished(recorder->started(signature, group));
+}
+
 void sizes(benchmark::internal::Benchmark* bench) {
   bench->Arg(1 << 10)->Arg(1 << 20)->Arg(1 << 26)->UseManualTime()->Iterations(3)->Unit(
       benchmark::kMicrosecond);
 }
 BENCHMARK(barrier)->Arg(0)->UseManualTime()->Iterations(3)->Unit(benchmark::kMicrosecond);
 BENCHMARK(signatures);
+BENCHMARK(flight_record);
 BENCHMARK(plain_memcpy)->Apply(sizes);
 BENCHMARK(all_gather)->Apply(sizes);
 BENCHMARK(all_to_all)->Apply(sizes);

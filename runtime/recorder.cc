@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -142,12 +143,22 @@ void put_signature(Slot& slot, const Signature& signature) {
   slot.line = signature.site.line;
 }
 
+void put_state(Slot& slot, RecordedCall::State state, std::uint64_t seal) noexcept {
+  slot.state = static_cast<std::uint64_t>(state);
+  slot.outcome_check = flight::check_of_outcome(slot, seal);
+}
+
 std::string folder_for_temporary_files() {
   for (const char* name : {"TESSERA_RECORDER_DIR", "TMPDIR"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
   return "/tmp";
+}
+
+void store(flight::Checked& field, std::uint32_t value) noexcept {
+  std::atomic_ref(reinterpret_cast<std::uint64_t&>(field))
+      .store(std::bit_cast<std::uint64_t>(flight::checked(value)), std::memory_order_release);
 }
 
 Status make_folder(const std::string& path) {
@@ -204,7 +215,10 @@ void FlightRecorder::write_header(const RecorderOptions& options) {
   header_->byte_order = flight::kByteOrder;
   header_->header_bytes = flight::kPageBytes;
   header_->slot_bytes = sizeof(Slot);
-  header_->num_slots = header_->kept_slots = flight::kFirstSlots;
+  store(header_->num_slots, flight::kFirstSlots);
+  store(header_->kept_slots, flight::kFirstSlots);
+  store(header_->num_groups, 0);
+  store(header_->end, static_cast<std::uint32_t>(flight::End::kOpen));
   header_->group_words = group_words_for(options.world_size);
   header_->rank = options.rank;
   header_->world_size = options.world_size;
@@ -214,8 +228,11 @@ void FlightRecorder::write_header(const RecorderOptions& options) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - now_ns();
   std::memcpy(header_->backend, options.backend.data(),
               std::min(sizeof header_->backend, options.backend.size()));
+  Header whole = *header_;
+  flight::kMagic.copy(whole.magic, sizeof whole.magic);
+  header_->check = flight::check_of(whole);
   std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(header_->magic, flight::kMagic.data(), flight::kMagic.size());
+  flight::kMagic.copy(header_->magic, sizeof header_->magic);
 }
 
 FlightRecorder::~FlightRecorder() {
@@ -228,16 +245,18 @@ std::int64_t FlightRecorder::now_ns() const noexcept {
 }
 
 std::uint32_t FlightRecorder::add_group(std::span<const std::int64_t> ranks) {
-  const std::size_t used = group_words_used_ + 1 + ranks.size();
+  const std::size_t used = group_words_used_ + 2 + ranks.size();
   if (base_ == nullptr || used > header_->group_words) return flight::kNoGroup;
-  std::uint32_t* at = groups_ + group_words_used_;
+  std::uint32_t* const begin = groups_ + group_words_used_;
+  std::uint32_t* at = begin;
   *at = static_cast<std::uint32_t>(ranks.size());
   for (const std::int64_t rank : ranks) *++at = static_cast<std::uint32_t>(rank);
+  *++at = flight::check_of_group({begin, 1 + ranks.size()});
   group_words_used_ = static_cast<std::uint32_t>(used);
   const auto own = std::find(ranks.begin(), ranks.end(), header_->rank) - ranks.begin();
   group_ranks_.push_back(own);
-  std::atomic_ref(header_->num_groups).store(header_->num_groups + 1, std::memory_order_release);
-  return header_->num_groups - 1;
+  store(header_->num_groups, header_->num_groups.value + 1);
+  return header_->num_groups.value - 1;
 }
 
 void FlightRecorder::grow() noexcept {
@@ -253,8 +272,8 @@ void FlightRecorder::grow() noexcept {
   // So far each slot holds the call of its own number: in the larger ring, too.
   num_slots_ = num_slots;
   grows_at_ = num_slots < flight::kSlots ? num_slots : 0;
-  std::atomic_thread_fence(std::memory_order_release);
-  header_->num_slots = header_->kept_slots = static_cast<std::uint32_t>(num_slots);
+  store(header_->num_slots, static_cast<std::uint32_t>(num_slots));
+  store(header_->kept_slots, static_cast<std::uint32_t>(num_slots));
 }
 
 Slot* FlightRecorder::slot_of(std::uint64_t ticket) noexcept {
@@ -273,9 +292,10 @@ std::uint64_t FlightRecorder::started(const Signature& signature, std::uint32_t 
   slot.start_ns = now_ns();
   slot.end_ns = 0;
   slot.group = group;
-  slot.state = static_cast<std::uint8_t>(RecordedCall::State::kStarted);
   put_signature(slot, signature);
   put_splits(slot, signature, group < group_ranks_.size() ? group_ranks_[group] : 0);
+  slot.check = flight::check_of(slot, ticket + 1);
+  put_state(slot, RecordedCall::State::kStarted, ticket + 1);
   std::atomic_ref(slot.seal).store(ticket + 1, std::memory_order_release);
   const char* next = reinterpret_cast<const char*>(&slots_[next_ & (num_slots_ - 1)]);
   for (std::size_t at = 0; at < sizeof(Slot); at += 64) __builtin_prefetch(next + at, 1);
@@ -283,16 +303,15 @@ std::uint64_t FlightRecorder::started(const Signature& signature, std::uint32_t 
 }
 
 void FlightRecorder::matched(std::uint64_t ticket) noexcept {
-  if (Slot* slot = slot_of(ticket)) {
-    slot->state = static_cast<std::uint8_t>(RecordedCall::State::kMatched);
-  }
+  Slot* slot = slot_of(ticket);
+  if (slot != nullptr) put_state(*slot, RecordedCall::State::kMatched, slot->seal);
 }
 
 void FlightRecorder::finish(std::uint64_t ticket, RecordedCall::State state) noexcept {
   Slot* slot = slot_of(ticket);
   if (slot == nullptr) return;
   slot->end_ns = now_ns();
-  std::atomic_ref(slot->state).store(static_cast<std::uint8_t>(state), std::memory_order_release);
+  put_state(*slot, state, slot->seal);
 }
 
 void FlightRecorder::finished(std::uint64_t ticket) noexcept {
@@ -304,28 +323,39 @@ void FlightRecorder::failed(std::uint64_t ticket) noexcept {
 }
 
 void FlightRecorder::note_failure(std::string_view text) noexcept {
-  if (base_ == nullptr || header_->end != static_cast<std::uint32_t>(flight::End::kOpen)) return;
+  if (!is_open()) return;
   const std::size_t size = std::min(text.size(), flight::kMaxFailureBytes);
   std::memcpy(header_->failure, text.data(), size);
-  header_->failure_bytes = static_cast<std::uint32_t>(size);
-  header_->end_ns = now_ns();
-  std::atomic_ref(header_->end)
-      .store(static_cast<std::uint32_t>(flight::End::kFailed), std::memory_order_release);
+  header_->failure_bytes = size;
+  end_as(flight::End::kFailed);
 }
 
 void FlightRecorder::note_end() noexcept {
-  if (base_ == nullptr || header_->end != static_cast<std::uint32_t>(flight::End::kOpen)) return;
+  if (!is_open()) return;
+  keep_what_is_used();
+  end_as(flight::End::kClean);
+}
+
+bool FlightRecorder::is_open() const noexcept {
+  return base_ != nullptr && header_->end.value == static_cast<std::uint32_t>(flight::End::kOpen);
+}
+
+void FlightRecorder::end_as(flight::End end) noexcept {
   header_->end_ns = now_ns();
-  std::atomic_ref(header_->end)
-      .store(static_cast<std::uint32_t>(flight::End::kClean), std::memory_order_release);
+  header_->end_check = flight::check_of_end(*header_, end);
+  store(header_->end, static_cast<std::uint32_t>(end));
+}
+
+std::uint64_t FlightRecorder::keep_what_is_used() noexcept {
+  const std::uint64_t used = std::min(next_, num_slots_);
+  store(header_->kept_slots, static_cast<std::uint32_t>(used));
+  return used;
 }
 
 void FlightRecorder::close(Leave leave) noexcept {
   if (base_ == nullptr) return;
   note_end();
-  const std::uint64_t used = std::min(next_, num_slots_);
-  const std::size_t kept_bytes = bytes_of(header_->world_size, used);
-  header_->kept_slots = static_cast<std::uint32_t>(used);
+  const std::size_t kept_bytes = bytes_of(header_->world_size, keep_what_is_used());
   ::munmap(base_, bytes_);
   base_ = nullptr;
   if (path_.empty()) return;

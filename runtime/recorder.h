@@ -76,6 +76,10 @@ class FlightRecorder {
   void grow() noexcept;
   flight::Slot* slot_of(std::uint64_t ticket) noexcept;
   void finish(std::uint64_t ticket, RecordedCall::State state) noexcept;
+  bool is_open() const noexcept;  ///< neither failed nor come to its end
+  void end_as(flight::End end) noexcept;
+  /// Slots beyond are no part of the file. Returns how many are.
+  std::uint64_t keep_what_is_used() noexcept;
   std::int64_t now_ns() const noexcept;
 
   std::string path_;

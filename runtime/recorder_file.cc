@@ -1,8 +1,10 @@
 #include "runtime/recorder_file.h"
 
+#define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
@@ -53,11 +55,23 @@ class Parser {
                   low == high ? std::to_string(low) : absl::StrFormat("%d to %d", low, high));
   }
 
+  Status damaged(const std::string& part) const {
+    return refuse("damaged: the checksum of " + part + " is another");
+  }
+  Status read(const flight::Checked& field, const std::string& name, std::uint32_t& value) const;
+
   Status parse_header();
   Status check_form();
+  Status check_sizes();
+  Status parse_end();
   Status parse_groups();
   Status parse_slots();
   Status parse_slot(std::uint32_t index, const Slot& slot);
+  bool is_closed() const;
+  bool may_be_torn() const;
+  Status note_torn_slot(std::uint32_t index);
+  Status parse_outcome(const Slot& slot, RecordedCall& call);
+  Status place_torn_slot();
   Status check_slot(const Slot& slot) const;
   Status parse_signature(const Slot& slot, RecordedCall& call) const;
   Status parse_time(std::string_view field, std::int64_t since_start, std::int64_t& time) const;
@@ -65,8 +79,16 @@ class Parser {
   std::span<const std::byte> bytes_;
   std::string_view source_;
   Header header_{};
+  std::uint32_t num_slots_ = 0, kept_slots_ = 0, num_groups_ = 0;
+  std::optional<std::uint32_t> torn_slot_;  ///< whose call was being written
   RankRecords records_;
 };
+
+Status Parser::read(const flight::Checked& field, const std::string& name,
+                    std::uint32_t& value) const {
+  value = field.value;
+  return field.check == flight::checked(value).check ? absl::OkStatus() : damaged(name);
+}
 
 Status Parser::check_form() {
   if (std::string_view(header_.magic, sizeof header_.magic) != flight::kMagic) {
@@ -79,15 +101,24 @@ Status Parser::check_form() {
   TSR_RETURN_IF_ERROR(
       check("header bytes", header_.header_bytes, flight::kPageBytes, flight::kPageBytes));
   TSR_RETURN_IF_ERROR(check("slot bytes", header_.slot_bytes, sizeof(Slot), sizeof(Slot)));
-  TSR_RETURN_IF_ERROR(check("slots", header_.num_slots, 1, flight::kSlots));
-  if (!std::has_single_bit(header_.num_slots)) {
-    return refuse("slots", header_.num_slots, "a power of two");
+  return header_.check == flight::check_of(header_) ? absl::OkStatus() : damaged("the header");
+}
+
+Status Parser::check_sizes() {
+  TSR_RETURN_IF_ERROR(read(header_.num_slots, "the number of slots", num_slots_));
+  TSR_RETURN_IF_ERROR(read(header_.kept_slots, "the number of kept slots", kept_slots_));
+  TSR_RETURN_IF_ERROR(read(header_.num_groups, "the number of groups", num_groups_));
+  TSR_RETURN_IF_ERROR(check("slots", num_slots_, 1, flight::kSlots));
+  if (!std::has_single_bit(num_slots_)) return refuse("slots", num_slots_, "a power of two");
+  TSR_RETURN_IF_ERROR(check("kept slots", kept_slots_, 0, num_slots_));
+  if (header_.group_words > kMaxGroupWords) {
+    return refuse(absl::StrFormat("room for groups is %d; allowed: 0 to %d", header_.group_words,
+                                  kMaxGroupWords));
   }
-  TSR_RETURN_IF_ERROR(check("kept slots", header_.kept_slots, 0, header_.num_slots));
-  TSR_RETURN_IF_ERROR(check("room for groups", header_.group_words, 0, kMaxGroupWords));
-  TSR_RETURN_IF_ERROR(check("groups", header_.num_groups, 0, header_.group_words));
-  const std::size_t fixed = flight::kPageBytes + std::size_t{header_.group_words} * 4;
-  const std::size_t least = fixed + sizeof(Slot) * header_.kept_slots;
+  const auto group_words = static_cast<std::int64_t>(header_.group_words);
+  TSR_RETURN_IF_ERROR(check("groups", num_groups_, 0, group_words));
+  const std::size_t fixed = flight::kPageBytes + header_.group_words * 4;
+  const std::size_t least = fixed + sizeof(Slot) * kept_slots_;
   const std::size_t most = fixed + sizeof(Slot) * flight::kSlots;
   if (bytes_.size() >= least && bytes_.size() <= most) return absl::OkStatus();
   return refuse(absl::StrFormat("has %d bytes, but its header tells of %d to %d", bytes_.size(),
@@ -101,26 +132,33 @@ Status Parser::parse_header() {
   }
   std::memcpy(&header_, bytes_.data(), sizeof header_);
   TSR_RETURN_IF_ERROR(check_form());
+  TSR_RETURN_IF_ERROR(check_sizes());
   TSR_RETURN_IF_ERROR(check("world size", header_.world_size, 1, kMaxWorld));
   TSR_RETURN_IF_ERROR(check("rank", header_.rank, 0, header_.world_size - 1));
   TSR_RETURN_IF_ERROR(check("start time", header_.start_unix_ns, 0, kMaxTime));
-  TSR_RETURN_IF_ERROR(
-      check("end mark", header_.end, 0, static_cast<std::int64_t>(flight::End::kFailed)));
-  TSR_RETURN_IF_ERROR(check("failure bytes", header_.failure_bytes, 0, flight::kMaxFailureBytes));
   records_.rank = header_.rank;
   records_.world_size = header_.world_size;
   records_.pid = header_.pid;
   records_.job = header_.job;
   records_.start_ns = header_.start_unix_ns;
-  records_.end = static_cast<flight::End>(header_.end);
-  if (records_.end != flight::End::kOpen) {
-    TSR_RETURN_IF_ERROR(parse_time("end time", header_.end_ns, records_.end_ns));
-  }
-  if (records_.end == flight::End::kFailed) {
-    records_.failure = printable({header_.failure, header_.failure_bytes});
-  }
   records_.backend =
       printable({header_.backend, ::strnlen(header_.backend, sizeof header_.backend)});
+  return parse_end();
+}
+
+Status Parser::parse_end() {
+  std::uint32_t end = 0;
+  TSR_RETURN_IF_ERROR(read(header_.end, "the end mark", end));
+  TSR_RETURN_IF_ERROR(check("end mark", end, 0, static_cast<std::int64_t>(flight::End::kFailed)));
+  records_.end = static_cast<flight::End>(end);
+  if (records_.end == flight::End::kOpen) return absl::OkStatus();
+  if (header_.failure_bytes > flight::kMaxFailureBytes) {
+    return refuse(absl::StrFormat("failure bytes is %d; allowed: 0 to %d", header_.failure_bytes,
+                                  flight::kMaxFailureBytes));
+  }
+  if (header_.end_check != flight::check_of_end(header_, records_.end)) return damaged("the end");
+  TSR_RETURN_IF_ERROR(parse_time("end time", header_.end_ns, records_.end_ns));
+  records_.failure = printable({header_.failure, header_.failure_bytes});
   return absl::OkStatus();
 }
 
@@ -137,15 +175,16 @@ Status Parser::parse_groups() {
     std::memcpy(words.data(), bytes_.data() + flight::kPageBytes, words.size() * 4);
   }
   std::size_t at = 0;
-  for (std::uint32_t i = 0; i < header_.num_groups; ++i) {
+  for (std::uint32_t i = 0; i < num_groups_; ++i) {
     const std::string name = "group " + std::to_string(i);
-    if (at == words.size()) return refuse(name + " lies outside the room for groups");
-    const std::uint32_t size = words[at++];
-    const auto room = static_cast<std::int64_t>(words.size() - at);
+    if (words.size() - at < 2) return refuse(name + " lies outside the room for groups");
+    const std::uint32_t size = words[at];
+    const auto room = static_cast<std::int64_t>(words.size() - at - 2);
     TSR_RETURN_IF_ERROR(check("size of " + name, size, 1, std::min(room, header_.world_size)));
-    std::vector<std::int64_t> ranks(words.begin() + static_cast<std::ptrdiff_t>(at),
-                                    words.begin() + static_cast<std::ptrdiff_t>(at + size));
-    at += size;
+    const auto listed = std::span(words).subspan(at, size + std::size_t{1});
+    const std::vector<std::int64_t> ranks(listed.begin() + 1, listed.end());
+    at += listed.size();
+    if (words[at++] != flight::check_of_group(listed)) return damaged(name);
     std::vector<std::int64_t> sorted = ranks;
     std::sort(sorted.begin(), sorted.end());
     TSR_RETURN_IF_ERROR(check("a rank of " + name, sorted.back(), 0, header_.world_size - 1));
@@ -155,7 +194,7 @@ Status Parser::parse_groups() {
     if (!std::binary_search(sorted.begin(), sorted.end(), header_.rank)) {
       return refuse(name + " lacks the file's own rank");
     }
-    records_.groups.push_back(std::move(ranks));
+    records_.groups.push_back(ranks);
   }
   return absl::OkStatus();
 }
@@ -166,7 +205,6 @@ Status Parser::check_slot(const Slot& slot) const {
   TSR_RETURN_IF_ERROR(check("dtype", slot.dtype, 0, most(kLastDType)));
   TSR_RETURN_IF_ERROR(check("reduce op", slot.reduce, 0, most(ReduceOp::kProd)));
   TSR_RETURN_IF_ERROR(check("fold", slot.fold, 0, 1));
-  TSR_RETURN_IF_ERROR(check("state", slot.state, 0, most(State::kFailed)));
   TSR_RETURN_IF_ERROR(check("ndim", slot.ndim, 0, kMaxDims));
   TSR_RETURN_IF_ERROR(
       check("splits", slot.num_send + slot.num_recv, 0, std::int64_t{flight::kMaxSplits}));
@@ -209,20 +247,58 @@ Status Parser::parse_signature(const Slot& slot, RecordedCall& call) const {
   return absl::OkStatus();
 }
 
-Status Parser::parse_slot(std::uint32_t index, const Slot& slot) {
-  if (slot.seal == 0) return absl::OkStatus();  // never written, or torn
-  const std::string name = "slot " + std::to_string(index) + ": ";
-  if ((slot.seal - 1) % header_.num_slots != index || slot.seal > std::uint64_t{1} << 62) {
-    return refuse(name + "holds another slot's ticket");
+// Then every kept slot holds a call. A rank that has failed may have made calls after that.
+bool Parser::is_closed() const {
+  return records_.end == flight::End::kClean ||
+         (records_.end == flight::End::kFailed && kept_slots_ < num_slots_);
+}
+
+// One thing may, of a record that was not closed.
+bool Parser::may_be_torn() const { return !is_closed() && !torn_slot_ && !records_.torn_ticket; }
+
+Status Parser::note_torn_slot(std::uint32_t index) {
+  if (!may_be_torn()) return damaged("slot " + std::to_string(index));
+  torn_slot_ = index;
+  return absl::OkStatus();
+}
+
+Status Parser::parse_outcome(const Slot& slot, RecordedCall& call) {
+  if (slot.outcome_check != flight::check_of_outcome(slot, slot.seal)) {
+    if (!may_be_torn()) return damaged("the call's outcome");
+    records_.torn_ticket = call.ticket;
+    return absl::OkStatus();
   }
+  constexpr auto kLast = static_cast<std::uint64_t>(State::kFailed);
+  if (slot.state > kLast) {
+    return refuse(absl::StrFormat("state is %d; allowed: 0 to %d", slot.state, kLast));
+  }
+  call.state = static_cast<State>(slot.state);
+  return call.is_over() ? parse_time("end time", slot.end_ns, call.end_ns) : absl::OkStatus();
+}
+
+Status Parser::parse_slot(std::uint32_t index, const Slot& slot) {
+  if (slot.seal == 0) {
+    const auto bytes = std::as_bytes(std::span(&slot, 1));
+    const bool unwritten =
+        std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
+    return unwritten && !is_closed() ? absl::OkStatus() : note_torn_slot(index);
+  }
+  const std::string name = "slot " + std::to_string(index) + ": ";
   const auto place = [&](const Status& status) {
     if (status.ok()) return status;
     return refuse(name + std::string(message_of(status).substr(source_.size() + 2)));
   };
-  TSR_RETURN_IF_ERROR(place(check_slot(slot)));
+  if (slot.num_send + slot.num_recv > flight::kMaxSplits ||
+      slot.check != flight::check_of(slot, slot.seal)) {
+    return note_torn_slot(index);
+  }
+  if ((slot.seal - 1) % num_slots_ != index || slot.seal > std::uint64_t{1} << 62) {
+    return refuse(name + "holds another slot's ticket");
+  }
   RecordedCall call;
-  call.state = static_cast<State>(slot.state);
   call.ticket = slot.seal - 1;
+  TSR_RETURN_IF_ERROR(place(check_slot(slot)));
+  TSR_RETURN_IF_ERROR(place(parse_outcome(slot, call)));
   call.group = slot.group;
   call.ndim = slot.ndim;
   call.num_elements = slot.num_elements;
@@ -231,16 +307,22 @@ Status Parser::parse_slot(std::uint32_t index, const Slot& slot) {
   call.cut = slot.cut;
   TSR_RETURN_IF_ERROR(place(parse_signature(slot, call)));
   TSR_RETURN_IF_ERROR(place(parse_time("start time", slot.start_ns, call.start_ns)));
-  if (call.is_over()) {
-    TSR_RETURN_IF_ERROR(place(parse_time("end time", slot.end_ns, call.end_ns)));
-  }
   records_.calls.push_back(std::move(call));
   return absl::OkStatus();
 }
 
+// Slots are written in turn: what is torn is the call after the last, in its place.
+Status Parser::place_torn_slot() {
+  if (!torn_slot_) return absl::OkStatus();
+  const std::uint64_t next = records_.calls.empty() ? 0 : records_.calls.back().ticket + 1;
+  if (next % num_slots_ != *torn_slot_) return damaged("slot " + std::to_string(*torn_slot_));
+  records_.torn_ticket = next;
+  return absl::OkStatus();
+}
+
 Status Parser::parse_slots() {
-  const std::byte* at = bytes_.data() + flight::kPageBytes + std::size_t{header_.group_words} * 4;
-  for (std::uint32_t i = 0; i < header_.kept_slots; ++i, at += sizeof(Slot)) {
+  const std::byte* at = bytes_.data() + flight::kPageBytes + header_.group_words * 4;
+  for (std::uint32_t i = 0; i < kept_slots_; ++i, at += sizeof(Slot)) {
     Slot slot;
     std::memcpy(&slot, at, sizeof slot);
     TSR_RETURN_IF_ERROR(parse_slot(i, slot));
@@ -248,14 +330,15 @@ Status Parser::parse_slots() {
   auto& calls = records_.calls;
   std::sort(calls.begin(), calls.end(),
             [](const auto& a, const auto& b) { return a.ticket < b.ticket; });
-  // The ring holds one stretch of tickets; only the one being written may be torn.
+  TSR_RETURN_IF_ERROR(place_torn_slot());
   if (calls.empty()) return absl::OkStatus();
-  const std::uint64_t last = calls.back().ticket;
-  const std::uint64_t first = last < header_.num_slots ? 0 : last - header_.num_slots + 1;
-  if (calls.front().ticket < first || last - first + 1 > calls.size() + 1) {
+  // The ring holds one stretch of tickets, without the oldest where that is being overwritten.
+  const std::uint64_t newest = calls.back().ticket + (records_.lacks_last_call() ? 1 : 0);
+  const std::uint64_t first = newest < num_slots_ ? 0 : newest - num_slots_ + 1;
+  if (calls.front().ticket != first || calls.back().ticket - first + 1 != calls.size()) {
     return refuse("its tickets have gaps");
   }
-  records_.wrapped = calls.front().ticket > 0;
+  records_.wrapped = first > 0;
   return absl::OkStatus();
 }
 
@@ -296,6 +379,39 @@ std::uint64_t pair_hash(std::int64_t rows, std::int64_t from, std::int64_t to) {
 }  // namespace
 
 namespace flight {
+
+Checked checked(std::uint32_t value) noexcept {
+  return {value, static_cast<std::uint32_t>(XXH3_64bits(&value, sizeof value))};
+}
+
+std::uint64_t check_of(const Header& header) noexcept {
+  return XXH3_64bits(&header, offsetof(Header, check));
+}
+
+std::uint64_t check_of_end(const Header& header, End end) noexcept {
+  constexpr std::size_t kBegin = offsetof(Header, end_ns);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&header) + kBegin;
+  return XXH3_64bits_withSeed(bytes, offsetof(Header, failure) - kBegin + header.failure_bytes,
+                              static_cast<std::uint64_t>(end));
+}
+
+std::uint32_t check_of_group(std::span<const std::uint32_t> words) noexcept {
+  return static_cast<std::uint32_t>(XXH3_64bits(words.data(), words.size_bytes()));
+}
+
+std::uint64_t check_of(const Slot& slot, std::uint64_t seal) noexcept {
+  constexpr std::size_t kBegin = offsetof(Slot, sequence), kEnd = offsetof(Slot, splits);
+  static_assert(kEnd - kBegin <= XXH3_MIDSIZE_MAX);  // hashed in a few ns
+  const auto* bytes = reinterpret_cast<const std::byte*>(&slot) + kBegin;
+  const std::uint64_t call = XXH3_64bits_withSeed(bytes, kEnd - kBegin, seal);
+  const std::size_t num_splits = std::size_t{slot.num_send} + slot.num_recv;
+  return num_splits == 0 ? call : XXH3_64bits_withSeed(slot.splits, 4 * num_splits, call);
+}
+
+std::uint64_t check_of_outcome(const Slot& slot, std::uint64_t seal) noexcept {
+  static_assert(offsetof(Slot, state) == offsetof(Slot, end_ns) + sizeof slot.end_ns);
+  return XXH3_64bits_withSeed(&slot.end_ns, sizeof slot.end_ns + sizeof slot.state, seal);
+}
 
 std::uint64_t split_hash(std::span<const std::int64_t> sends, std::int64_t from) {
   std::uint64_t sum = 0;

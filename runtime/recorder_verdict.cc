@@ -38,12 +38,20 @@ struct Party {
   const RankRecords* records = nullptr;
   std::map<std::uint64_t, const RecordedCall*> calls;
 
-  enum class Absence : std::uint8_t { kNeverCalled, kJobFailedBefore, kForgotten, kNoRecord };
+  enum class Absence : std::uint8_t {
+    kNeverCalled,
+    kJobFailedBefore,
+    kTorn,
+    kForgotten,
+    kNoRecord
+  };
   /// Why there is no call of this sequence.
   Absence absence(std::uint64_t sequence) const {
     if (records == nullptr) return Absence::kNoRecord;
     const bool known = !records->wrapped || (!calls.empty() && sequence > calls.begin()->first);
     if (!known) return Absence::kForgotten;
+    const std::uint64_t next = calls.empty() ? 0 : calls.rbegin()->first + 1;
+    if (records->lacks_last_call() && sequence == next) return Absence::kTorn;
     const RecordedCall* last = last_call(*records);
     const bool stuck = last != nullptr && last->state != State::kFinished;
     return failed_with_another(*records) && !stuck ? Absence::kJobFailedBefore
@@ -204,6 +212,7 @@ std::string whereabouts(const RankRecords& records) {
   if (stuck) return "it was last in " + call_of(records, *last);
   const std::string after =
       last == nullptr ? " before any call" : " after " + call_of(records, *last);
+  if (records.lacks_last_call()) return "the record of its next call is torn," + after;
   return (records.end == flight::End::kClean ? "it ended cleanly" : "its record stops") + after;
 }
 
@@ -221,10 +230,12 @@ Ranks absent_of(const Meeting& meeting, Party::Absence why) {
 
 std::string unknown_text(const Meeting& meeting) {
   const Ranks late = absent_of(meeting, Party::Absence::kJobFailedBefore);
+  const Ranks torn = absent_of(meeting, Party::Absence::kTorn);
   const Ranks absent = absent_of(meeting, Party::Absence::kNoRecord);
   const Ranks forgotten = absent_of(meeting, Party::Absence::kForgotten);
   std::string text;
   if (!late.empty()) text += "; the job had failed before " + list_ranks(late) + " came to it";
+  if (!torn.empty()) text += "; torn in the record of " + list_ranks(torn) + ": cannot tell";
   if (!absent.empty()) text += "; no record of " + list_ranks(absent) + ": cannot tell";
   if (!forgotten.empty()) {
     text += "; the record of " + list_ranks(forgotten) + " does not go back so far: cannot tell";
@@ -418,7 +429,8 @@ RecordsVerdict judge(std::span<const RankRecords> records) {
     verdict.last_calls.push_back({.rank = each.rank,
                                   .call = last == nullptr ? "" : to_string(*last),
                                   .state = last == nullptr ? State::kStarted : last->state,
-                                  .end = each.end});
+                                  .end = each.end,
+                                  .torn = each.torn_ticket.has_value()});
   }
   for (std::int64_t rank = 0; rank < verdict.world_size; ++rank) {
     if (!std::ranges::binary_search(verdict.present, rank)) verdict.missing.push_back(rank);

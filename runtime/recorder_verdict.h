@@ -36,7 +36,7 @@ struct RecordsFinding {
   std::uint64_t sequence = 0;
   std::vector<Call> calls;            ///< in order of the group
   std::vector<std::int64_t> missing;  ///< never made the call; kNotEnded: stopped without an end
-  std::vector<std::int64_t> unknown;  ///< no record so far back, or the job had failed before
+  std::vector<std::int64_t> unknown;  ///< no record so far back, torn, or the job had failed before
   std::string text;
   std::int64_t time_ns = 0;  ///< first start of the call
 };
@@ -58,6 +58,7 @@ struct RecordsVerdict {
     std::string call;  ///< the last unfinished, else the last; empty where there is none
     RecordedCall::State state = RecordedCall::State::kStarted;
     flight::End end = flight::End::kOpen;
+    bool torn = false;  ///< the process was killed while it wrote
   };
   std::vector<Last> last_calls;  ///< by rank
 

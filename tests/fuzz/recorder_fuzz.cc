@@ -1,6 +1,7 @@
 // Two flight records of one job: what is accepted is printable, in order and in range, and a
 // verdict over it is reached. An image is a page of header and what follows; the input gives the
-// header's fields and the start of its failure text, then everything after the page.
+// header's fields and the start of its failure text, then everything after the page. Each is read
+// as it is and with its checksums put right.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "runtime/recorder_file.h"
 #include "runtime/recorder_verdict.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/flight_image.h"
 
 namespace tessera {
 namespace {
@@ -59,18 +61,25 @@ void check_verdict(std::span<const RankRecords> records) {
   for (const RecordsVerdict::Last& last : verdict.last_calls) check_printable(last.call);
 }
 
-StatusOr<RankRecords> read(std::span<const std::uint8_t> given) {
-  StatusOr<RankRecords> records = parse_records(image_of(given), "record");
+StatusOr<RankRecords> read(std::span<const std::byte> image) {
+  StatusOr<RankRecords> records = parse_records(image, "record");
   testing::check_text(records.status(), "record: ");
   if (records.ok()) check_records(*records);
   return records;
 }
 
+StatusOr<RankRecords> read_sealed(std::span<const std::uint8_t> given) {
+  std::vector<std::byte> image = image_of(given);
+  static_cast<void>(read(image));
+  testing::seal_image(image);
+  return read(image);
+}
+
 void fuzz(std::span<const std::uint8_t> input) {
   testing::Bytes in(input);
   const std::size_t first = std::size_t{in.next()} * 256 + in.next();
-  const StatusOr<RankRecords> a = read(in.take(first));
-  const StatusOr<RankRecords> b = read(in.take(input.size()));
+  const StatusOr<RankRecords> a = read_sealed(in.take(first));
+  const StatusOr<RankRecords> b = read_sealed(in.take(input.size()));
   for (const auto& records : {a, b}) {
     if (records.ok()) check_verdict({&*records, 1});
   }

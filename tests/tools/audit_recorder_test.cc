@@ -77,9 +77,9 @@ TEST_CASE("recorder says who was missing where", "[tools][recorder]") {
             R"j(rank 2: cannot tell"}],)j"
             R"j("last_calls":[{"rank":0,"call":")j" +
             kCall +
-            R"j(","state":"started","end":"failed"},)j"
+            R"j(","state":"started","end":"failed","torn":false},)j"
             R"j({"rank":1,"call":"all_reduce #1 of F32 [8] by sum, tensor w (moe/dispatch.cc:12)",)j"
-            R"j("state":"finished","end":"clean"}]})j"
+            R"j("state":"finished","end":"clean","torn":false}]})j"
             "\n");
     CHECK(audit(folder / "job").out == ran.out);
   }

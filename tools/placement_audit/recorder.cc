@@ -129,7 +129,8 @@ Json to_json(const RecordsVerdict& verdict) {
     last_calls.push_back(Json::object({{"rank", last.rank},
                                        {"call", any ? Json(last.call) : Json()},
                                        {"state", any ? Json(tessera::name_of(last.state)) : Json()},
-                                       {"end", name_of(last.end)}}));
+                                       {"end", name_of(last.end)},
+                                       {"torn", last.torn}}));
   }
   return Json::object({{"world_size", verdict.world_size},
                        {"ranks_present", integers(verdict.present)},
@@ -165,6 +166,7 @@ std::string to_text(const RecordsVerdict& verdict) {
     if (last.end == flight::End::kOpen) text += "; no end";
     if (last.end == flight::End::kClean) text += "; ended cleanly";
     if (last.end == flight::End::kFailed) text += "; failed";
+    if (last.torn) text += "; killed while it wrote its record";
     text += '\n';
   }
   return text;
