@@ -72,7 +72,7 @@ target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} F
 # What public headers include is public.
 target_link_libraries(tessera PUBLIC Threads::Threads absl::status absl::statusor absl::flat_hash_map
                       absl::flat_hash_set absl::node_hash_set absl::inlined_vector
-                      PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX re2::re2)
+                      PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX re2::re2 Sodium::sodium)
 
 if(TESSERA_HAS_MPI)
   tessera_library(tessera_mpi_library tessera_mpi mpi tessera_mpi)

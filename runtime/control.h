@@ -21,12 +21,13 @@
 namespace tessera TSR_API {
 
 struct ControlOptions {
-  /// Address that this rank listens on. The loopback, unless the ranks' hosts differ: then the
-  /// host's own name.
+  /// Address that this rank listens on. The loopback, unless ranks are in different networks, which
+  /// the kernels tell, not the hosts' names: then what the host's name stands for, or the first
+  /// interface.
   std::string host = {};
   int port = 0;  ///< of rank 0; 0: any free one
   std::chrono::milliseconds connect_timeout{10'000};
-  std::chrono::milliseconds stranger_limit{1'000};  ///< by when a connection has said the token
+  std::chrono::milliseconds stranger_limit{1'000};  ///< by when a connection has proved itself
 };
 
 struct ControlPlace {

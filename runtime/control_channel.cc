@@ -72,16 +72,16 @@ class SocketChannel final : public ControlChannel {
 
   std::vector<PartyState> ask(const ControlWait& wait, std::chrono::milliseconds limit) override {
     std::vector<PartyState> parties;
-    std::vector<Endpoint> asked;
+    std::vector<ControlHost> asked;
     std::vector<std::size_t> places;  // of those asked, among the parties
     for (const std::int64_t rank : wait.parties) {
       const bool is_other = rank >= 0 && rank < place().size && rank != place().rank;
       parties.push_back(state_without_asking(rank, wait));
       if (!is_other || parties.back().kind != PartyState::Kind::kSilent) continue;
-      asked.push_back(endpoints_[static_cast<std::size_t>(rank)]);
+      asked.push_back(host_of(rank));
       places.push_back(parties.size() - 1);
     }
-    const auto answers = visit(asked, hello(), control::Query{wait.lane, wait.sequence}, limit);
+    const auto answers = visit(asked, visitor(), control::Query{wait.lane, wait.sequence}, limit);
     for (std::size_t at = 0; at < answers.size(); ++at) {
       if (!answers[at]) continue;
       const auto* answer = std::get_if<control::Answer>(&*answers[at]);
@@ -116,13 +116,18 @@ class SocketChannel final : public ControlChannel {
 
  private:
   const ControlPlace& place() const noexcept { return state_.place(); }
-  control::Hello hello() const { return {token_, place().rank, control::Purpose::kVisit}; }
+  ControlVisitor visitor() const { return {token_, place().rank}; }
+  ControlHost host_of(std::int64_t rank) const {
+    return {rank, endpoints_[static_cast<std::size_t>(rank)]};
+  }
 
   /// The hub does not answer: everyone is told directly.
   void spread(const control::Poison& poison) {
-    std::vector<Endpoint> others = endpoints_;
-    others.erase(others.begin() + place().rank);
-    visit(others, hello(), poison, kSpreadLimit);
+    std::vector<ControlHost> others;
+    for (std::int64_t rank = 0; rank < place().size; ++rank) {
+      if (rank != place().rank) others.push_back(host_of(rank));
+    }
+    visit(others, visitor(), poison, kSpreadLimit);
   }
 
   /// Tells these ranks that this one has left, and hears whether they have.
@@ -132,11 +137,9 @@ class SocketChannel final : public ControlChannel {
     for (std::size_t first = 0; first < ranks.size(); first += kMaxVisits) {
       const auto batch =
           std::span(ranks).subspan(first, std::min(kMaxVisits, ranks.size() - first));
-      std::vector<Endpoint> asked;
-      for (const std::int64_t rank : batch) {
-        asked.push_back(endpoints_[static_cast<std::size_t>(rank)]);
-      }
-      const auto answers = visit(asked, hello(), own, kFarewellRound);
+      std::vector<ControlHost> asked;
+      for (const std::int64_t rank : batch) asked.push_back(host_of(rank));
+      const auto answers = visit(asked, visitor(), own, kFarewellRound);
       for (std::size_t at = 0; at < batch.size(); ++at) {
         if (!answers[at]) {
           ++silent_rounds[batch[at]];

@@ -1,19 +1,10 @@
 #include "runtime/control_frame.h"
 
 #include <concepts>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
 namespace tessera {
-
-bool ControlToken::matches(const ControlToken& other) const noexcept {
-  unsigned difference = 0;
-  for (std::size_t at = 0; at < bytes.size(); ++at) {
-    difference |= static_cast<unsigned>(bytes[at] ^ other.bytes[at]);
-  }
-  return difference == 0;
-}
 
 namespace control {
 namespace {
@@ -21,10 +12,17 @@ namespace {
 // One description of each message's fields, which both directions walk.
 template <class Archive>
 void describe(Archive& archive, Hello& message) {
-  for (std::uint8_t& byte : message.token.bytes) archive(byte);
+  for (std::uint8_t& byte : message.nonce) archive(byte);
   archive(message.rank);
+  archive(message.to);
   archive(message.purpose, Purpose::kVisit);
 }
+template <class Archive>
+void describe(Archive& archive, Challenge& message) {
+  for (std::uint8_t& byte : message.nonce) archive(byte);
+}
+template <class Archive>
+void describe(Archive&, Proof&) {}
 template <class Archive>
 void describe(Archive&, Welcome&) {}
 template <class Archive>
@@ -216,10 +214,9 @@ std::optional<Message> decode_as(std::size_t kind, std::string_view body) {
 
 constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
 
-}  // namespace
-
-std::optional<std::string> encode(const Message& message) {
-  std::string bytes(kLengthBytes, '\0');
+/// Kind and body; nullopt for those beyond kMaxFrameBytes.
+std::optional<std::string> content_of(const Message& message) {
+  std::string bytes;
   Writer writer(bytes);
   writer(static_cast<std::uint8_t>(message.index()));
   // The writer changes nothing: descriptions are shared with the reader, which does.
@@ -228,12 +225,22 @@ std::optional<std::string> encode(const Message& message) {
         describe(writer, const_cast<std::remove_cvref_t<decltype(kind)>&>(kind));
       },
       message);
-  const std::size_t length = bytes.size() - kLengthBytes;
-  if (length > kMaxFrameBytes) return std::nullopt;
-  std::string prefix;
-  Writer{prefix}(static_cast<std::uint32_t>(length));
-  bytes.replace(0, kLengthBytes, prefix);
+  if (bytes.size() > kMaxFrameBytes) return std::nullopt;
   return bytes;
+}
+
+std::string with_length(const std::string& content) {
+  std::string frame;
+  Writer{frame}(static_cast<std::uint32_t>(content.size()));
+  return frame + content;
+}
+
+}  // namespace
+
+std::optional<std::string> encode(const Message& message) {
+  const std::optional<std::string> content = content_of(message);
+  if (!content) return std::nullopt;
+  return with_length(*content);
 }
 
 std::optional<Message> decode(std::string_view frame) {
@@ -243,20 +250,39 @@ std::optional<Message> decode(std::string_view frame) {
 
 }  // namespace control
 
-std::optional<control::Message> FrameReader::next() {
+std::optional<std::string> FrameWriter::frame_of(const control::Message& message) {
+  std::optional<std::string> content = control::content_of(message);
+  if (!content) return std::nullopt;
+  return control::with_length(seal_ ? seal_->seal(*content) : *content);
+}
+
+std::optional<std::string> FrameReader::next_frame() {
   if (broken_ || bytes_.size() < control::kLengthBytes) return std::nullopt;
   std::uint32_t length = 0;
   control::Reader{std::string_view(bytes_).substr(0, control::kLengthBytes)}(length);
-  if (length == 0 || length > max_bytes_) {
+  if (length == 0 || length > max_bytes_ + (seal_ ? FrameSeal::kBytes : 0)) {
     broken_ = true;
     return std::nullopt;
   }
   if (bytes_.size() - control::kLengthBytes < length) return std::nullopt;
-  std::optional<control::Message> message =
-      control::decode(std::string_view(bytes_).substr(control::kLengthBytes, length));
-  broken_ = !message.has_value();
+  std::string frame = bytes_.substr(control::kLengthBytes, length);
   bytes_.erase(0, control::kLengthBytes + length);
-  return message;
+  return frame;
+}
+
+std::optional<control::Message> FrameReader::next() {
+  while (const std::optional<std::string> frame = next_frame()) {
+    std::optional<std::string_view> content = *frame;
+    if (seal_) content = seal_->open(*frame);
+    if (content) {
+      std::optional<control::Message> message = control::decode(*content);
+      broken_ = !message.has_value();
+      return message;
+    }
+    ++num_dropped_;
+    broken_ = seal_->has_gap();
+  }
+  return std::nullopt;
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // runtime/control_frame.h: what the ends of a control channel tell one another, and its bytes. A
-// frame is a 32-bit length, a kind and a body; a body that does not decode to its last byte is
-// refused, and no length is believed before the bytes are there.
+// frame is a 32-bit length, a kind and a body, the latter two sealed once the ends have greeted one
+// another; a body that does not decode to its last byte is refused, and no length is believed
+// before the bytes are there.
 #pragma once
 
 #include <array>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "runtime/control.h"
+#include "runtime/control_seal.h"
 
 namespace tessera {
 
@@ -25,13 +27,6 @@ inline bool has_started(const StartedCounts& counts, const ControlWait& wait) {
   return at != counts.end() && at->second > wait.sequence;
 }
 
-/// Known to the ranks of one job only.
-struct ControlToken {
-  std::array<std::uint8_t, 16> bytes{};
-  /// Takes the same time wherever two tokens differ.
-  bool matches(const ControlToken& other) const noexcept;
-};
-
 namespace control {
 
 /// What a connection is for: a rank's link to the hub, or one question.
@@ -39,11 +34,16 @@ enum class Purpose : std::uint8_t { kJoin, kVisit };
 /// Why a rank starts no more calls.
 enum class End : std::uint8_t { kLeft, kFailed, kDied };
 
-struct Hello {  ///< opens every connection
-  ControlToken token;
+struct Hello {  ///< opens every connection, unsealed
+  ControlNonce nonce{};
   std::int64_t rank = 0;
+  std::int64_t to = 0;  ///< the rank that it means to reach
   Purpose purpose = Purpose::kJoin;
 };
+struct Challenge {  ///< the answer, unsealed; what follows is sealed, either way
+  ControlNonce nonce{};
+};
+struct Proof {};    ///< the caller's first word: it knows the token
 struct Welcome {};  ///< the hub has taken this rank in; a visitor's poison has been heard
 
 struct Poison {
@@ -97,33 +97,60 @@ struct Answer {
   std::string doing;
 };
 
-using Message = std::variant<Hello, Welcome, Poison, Failure, GroupAsked, GroupNumber, Waiting,
-                             Running, Probe, ProbeReply, Leave, Gone, Query, Answer>;
+using Message =
+    std::variant<Hello, Welcome, Poison, Failure, GroupAsked, GroupNumber, Waiting, Running, Probe,
+                 ProbeReply, Leave, Gone, Query, Answer, Challenge, Proof>;
 
 constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 20;  ///< of kind and body
 constexpr std::size_t kMaxHelloBytes = 256;                   ///< from those who are not known yet
 constexpr std::size_t kMaxTextBytes = std::size_t{16} << 10;
 
-/// The whole frame. Texts are cut at kMaxTextBytes. nullopt for one beyond kMaxFrameBytes.
+/// The whole frame, unsealed. Texts are cut at kMaxTextBytes. nullopt for one beyond
+/// kMaxFrameBytes.
 std::optional<std::string> encode(const Message& message);
 /// From kind and body; nullopt for anything that encode() cannot have written.
 std::optional<Message> decode(std::string_view frame);
 
 }  // namespace control
 
-/// Cuts a stream of bytes into messages.
+/// Turns messages into frames.
+class FrameWriter {
+ public:
+  /// From the next frame on.
+  void seal_with(const FrameSeal& seal) { seal_ = seal; }
+  /// nullopt for one beyond kMaxFrameBytes.
+  std::optional<std::string> frame_of(const control::Message& message);
+
+ private:
+  std::optional<FrameSeal> seal_;
+};
+
+/// Cuts a stream of bytes into messages. Where frames are sealed, those that do not open are passed
+/// over: who can put bytes into a connection cannot speak in it.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t max_bytes) : max_bytes_(max_bytes) {}
   void set_max_bytes(std::size_t max_bytes) noexcept { max_bytes_ = max_bytes; }
+  /// From the next frame on.
+  void open_with(const FrameSeal& seal) { seal_ = seal; }
   void append(std::string_view bytes) { bytes_.append(bytes); }
-  /// nullopt where no whole frame is there yet, and for good once a frame was malformed.
+  /// nullopt where no whole frame is there yet, and for good once a frame was malformed, or genuine
+  /// but not the next.
   std::optional<control::Message> next();
   bool is_broken() const noexcept { return broken_; }
+  /// Broken for that a genuine frame was not the next.
+  bool lacks_frames() const noexcept { return seal_ && seal_->has_gap(); }
+  /// Frames passed over.
+  std::uint64_t num_dropped() const noexcept { return num_dropped_; }
 
  private:
+  /// Of kind and body, sealed or not. Empty where none is there, or none to be believed.
+  std::optional<std::string> next_frame();
+
   std::size_t max_bytes_;
   std::string bytes_;
+  std::optional<FrameSeal> seal_;
+  std::uint64_t num_dropped_ = 0;
   bool broken_ = false;
 };
 

@@ -1,13 +1,13 @@
 #include "runtime/control_meeting.h"
 
 #include <poll.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <sstream>
 #include <utility>
+
+#include "runtime/host_identity.h"
 
 namespace tessera {
 namespace {
@@ -31,13 +31,6 @@ StatusOr<std::vector<std::string>> texts_of_all(const ControlPlace& place, const
 }
 
 // ---- tokens as text
-
-StatusOr<ControlToken> random_token() {
-  ControlToken token;
-  const ssize_t size = getrandom(token.bytes.data(), token.bytes.size(), 0);
-  if (size == static_cast<ssize_t>(token.bytes.size())) return token;
-  return unavailable("cannot draw a random token: " + system_text(errno));
-}
 
 constexpr const char* kHexDigits = "0123456789abcdef";
 
@@ -74,21 +67,20 @@ struct Opening {
 };
 
 StatusOr<Opening> begin(const ControlPlace& place, const ControlOptions& options,
-                        const StatusOr<std::vector<std::string>>& hosts) {
-  if (!hosts.ok()) return hosts.status();
-  const bool one_host = std::all_of(hosts->begin(), hosts->end(), [&](const std::string& host) {
-    return host == hosts->front();
-  });
+                        const StatusOr<std::vector<std::string>>& networks) {
+  if (!networks.ok()) return networks.status();
+  const bool one_network =
+      std::all_of(networks->begin(), networks->end(),
+                  [&](const std::string& network) { return network == networks->front(); });
   const std::string host = !options.host.empty() ? options.host
-                           : one_host            ? kLoopback
+                           : one_network         ? kLoopback
                                                  : address_for_others();
   Opening opening;
   TSR_ASSIGN_OR_RETURN(opening.listener, listen_on(host, place.rank == 0 ? options.port : 0));
   const Endpoint& at = opening.listener.endpoint;
   opening.published = std::string(kListens) + " " + at.address + " " + std::to_string(at.port);
   if (place.rank == 0) {
-    TSR_ASSIGN_OR_RETURN(const ControlToken token, random_token());
-    opening.published += " " + to_text(token);
+    opening.published += " " + to_text(random_token());
   }
   return opening;
 }
@@ -117,9 +109,10 @@ Status read_published(const std::vector<std::string>& texts, ControlMeeting& mee
   return absl::OkStatus();
 }
 
-/// Waits for the answer to what was sent; nullopt at the end of the connection or of the time.
-std::optional<control::Message> converse(ControlLink& link, std::string unsent,
+/// Waits for the answer to a message; nullopt at the end of the connection or of the time.
+std::optional<control::Message> converse(ControlLink& link, const control::Message& message,
                                          Clock::time_point until) {
+  std::string unsent = link.writer.frame_of(message).value_or("");
   while (Clock::now() < until) {
     std::vector<pollfd> entries{
         {link.socket.number(), unsent.empty() ? short{POLLIN} : short{POLLOUT}, 0}};
@@ -129,17 +122,31 @@ std::optional<control::Message> converse(ControlLink& link, std::string unsent,
     const Flow sent = send_some(link.socket, unsent);
     const Flow received = receive_some(link.socket, bytes);
     link.reader.append(bytes);
-    if (auto message = link.reader.next()) return message;
+    if (auto answer = link.reader.next()) return answer;
     if (sent == Flow::kClosed || received == Flow::kClosed) return std::nullopt;
   }
   return std::nullopt;
+}
+
+/// True once the hub has taken this rank in, and has shown that it is the job's.
+bool is_taken_in(ControlLink& link, const ControlToken& token, std::int64_t rank,
+                 Clock::time_point until) {
+  const control::Hello hello = new_hello(rank, 0, control::Purpose::kJoin);
+  std::optional<control::Message> answer = converse(link, hello, until);
+  const auto* challenge = answer ? std::get_if<control::Challenge>(&*answer) : nullptr;
+  if (challenge == nullptr) return false;
+  const ControlKeys keys = keys_of(token, hello, *challenge);
+  link.writer.seal_with(keys.from_caller);
+  link.reader.open_with(keys.from_callee);
+  answer = converse(link, control::Proof{}, until);
+  return answer && std::holds_alternative<control::Welcome>(*answer);
 }
 
 }  // namespace
 
 StatusOr<ControlMeeting> meet(const ControlPlace& place, const ControlOptions& options,
                               const ExchangeTexts& exchange) {
-  StatusOr<Opening> opening = begin(place, options, texts_of_all(place, host_name(), exchange));
+  StatusOr<Opening> opening = begin(place, options, texts_of_all(place, network_id(), exchange));
   const std::string own =
       opening.ok() ? opening->published : kFails + std::string(message_of(opening.status()));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> texts, texts_of_all(place, own, exchange));
@@ -168,10 +175,7 @@ StatusOr<ControlLink> join_hub(const ControlPlace& place, const ControlMeeting& 
   if (!connected.ok()) return refuse(std::string(message_of(connected)));
 
   ControlLink link{.socket = *std::move(socket)};
-  const control::Hello hello{meeting.token, place.rank, control::Purpose::kJoin};
-  const std::optional<control::Message> answer =
-      converse(link, control::encode(hello).value_or(""), until);
-  if (answer && std::holds_alternative<control::Welcome>(*answer)) return link;
+  if (is_taken_in(link, meeting.token, place.rank, until)) return link;
   return refuse(Clock::now() < until ? "it does not take this rank in" : no_answer);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/control_frame.h"
+#include "runtime/control_greeting.h"
 #include "runtime/control_server.h"
 #include "runtime/control_socket.h"
 

@@ -152,9 +152,10 @@ void ControlServer::part(Connection& member) {
   members_[static_cast<std::size_t>(member.rank)] = nullptr;
   if (!hub_) return state_.lose_hub();
   if (hub_->has_gone(member.rank)) return;
-  const std::string how = member.link.reader.is_broken()
-                              ? "was dropped: it sent what is no control frame"
-                              : state_.describe_death(member.rank);
+  const FrameReader& reader = member.link.reader;
+  const std::string how = reader.lacks_frames() ? "was dropped: control frames of it are missing"
+                          : reader.is_broken()  ? "was dropped: it sent what is no control frame"
+                                                : state_.describe_death(member.rank);
   deliver(hub_->lost(member.rank, how, Clock::now()));
 }
 
@@ -217,7 +218,9 @@ void ControlServer::read(Connection& connection) {
     if (!message) break;
     take(connection, *message);
   }
-  if (flow == Flow::kClosed || reader.is_broken()) connection.over = true;
+  // A member's own frames still come between those that others put in.
+  const bool is_forged = connection.role != Role::kMember && reader.num_dropped() > 0;
+  if (flow == Flow::kClosed || reader.is_broken() || is_forged) connection.over = true;
 }
 
 void ControlServer::take(Connection& from, const control::Message& message) {
@@ -227,17 +230,29 @@ void ControlServer::take(Connection& from, const control::Message& message) {
   }
   if (from.role == Role::kVisitor) return attend(from, message);
   const auto* hello = std::get_if<control::Hello>(&message);
-  if (hello != nullptr && hello->token.matches(token_) && hello->rank >= 0 &&
-      hello->rank < state_.place().size) {
-    return greet(from, *hello);
-  }
+  if (from.rank < 0 && hello != nullptr) return challenge(from, *hello);
+  if (from.rank >= 0 && std::holds_alternative<control::Proof>(message)) return greet(from);
   from.over = true;
 }
 
-void ControlServer::greet(Connection& stranger, const control::Hello& hello) {
-  const auto at = static_cast<std::size_t>(hello.rank);
+void ControlServer::challenge(Connection& stranger, const control::Hello& hello) {
+  const ControlPlace& place = state_.place();
+  if (hello.rank < 0 || hello.rank >= place.size || hello.to != place.rank) {
+    stranger.over = true;
+    return;
+  }
   stranger.rank = hello.rank;
-  if (hello.purpose == control::Purpose::kVisit) {
+  stranger.purpose = hello.purpose;
+  const control::Challenge challenge = new_challenge();
+  send(stranger, challenge);
+  const ControlKeys keys = keys_of(token_, hello, challenge);
+  stranger.link.reader.open_with(keys.from_caller);
+  stranger.link.writer.seal_with(keys.from_callee);
+}
+
+void ControlServer::greet(Connection& stranger) {
+  const auto at = static_cast<std::size_t>(stranger.rank);
+  if (stranger.purpose == control::Purpose::kVisit) {
     stranger.role = Role::kVisitor;
   } else if (hub_ && !has_joined_[at]) {
     stranger.role = Role::kMember;
@@ -296,8 +311,9 @@ void ControlServer::deliver(const ControlHub::Letters& letters) {
 }
 
 void ControlServer::send(Connection& to, const control::Message& message) {
-  const std::optional<std::string> frame = control::encode(message);
-  if (!frame || to.over) return;
+  if (to.over) return;
+  const std::optional<std::string> frame = to.link.writer.frame_of(message);
+  if (!frame) return;
   to.unsent += *frame;
   if (send_some(to.link.socket, to.unsent) == Flow::kClosed) to.unsent.clear();
 }

@@ -1,6 +1,7 @@
 // runtime/control_server.h: the background thread of a control channel: it sleeps in poll(), takes
 // in connections, carries what its rank says to the hub and the hub's word back, and answers other
-// ranks' questions. Rank 0's is the hub. A connection is a stranger until it says the job's token.
+// ranks' questions. Rank 0's is the hub. A connection is a stranger until it has proved that it
+// knows the job's token.
 #pragma once
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/control_greeting.h"
 #include "runtime/control_hub.h"
 #include "runtime/control_state.h"
 
@@ -21,6 +23,7 @@ namespace tessera {
 struct ControlLink {
   Descriptor socket;
   FrameReader reader{control::kMaxFrameBytes};
+  FrameWriter writer = {};
 };
 
 /// Thread-safety: made and destroyed by the rank's thread; all else runs on its own.
@@ -40,7 +43,8 @@ class ControlServer {
   struct Connection {
     ControlLink link;
     Role role = Role::kStranger;
-    std::int64_t rank = -1;
+    std::int64_t rank = -1;  ///< of a stranger, what it says
+    control::Purpose purpose = control::Purpose::kVisit;
     std::string unsent = {};
     std::optional<Time> until = std::nullopt;  ///< dropped then
     bool over = false;
@@ -56,7 +60,8 @@ class ControlServer {
   void limit_strangers();
   void read(Connection& connection);
   void take(Connection& from, const control::Message& message);
-  void greet(Connection& stranger, const control::Hello& hello);
+  void challenge(Connection& stranger, const control::Hello& hello);
+  void greet(Connection& stranger);
   void attend(Connection& visitor, const control::Message& message);
   void hear(const control::Message& message);
   void deliver(const ControlHub::Letters& letters);

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,8 @@
 #include <memory>
 #include <system_error>
 #include <thread>
+
+#include "runtime/host_identity.h"
 
 namespace tessera {
 
@@ -92,6 +95,11 @@ bool is_loopback(const sockaddr* address) {
   return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr) != 0;
 }
 
+/// Of no use without the interface's name.
+bool is_link_local(const sockaddr* v6) {
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(v6)->sin6_addr) != 0;
+}
+
 int port_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
@@ -112,6 +120,26 @@ StatusOr<Listener> listen_at(const addrinfo& at) {
   }
   listener.endpoint = {numeric(at.ai_addr, at.ai_addrlen), port_of(bound)};
   return listener;
+}
+
+/// Of interfaces that are up, the loopback left out; IPv4 first.
+std::vector<std::string> addresses_of_interfaces() {
+  std::vector<std::string> v4, v6;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return v4;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_UP) == 0) continue;
+    const sa_family_t family = at->ifa_addr->sa_family;
+    if ((family != AF_INET && family != AF_INET6) || is_loopback(at->ifa_addr)) continue;
+    if (family == AF_INET) {
+      v4.push_back(numeric(at->ifa_addr, sizeof(sockaddr_in)));
+    } else if (!is_link_local(at->ifa_addr)) {
+      v6.push_back(numeric(at->ifa_addr, sizeof(sockaddr_in6)));
+    }
+  }
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  return v4;
 }
 
 }  // namespace
@@ -138,26 +166,16 @@ StatusOr<Listener> listen_on(const std::string& host, int port) {
   return refuse(first);
 }
 
-std::string host_name() {
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
-  return name;
-}
-
 std::string address_for_others() {
-  if (const StatusOr<Addresses> own = resolve(host_name(), 0, 0); own.ok()) {
-    for (const addrinfo* at = own->get(); at != nullptr; at = at->ai_next) {
-      if (!is_loopback(at->ai_addr)) return numeric(at->ai_addr, at->ai_addrlen);
+  const std::vector<std::string> own = addresses_of_interfaces();
+  const std::string name = host_name();
+  if (const StatusOr<Addresses> found = resolve(name, 0, 0); found.ok()) {
+    for (const addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
+      std::string address = numeric(at->ai_addr, at->ai_addrlen);
+      if (std::find(own.begin(), own.end(), address) != own.end()) return address;
     }
   }
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return host_name();
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
-  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
-    if (!is_loopback(at->ifa_addr)) return numeric(at->ifa_addr, sizeof(sockaddr_in));
-  }
-  return host_name();
+  return own.empty() ? name : own.front();
 }
 
 std::optional<Descriptor> accept_from(const Descriptor& listener) {

@@ -50,9 +50,8 @@ struct Listener {
 };
 /// Errors: Unavailable naming the address and what the system said.
 StatusOr<Listener> listen_on(const std::string& host, int port);
-/// This host's own name, and an address at which other hosts may reach it: what the name stands
-/// for, or where that is the loopback the first other interface.
-std::string host_name();
+/// An address at which other hosts may reach this one: what its name stands for, if one of its
+/// interfaces has that, else that of the first which is not the loopback.
 std::string address_for_others();
 
 /// nullopt where nobody waits to be accepted; errno says whether that is an error.

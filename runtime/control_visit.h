@@ -9,14 +9,26 @@
 #include <vector>
 
 #include "runtime/control_frame.h"
+#include "runtime/control_greeting.h"
 #include "runtime/control_socket.h"
 
 namespace tessera {
 
-/// What each of `endpoints` answers to `hello` and then `question`; nullopt for those that have
-/// not within `limit`.
-std::vector<std::optional<control::Message>> visit(std::span<const Endpoint> endpoints,
-                                                   const control::Hello& hello,
+/// A rank, as a visitor of others.
+struct ControlVisitor {
+  ControlToken token;
+  std::int64_t rank = 0;
+};
+/// A rank to be visited.
+struct ControlHost {
+  std::int64_t rank = 0;
+  Endpoint endpoint;
+};
+
+/// What each of `hosts` answers to `question`; nullopt for those that have not within `limit`, and
+/// for whoever answers there without knowing the token.
+std::vector<std::optional<control::Message>> visit(std::span<const ControlHost> hosts,
+                                                   const ControlVisitor& visitor,
                                                    const control::Message& question,
                                                    std::chrono::milliseconds limit);
 

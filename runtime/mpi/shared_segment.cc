@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/host_identity.h"
 
 namespace tessera {
 namespace {
@@ -38,12 +38,6 @@ std::int64_t segment_bytes(std::int64_t num_ranks) {
   // A longer file would be a signal, not an error.
   if (limited) bytes = std::min(bytes, static_cast<std::int64_t>(files.rlim_cur));
   return bytes / kHugePage * kHugePage;
-}
-
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
 }
 
 }  // namespace

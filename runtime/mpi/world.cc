@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "runtime/host_identity.h"
 #include "runtime/mpi/clock.h"
 #include "runtime/mpi/communicator.h"
 #include "runtime/mpi/host_memory.h"
@@ -69,14 +70,11 @@ Status agree(const ExchangeTexts& exchange, const Status& own) {
   return absl::OkStatus();
 }
 
-int ranks_on_this_host(MPI_Comm comm) {
-  MPI_Comm local = MPI_COMM_NULL;
-  int count = 1;
-  if (MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
-    MPI_Comm_size(local, &count);
-    MPI_Comm_free(&local);
-  }
-  return count;
+/// How many ranks may run on just this one's processors, itself included.
+int ranks_on_these_processors(const ExchangeTexts& exchange) {
+  const std::string own = processors_id();
+  const std::vector<std::string> all = exchange(own);
+  return static_cast<int>(std::count(all.begin(), all.end(), own));
 }
 
 /// Opens every rank's record in one folder that rank 0 chooses.
@@ -246,7 +244,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
                                             use_of_host_memory(options), exchange);
   TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
   parts.threads_per_rank =
-      library_threads(options.world.threads_per_rank, ranks_on_this_host(comm));
+      library_threads(options.world.threads_per_rank, ranks_on_these_processors(exchange));
   return std::make_unique<MpiWorld>(std::move(parts), options);
 }
 

@@ -1,6 +1,6 @@
-#include "runtime/control_frame.h"
-
 #include <random>
+
+#include "runtime/control_greeting.h"
 
 namespace tessera {
 namespace {
@@ -13,13 +13,11 @@ constexpr std::size_t kLengthBytes = 4;
 
 /// One message of every kind.
 std::vector<Message> one_of_each() {
-  ControlToken token;
-  for (std::size_t at = 0; at < token.bytes.size(); ++at) {
-    token.bytes[at] = static_cast<std::uint8_t>(250 + at);
-  }
+  ControlNonce nonce;
+  for (std::size_t at = 0; at < nonce.size(); ++at) nonce[at] = static_cast<std::uint8_t>(250 + at);
   const StartedCounts counts{{{1, -1, -1}, 812}, {{1, 0, 3}, 5}, {{9, 3, 0}, ~std::uint64_t{0}}};
   const ControlWait wait{{1, 0, 3}, 5, {0, 3}, "recv #5 of moe.dispatch"};
-  return {control::Hello{token, 3, control::Purpose::kVisit},
+  return {control::Hello{nonce, 3, 1, control::Purpose::kVisit},
           control::Welcome{},
           control::Poison{9, "rank 2: no such expert"},
           control::Failure{14, "rank 3 died"},
@@ -32,7 +30,9 @@ std::vector<Message> one_of_each() {
           control::Leave{counts},
           control::Gone{2, control::End::kDied, {}},
           control::Query{{1, 0, 3}, 5},
-          control::Answer{true, "runs"}};
+          control::Answer{true, "runs"},
+          control::Challenge{nonce},
+          control::Proof{}};
 }
 
 std::string frame_of(const Message& message) { return encode(message).value(); }
@@ -65,7 +65,7 @@ TEST_CASE("every kind of control message survives its bytes", "[runtime][control
   CHECK(waiting.wait.text == "recv #5 of moe.dispatch");
   CHECK(waiting.wait.parties == std::vector<std::int64_t>{0, 3});
   CHECK(waiting.started.at({9, 3, 0}) == ~std::uint64_t{0});
-  CHECK(std::get<control::Hello>(*decoded(frame_of(messages[0]))).token.bytes[0] == 250);
+  CHECK(std::get<control::Hello>(*decoded(frame_of(messages[0]))).nonce[0] == 250);
 }
 
 TEST_CASE("a frame cut short or drawn out is refused", "[runtime][control]") {
@@ -161,15 +161,116 @@ TEST_CASE("20,000 mutated streams are decoded or refused, and what is decoded is
   CHECK(num_decoded > 10'000);  // the mutations reach behind the first checks
 }
 
-TEST_CASE("tokens match in all bytes or not at all", "[runtime][control]") {
+// ---- seals
+
+namespace {
+
+ControlKeys keys_for(std::uint8_t token_byte, std::int64_t rank = 2) {
   ControlToken token;
-  token.bytes.fill(0x5a);
-  CHECK(token.matches(token));
-  for (std::size_t at = 0; at < token.bytes.size(); ++at) {
-    ControlToken other = token;
-    other.bytes[at] ^= 1;
-    CHECK_FALSE(token.matches(other));
+  token.bytes.fill(token_byte);
+  const control::Hello hello{ControlNonce{1, 2, 3}, rank, 0, control::Purpose::kJoin};
+  return keys_of(token, hello, control::Challenge{ControlNonce{4, 5, 6}});
+}
+
+struct SealedLink {
+  explicit SealedLink(const ControlKeys& keys = keys_for(7)) {
+    writer.seal_with(keys.from_caller);
+    reader.open_with(keys_for(7).from_caller);
   }
+  std::string frame_of(std::uint64_t epoch) {
+    return writer.frame_of(control::Probe{epoch}).value();
+  }
+  /// The epochs of the probes that come out.
+  std::vector<std::uint64_t> read(const std::string& bytes) {
+    reader.append(bytes);
+    std::vector<std::uint64_t> epochs;
+    while (const auto message = reader.next()) {
+      epochs.push_back(std::get<control::Probe>(*message).epoch);
+    }
+    return epochs;
+  }
+  FrameWriter writer;
+  FrameReader reader{control::kMaxFrameBytes};
+};
+using Epochs = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("a tag is the HMAC-SHA256 of another library", "[runtime][control]") {
+  // python3: hmac.new(bytes(range(32)), bytes(8), "sha256").hexdigest()[:32]
+  FrameSeal::Key key;
+  for (std::size_t at = 0; at < key.size(); ++at) key[at] = static_cast<std::uint8_t>(at);
+  std::string hex;
+  for (const char byte : FrameSeal(key).seal("")) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    hex += kDigits[static_cast<std::uint8_t>(byte) >> 4];
+    hex += kDigits[static_cast<std::uint8_t>(byte) & 15];
+  }
+  CHECK(hex == "00000000000000009f0cd9b94097fe4929918d2b8942b344");
+}
+
+TEST_CASE("sealed frames come out in order, however the stream is cut", "[runtime][control]") {
+  SealedLink link;
+  std::string stream;
+  for (std::uint64_t epoch = 0; epoch < 300; ++epoch) stream += link.frame_of(epoch);
+  Epochs seen;
+  for (std::size_t at = 0; at < stream.size(); at += 7) {
+    for (const std::uint64_t epoch : link.read(stream.substr(at, 7))) seen.push_back(epoch);
+  }
+  REQUIRE(seen.size() == 300);
+  for (std::uint64_t epoch = 0; epoch < 300; ++epoch) REQUIRE(seen[epoch] == epoch);
+  CHECK(link.reader.num_dropped() == 0);
+}
+
+TEST_CASE("a frame with any bit changed is passed over, and the true one still heard",
+          "[runtime][control]") {
+  SealedLink link;
+  std::uint64_t num_forged = 0;
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    const std::string frame = link.frame_of(epoch);
+    for (std::size_t bit = 8 * kLengthBytes; bit < 8 * frame.size(); ++bit) {
+      std::string forged = frame;
+      forged[bit / 8] = static_cast<char>(forged[bit / 8] ^ 1 << bit % 8);
+      REQUIRE(link.read(forged).empty());
+      ++num_forged;
+    }
+    for (std::size_t size = 1; size < frame.size() - kLengthBytes; ++size) {
+      REQUIRE(
+          link.read(claiming(static_cast<std::uint32_t>(size), frame.substr(kLengthBytes, size)))
+              .empty());
+      ++num_forged;
+    }
+    CHECK(link.read(frame) == Epochs{epoch});
+  }
+  CHECK(link.reader.num_dropped() == num_forged);
+  CHECK_FALSE(link.reader.is_broken());
+}
+
+TEST_CASE("a frame that was there before, or is of another connection, is passed over",
+          "[runtime][control]") {
+  SealedLink link;
+  const std::string first = link.frame_of(1), second = link.frame_of(2);
+  CHECK(link.read(first + first + second + first + second) == Epochs{1, 2});
+  CHECK(link.reader.num_dropped() == 3);
+  SealedLink other_rank(keys_for(7, 1)), other_job(keys_for(8));
+  for (int count = 0; count < 3; ++count) {
+    CHECK(link.read(other_rank.frame_of(9) + other_job.frame_of(9)).empty());
+  }
+  SealedLink back;  // the other direction of the same connection
+  back.writer.seal_with(keys_for(7).from_callee);
+  CHECK(link.read(back.frame_of(9)).empty());
+  CHECK(link.read(encode(control::Probe{9}).value()).empty());  // unsealed
+  CHECK(link.read(link.frame_of(3)) == Epochs{3});
+  CHECK_FALSE(link.reader.is_broken());
+}
+
+TEST_CASE("a genuine frame before its turn ends the stream: others are missing",
+          "[runtime][control]") {
+  SealedLink link;
+  const std::string first = link.frame_of(1), second = link.frame_of(2), third = link.frame_of(3);
+  CHECK(link.read(first + third + second) == Epochs{1});
+  CHECK(link.reader.is_broken());
+  CHECK(link.reader.lacks_frames());
 }
 
 }  // namespace tessera

@@ -1,13 +1,16 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <ctime>
+#include <map>
 #include <random>
 #include <sstream>
 
-#include "runtime/control_frame.h"
+#include "runtime/control_greeting.h"
 #include "runtime/control_socket.h"
 #include "tests/runtime/control_ranks.h"
+#include "tests/runtime/control_relay.h"
 
 namespace tessera {
 namespace {
@@ -17,6 +20,8 @@ using control::Purpose;
 using testing::becomes_true;
 using testing::complaints_of_channels;
 using testing::milliseconds;
+using testing::Relay;
+using testing::RelayedFrame;
 using testing::Seat;
 using testing::seconds_since;
 using Clock = std::chrono::steady_clock;
@@ -61,11 +66,56 @@ bool is_closed(const Descriptor& socket) {
 /// A stranger's time in these tests: who is dropped before has been turned away.
 const ControlOptions kPatient = {.stranger_limit = std::chrono::minutes(5)};
 
-/// Says these frames to a rank; true if it ends the connection before a stranger's time is up.
+/// True if this end of a connection is ended before a stranger's time is up.
+bool is_ended(const Descriptor& socket) {
+  return becomes_true([&] { return is_closed(socket); });
+}
+
+/// Who calls, and with what it takes for the job's token.
+struct Claim {
+  ControlToken token;
+  std::int64_t rank = 1;
+  std::int64_t to = 0;
+  Purpose purpose = Purpose::kVisit;
+};
+
+/// A connection that has greeted as a rank would.
+struct Caller {
+  Caller(const Endpoint& endpoint, const Claim& claim) : socket(connected(endpoint)) {
+    const control::Hello hello = new_hello(claim.rank, claim.to, claim.purpose);
+    say(hello);
+    FrameReader reader(control::kMaxFrameBytes);
+    std::optional<control::Message> answer;
+    becomes_true([&] {
+      std::string bytes;
+      const Flow flow = receive_some(socket, bytes);
+      reader.append(bytes);
+      answer = reader.next();
+      return answer || flow == Flow::kClosed;
+    });
+    const auto* challenge = answer ? std::get_if<control::Challenge>(&*answer) : nullptr;
+    if (challenge == nullptr) return;
+    writer.seal_with(keys_of(claim.token, hello, *challenge).from_caller);
+    say(control::Proof{});
+  }
+  void say(const control::Message& message) { push(socket, writer.frame_of(message).value()); }
+
+  Descriptor socket;
+  FrameWriter writer;
+};
+
+/// Greets a rank with a claim and says more; true if it ends the connection.
+bool turned_away(const Endpoint& endpoint, const Claim& claim,
+                 const std::vector<control::Message>& messages) {
+  Caller caller(endpoint, claim);
+  for (const control::Message& message : messages) caller.say(message);
+  return is_ended(caller.socket);
+}
+/// Says these frames to a rank, unsealed; true if it ends the connection.
 bool turned_away(const Endpoint& endpoint, const std::vector<control::Message>& messages) {
   const Descriptor socket = connected(endpoint);
   for (const control::Message& message : messages) push(socket, encode(message).value());
-  return becomes_true([&] { return is_closed(socket); });
+  return is_ended(socket);
 }
 
 /// What a healthy job does, while it is attacked.
@@ -88,7 +138,8 @@ void live(const Seat& seat, const std::function<bool()>& goes_on) {
 
 /// Runs `attack` beside a job of 3 ranks; then the job must be well and still hear a failure.
 Texts complaints_under(const std::function<void(const Seat&)>& attack,
-                       const ControlOptions& options = kPatient) {
+                       const ControlOptions& options = kPatient,
+                       const testing::Rendezvous::Tamper& tamper = {}) {
   std::atomic<bool> attacked{false};
   const auto body = [&](const Seat& seat) {
     std::thread attacker;
@@ -108,7 +159,7 @@ Texts complaints_under(const std::function<void(const Seat&)>& attack,
     becomes_true([&] { return seat.channel.failed(); });
     seat.expect(seat.channel.first_failure(), out_of_range("rank 1: the real one"));
   };
-  return complaints_of_channels(3, body, options);
+  return complaints_of_channels(3, body, options, tamper);
 }
 
 std::string random_bytes(std::mt19937_64& random, std::size_t size) {
@@ -135,57 +186,164 @@ TEST_CASE("200 blasts of random bytes on every port disturb no job", "[runtime][
 }
 
 TEST_CASE("who does not know the token is turned away unheard", "[runtime][control]") {
-  CHECK(
-      complaints_under([](const Seat& seat) {
-        const control::Poison poison{3, "forged"};
-        ControlToken token = token_of(seat);
-        token.bytes[15] ^= 1;
-        for (const Endpoint& endpoint : endpoints_of(seat)) {
-          for (const Purpose purpose : {Purpose::kJoin, Purpose::kVisit}) {
-            const control::Hello forged{token, 1, purpose};
-            seat.expect(turned_away(endpoint, {forged, poison}), "turned away with a wrong token");
+  CHECK(complaints_under([](const Seat& seat) {
+          const control::Poison poison{3, "forged"};
+          Claim claim{.token = token_of(seat)};
+          claim.token.bytes[15] ^= 1;
+          for (const Endpoint& endpoint : endpoints_of(seat)) {
+            for (const Purpose purpose : {Purpose::kJoin, Purpose::kVisit}) {
+              claim.purpose = purpose;
+              seat.expect(turned_away(endpoint, claim, {poison}), "turned away, a wrong token");
+              const control::Hello hello = new_hello(1, claim.to, purpose);
+              seat.expect(turned_away(endpoint, {hello, poison}), "turned away without a proof");
+              const std::vector<control::Message> unsealed = {hello, control::Proof{}, poison};
+              seat.expect(turned_away(endpoint, unsealed), "turned away without a seal");
+              seat.expect(turned_away(endpoint, {hello, hello}), "turned away for two greetings");
+            }
+            seat.expect(turned_away(endpoint, {poison}), "turned away without a greeting");
+            seat.expect(turned_away(endpoint, {control::Proof{}}), "turned away at once");
+            seat.expect(turned_away(endpoint, {control::Leave{}}), "turned away leaving");
+            ++claim.to;
           }
-          seat.expect(turned_away(endpoint, {poison}), "turned away without a greeting");
-          seat.expect(turned_away(endpoint, {control::Leave{}}), "turned away leaving");
-        }
-      }) == Texts{});
+        }) == Texts{});
 }
 
 TEST_CASE("nobody joins twice, as a rank that is none, or speaks out of turn",
           "[runtime][control]") {
   CHECK(complaints_under([](const Seat& seat) {
-          const ControlToken token = token_of(seat);
+          Claim claim{.token = token_of(seat)};
+          const control::Poison poison{3, "forged"};
           for (const Endpoint& endpoint : endpoints_of(seat)) {
+            claim.purpose = Purpose::kJoin;
             for (const std::int64_t rank : {0, 1, 2, 3, -1}) {
-              const control::Hello again{token, rank, Purpose::kJoin};
-              seat.expect(turned_away(endpoint, {again, control::Poison{3, "forged"}}),
+              claim.rank = rank;
+              seat.expect(turned_away(endpoint, claim, {poison}),
                           "turned away as rank " + std::to_string(rank));
             }
-            const control::Hello visitor{token, 1, Purpose::kVisit};
-            seat.expect(turned_away(endpoint, {visitor, control::Leave{}}), "refused as a visitor");
-            seat.expect(turned_away(endpoint, {visitor, control::Failure{3, "forged"}}),
+            claim.rank = 1;
+            claim.purpose = Purpose::kVisit;
+            seat.expect(turned_away(endpoint, claim, {control::Leave{}}), "refused as a visitor");
+            seat.expect(turned_away(endpoint, claim, {control::Failure{3, "forged"}}),
                         "refused as the hub");
+            Claim elsewhere = claim;
+            elsewhere.to = (claim.to + 1) % 3;
+            seat.expect(turned_away(endpoint, elsewhere, {poison}), "refused, meant for another");
+            ++claim.to;
           }
         }) == Texts{});
+}
+
+// ---- who sees and meddles with what the ranks say
+
+TEST_CASE("a recorded session played again at any port is heard by nobody", "[runtime][control]") {
+  Relay relay;
+  std::size_t num_played = 0;
+  const auto attack = [&](const Seat& seat) {
+    const auto has_both = [&] {
+      const auto frames = relay.seen();
+      return std::ranges::count_if(frames, [](const RelayedFrame& frame) {
+               return frame.from_caller && frame.is_visit && frame.number == 2;
+             }) >= 3;
+    };
+    seat.expect(becomes_true(has_both), "seen joins and visits");
+    std::map<std::size_t, std::string> sessions;  // by connection, what its caller said
+    for (const RelayedFrame& frame : relay.seen()) {
+      if (frame.from_caller) sessions[frame.connection] += frame.bytes;
+    }
+    std::vector<Endpoint> ports = endpoints_of(seat);
+    ports.push_back(relay.hub());
+    for (const auto& [connection, bytes] : sessions) {
+      if (connection >= 6) break;
+      for (const Endpoint& port : ports) {
+        const Descriptor socket = connected(port);
+        push(socket, bytes);
+        seat.expect(is_ended(socket), "turned away, session " + std::to_string(connection));
+        ++num_played;
+      }
+    }
+  };
+  CHECK(complaints_under(attack, kPatient, relay.tamper()) == Texts{});
+  CHECK(num_played == 24);
+}
+
+TEST_CASE("doubled, forged and misplaced frames are passed over, and the job goes on",
+          "[runtime][control]") {
+  std::map<std::size_t, std::string> last;  // by connection and direction
+  std::size_t num_put_in = 0;
+  Relay relay([&](const RelayedFrame& frame) -> std::vector<std::string> {
+    const bool greets = frame.number < (frame.from_caller ? 2 : 1);
+    if (frame.is_visit || greets) return {frame.bytes};
+    std::string forged = frame.bytes;
+    forged[forged.size() - 17] = static_cast<char>(forged[forged.size() - 17] ^ 1);
+    std::vector<std::string> all = {forged, frame.bytes, frame.bytes};
+    for (const auto& [direction, bytes] : last) all.push_back(bytes);
+    last[2 * frame.connection + (frame.from_caller ? 1 : 0)] = frame.bytes;
+    num_put_in += all.size() - 1;
+    return all;
+  });
+  const auto attack = [&](const Seat& seat) {
+    const auto goes_on = [&] { return relay.seen().size() > 500; };
+    seat.expect(becomes_true(goes_on), "many frames");
+  };
+  CHECK(complaints_under(attack, kPatient, relay.tamper()) == Texts{});
+  CHECK(num_put_in > 100);
+}
+
+TEST_CASE("a frame that is kept back ends its rank's connection, and all hear of it",
+          "[runtime][control]") {
+  std::atomic<bool> keeps_back{false};
+  Relay relay([&](const RelayedFrame& frame) -> std::vector<std::string> {
+    // The frame after rank 1's proof: a wait.
+    if (keeps_back && frame.from_caller && !frame.is_visit && frame.number == 2) return {};
+    return {frame.bytes};
+  });
+  const auto body = [&](const Seat& seat) {
+    if (seat.rank == 0) keeps_back = true;
+    seat.sync();
+    if (seat.rank == 1) {
+      seat.channel.waits({kLane, 0, {0, 1, 2}, "a call"});
+      seat.channel.stops_waiting();
+    }
+    seat.expect(becomes_true([&] { return seat.channel.failed(); }), "heard");
+    if (seat.rank == 1) return;  // it is told that the hub has gone from it
+    seat.expect(seat.channel.first_failure(),
+                unavailable("rank 1 was dropped: control frames of it are missing"));
+  };
+  CHECK(complaints_of_channels(3, body, kPatient, relay.tamper()) == Texts{});
+}
+
+TEST_CASE("the token goes over no control connection", "[runtime][control]") {
+  Relay relay;
+  std::string said;
+  ControlToken token;
+  const auto body = [&](const Seat& seat) {
+    const auto poison = seat.rank == 1 ? out_of_range("told") : absl::OkStatus();
+    seat.channel.poison(poison);
+    becomes_true([&] { return seat.channel.failed(); });
+    if (seat.rank == 0) token = token_of(seat);
+  };
+  CHECK(complaints_of_channels(3, body, kPatient, relay.tamper()) == Texts{});
+  for (const RelayedFrame& frame : relay.seen()) said += frame.bytes;
+  CHECK_THAT(said, Catch::Contains("rank 1: told"));  // what it says is no secret
+  const std::string bytes(token.bytes.begin(), token.bytes.end());
+  CHECK(said.find(bytes) == std::string::npos);
+  CHECK(said.find(bytes.substr(0, 8)) == std::string::npos);
 }
 
 TEST_CASE("oversized greetings and frames end their own connection only", "[runtime][control]") {
   CHECK(
       complaints_under([](const Seat& seat) {
         const std::string lengths[] = {{1, 1, 0, 0}, {0, 0, 16, 0}, {-1, -1, -1, -1}, {0, 0, 0, 0}};
-        const auto ends = [](const Descriptor& socket) {
-          return becomes_true([&] { return is_closed(socket); });
-        };
+        std::int64_t rank = 0;
         for (const Endpoint& endpoint : endpoints_of(seat)) {
           for (const std::string& length : lengths) {
             const Descriptor stranger = connected(endpoint);
             push(stranger, length);
-            seat.expect(ends(stranger), "ended for its length");
+            seat.expect(is_ended(stranger), "ended for its length");
           }
-          const Descriptor visitor = connected(endpoint);
-          push(visitor, encode(control::Hello{token_of(seat), 1, Purpose::kVisit}).value());
-          push(visitor, {1, 0, 16, 0});  // one byte more than a frame may have
-          seat.expect(ends(visitor), "ended for a frame too long");
+          const Caller visitor(endpoint, {.token = token_of(seat), .to = rank++});
+          push(visitor.socket, {25, 0, 16, 0});  // one byte more than a sealed frame may have
+          seat.expect(is_ended(visitor.socket), "ended for a frame too long");
         }
       }) == Texts{});
 }
@@ -194,8 +352,7 @@ TEST_CASE("silent and slow strangers are dropped after a second, hundreds at onc
           "[runtime][control]") {
   CHECK(complaints_under(
             [](const Seat& seat) {
-              const std::string hello =
-                  encode(control::Hello{ControlToken{}, 1, Purpose::kVisit}).value();
+              const std::string hello = encode(control::Hello{{}, 1, 0, Purpose::kVisit}).value();
               std::vector<Descriptor> silent, slow;
               for (const Endpoint& endpoint : endpoints_of(seat)) {
                 for (int count = 0; count < 100; ++count) silent.push_back(connected(endpoint));

@@ -38,8 +38,9 @@ inline bool becomes_true(const std::function<bool()>& is_so, milliseconds limit 
 class Rendezvous {
  public:
   explicit Rendezvous(int size) : texts_(static_cast<std::size_t>(size)) {}
+  using Tamper = std::function<void(int round, std::vector<std::string>& texts)>;
   /// May change what the ranks get in a round (from 0 up).
-  std::function<void(int round, std::vector<std::string>& texts)> tamper;
+  Tamper tamper;
 
   std::vector<std::string> exchange(std::int64_t rank, const std::string& own) {
     std::unique_lock lock(mutex_);
@@ -98,8 +99,10 @@ inline std::vector<std::string> flatten(const std::vector<std::vector<std::strin
 /// found wrong; empty where all was well.
 inline std::vector<std::string> complaints_of_channels(int size,
                                                        const std::function<void(const Seat&)>& body,
-                                                       const ControlOptions& options = {}) {
+                                                       const ControlOptions& options = {},
+                                                       const Rendezvous::Tamper& tamper = {}) {
   Rendezvous rendezvous(size);
+  rendezvous.tamper = tamper;
   std::barrier<> all(size);
   std::vector<std::vector<std::string>> complaints(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
