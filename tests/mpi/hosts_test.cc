@@ -1,0 +1,175 @@
+// A job over two hosts: that it trains as on one, names a rank that is lost on the other, and minds
+// nobody who speaks to its control ports without knowing its token.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include "runtime/recorder_file.h"
+#include "tests/mpi/two_hosts.h"
+#include "tests/support/patience.h"
+#include "tests/support/skip.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr const char* kNoEnd = "1000000";
+
+/// A small model on 2 x 2 ranks.
+std::vector<std::string> training(const std::string& num_steps, const std::string& log) {
+  return {"--config",   TSR_TEST_DATA "/../../configs/parity_softmax.json",
+          "--data",     TSR_TEST_DATA "/../../LICENSE",
+          "--steps",    num_steps,
+          "--parallel", R"({"dp_shard":2,"tp":2,"ep":2})",
+          "--backend",  "mpi",
+          "--checked",  "--log",
+          log};
+}
+
+/// Lines of a log up to what depends on the clock.
+std::vector<std::string> losses_of(const std::string& path) {
+  std::vector<std::string> losses;
+  const std::string text = read_whole_file(path);
+  for (std::size_t at = text.find("\"loss\""); at != std::string::npos;
+       at = text.find("\"loss\"", at + 1)) {
+    losses.push_back(text.substr(at, text.find("\"lr\"", at) - at));
+  }
+  return losses;
+}
+
+/// The process of a rank whose command line holds `text`; 0 where there is none.
+pid_t process_of(const std::string& rank, const std::string& text) {
+  const std::string variable = "OMPI_COMM_WORLD_RANK=" + rank;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string environment = read_whole_file(entry.path() / "environ");
+    if (environment.find(variable + '\0') == std::string::npos) continue;
+    if (read_whole_file(entry.path() / "cmdline").find(text) == std::string::npos) continue;
+    return static_cast<pid_t>(std::stol(name));
+  }
+  return 0;
+}
+
+/// Connections that there were to play again, and those that were not turned away.
+struct Attack {
+  std::size_t num_heard = 0, num_heeded = 0;
+};
+
+/// From host 1: what was heard, played again, and random bytes.
+Attack attack(const TwoHosts& hosts, const Wiretap& tap) {
+  Attack done;
+  if (!hosts.enter(1)) return done;
+  std::mt19937_64 random(16);
+  for (const HeardSession& session : tap.sessions()) {
+    ++done.num_heard;
+    if (!is_turned_away(session, session.bytes)) ++done.num_heeded;
+    std::string garbage(600, '\xff');  // a length that no frame has, so that nobody waits for it
+    for (std::size_t at = 4; at < garbage.size(); ++at) garbage[at] = static_cast<char>(random());
+    if (!is_turned_away(session, garbage)) ++done.num_heeded;
+  }
+  return done;
+}
+
+/// A job over both hosts, beside which `meanwhile` runs once it has made a step; then SIGTERM ends
+/// it. Its losses.
+std::vector<std::string> losses_beside(const TwoHosts& hosts, std::size_t least_steps,
+                                       const std::function<void()>& meanwhile) {
+  const ScratchFolder folder;
+  const std::string log = folder / "log";
+  const auto has_steps = [&](std::size_t count) {
+    return becomes_true([&] { return losses_of(log).size() >= count; }, 4 * kSoon);
+  };
+  std::thread other([&] {
+    has_steps(1);
+    meanwhile();
+    has_steps(least_steps);
+    const pid_t first = process_of("0", log);
+    if (first > 0) ::kill(first, SIGTERM);
+  });
+  const Ran ran = hosts.train(ProcessTables::kOwn, training(kNoEnd, log));
+  other.join();
+  CAPTURE(ran.err);
+  CHECK(ran.exit_code == 128 + SIGTERM);
+  return losses_of(log);
+}
+
+}  // namespace
+
+TEST_CASE("a job over two hosts of one name trains as on one, bit for bit", "[mpi][hosts]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const ScratchFolder folder;
+  const Ran one_host = run_on_mpi(4, "tessera-train", training("2", folder / "one"));
+  REQUIRE(one_host.exit_code == 0);
+  REQUIRE(losses_of(folder / "one").size() == 2);
+  // With a process table of its own a host cannot map the other's memory either.
+  for (const ProcessTables tables : {ProcessTables::kShared, ProcessTables::kOwn}) {
+    const std::string log = folder / ("two" + std::to_string(static_cast<int>(tables)));
+    const Ran ran = hosts.train(tables, training("2", log));
+    CAPTURE(static_cast<int>(tables), ran.err);
+    REQUIRE(ran.exit_code == 0);
+    CHECK(losses_of(log) == losses_of(folder / "one"));
+  }
+}
+
+// Left to itself mpirun ends the job, and OpenMPI's own "peer hung up" may keep a rank within a
+// call of MPI until it is killed: it waits for mpirun to have printed that. Told to leave the job
+// alone, mpirun says nothing of it.
+TEST_CASE("a rank killed on the other host is named by every other", "[mpi][hosts]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const bool job_is_left_alone = GENERATE(true, false);
+  CAPTURE(job_is_left_alone);
+  const ScratchFolder folder;
+  const std::string log = folder / "log", records = folder / "records";
+  bool killed = false;
+  std::thread killer([&] {
+    becomes_true([&] { return !losses_of(log).empty(); }, 4 * kSoon);
+    const pid_t victim = process_of("3", log);
+    killed = victim > 0 && ::kill(victim, SIGKILL) == 0;
+  });
+  std::vector<std::string> arguments = training(kNoEnd, log), options;
+  arguments.insert(arguments.end(), {"--recorder", records});
+  if (job_is_left_alone) options.push_back("--enable-recovery");
+  const Ran ran = hosts.train(ProcessTables::kOwn, arguments, options);
+  killer.join();
+  CAPTURE(ran.err);
+  CHECK(killed);
+  for (const char* rank : {"0", "1", "2"}) {
+    CHECK(becomes_true([&] { return process_of(rank, log) == 0; }, kSoon));
+  }
+  if (!job_is_left_alone) {
+    CHECK(ran.exit_code != 0);
+    return;
+  }
+  for (const std::int64_t rank : {0, 1, 2}) {
+    CAPTURE(rank);
+    const auto record = read_records(records + "/" + flight::file_name_of(rank));
+    REQUIRE(record.ok());
+    CHECK_THAT(record->failure, Catch::StartsWith("rank 3 died in "));
+  }
+}
+
+TEST_CASE("garbage and recorded sessions at the control ports change no bit of a job",
+          "[mpi][hosts]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const ScratchFolder folder;
+  constexpr std::size_t kSteps = 8;
+  std::vector<std::string> alone = losses_beside(hosts, kSteps, [] {});
+  const Wiretap tap(hosts);
+  Attack done;
+  std::vector<std::string> attacked =
+      losses_beside(hosts, kSteps, [&] { done = attack(hosts, tap); });
+  CHECK(done.num_heard >= 3);  // ranks 1, 2 and 3 joined the hub
+  CHECK(done.num_heeded == 0);
+  REQUIRE(alone.size() >= kSteps);
+  REQUIRE(attacked.size() >= kSteps);
+  alone.resize(kSteps);
+  attacked.resize(kSteps);
+  CHECK(attacked == alone);
+}
+
+}  // namespace tessera::testing
