@@ -1,5 +1,6 @@
 #include "dtensor/local_map.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -116,6 +117,34 @@ bool takes_part(Runtime& runtime, std::span<const LocalArg> args,
 
 }  // namespace
 
+LocalInputs::LocalInputs(std::string region, std::span<const LocalArg> args,
+                         std::vector<DTensor> locals)
+    : region_(std::move(region)),
+      args_(args),
+      locals_(std::move(locals)),
+      read_(args.size(), false) {}
+
+const DTensor& LocalInputs::operator[](std::string_view name) const {
+  for (std::size_t i = 0; i < args_.size(); ++i) {
+    if (args_[i].name != name) continue;
+    read_[i] = true;
+    return locals_[i];
+  }
+  std::string declared;
+  for (const LocalArg& arg : args_) declared += (declared.empty() ? "" : ", ") + arg.name;
+  throw Error(invalid_argument(absl::StrFormat(
+      "local_map %s: the region reads the argument %s, which is not declared; declared are %s",
+      region_, name, declared)));
+}
+
+Status LocalInputs::check_all_read() const {
+  const auto unread = std::find(read_.begin(), read_.end(), false);
+  if (unread == read_.end()) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat(
+      "local_map %s: argument %s is declared, but the region does not read it; leave it out",
+      region_, args_[static_cast<std::size_t>(unread - read_.begin())].name));
+}
+
 std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
                                std::span<const LocalArg> args, std::span<const LocalResult> results,
                                const LocalFn& fn, const Site& site) {
@@ -137,7 +166,9 @@ std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
     }
     return outputs;
   }
-  const std::vector<DTensor> made = fn(locals);
+  const LocalInputs inputs(region, args, std::move(locals));
+  const std::vector<DTensor> made = fn(inputs);
+  throw_if_error(inputs.check_all_read());
   if (made.size() != results.size()) {
     throw Error(invalid_argument(
         absl::StrFormat("local_map %s: the region returned %d results, %d are declared", region,

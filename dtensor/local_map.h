@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dtensor/dtensor.h"
@@ -27,11 +28,28 @@ struct LocalResult {
   Placements placements;
   Shape global_shape;
 };
-/// Arguments and results by position; each plain.
-using LocalFn = std::function<std::vector<DTensor>(std::span<const DTensor>)>;
+
+/// A region's arguments inside it: plain tensors by the names that they were declared under.
+class LocalInputs {
+ public:
+  LocalInputs(std::string region, std::span<const LocalArg> args, std::vector<DTensor> locals);
+  /// Errors: InvalidArgument naming region, name and the declared ones.
+  const DTensor& operator[](std::string_view name) const;
+  /// InvalidArgument naming the first argument that nobody has asked for.
+  Status check_all_read() const;
+
+ private:
+  std::string region_;
+  std::span<const LocalArg> args_;
+  std::vector<DTensor> locals_;
+  mutable std::vector<bool> read_;
+};
+/// Results by position; each plain.
+using LocalFn = std::function<std::vector<DTensor>(const LocalInputs&)>;
 
 /// Runs `fn` on local tensors. Errors: FailedPrecondition for a mismatch; InvalidArgument for a
-/// repeated argument name or a wrong number of results. Checks come before any collective.
+/// repeated argument name, before any collective; after `fn` for an argument that it has not read
+/// (a declaration that nothing keeps) or a wrong number of results.
 std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
                                std::span<const LocalArg> args, std::span<const LocalResult> results,
                                const LocalFn& fn, const Site& site = Site::current());

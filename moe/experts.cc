@@ -1,10 +1,13 @@
 #include "moe/experts.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "dtensor/local_map.h"
 #include "moe/capacity.h"
+#include "moe/routed_slots.h"
 
 namespace tessera {
 namespace {
@@ -71,13 +74,27 @@ DTensor rows_of(const DTensor& x_TX, TokenRange range) {
   return range.size() == x_TX.size(0) ? x_TX : slice(x_TX, 0, range.begin, range.end);
 }
 
-/// The region's arguments, in order.
-enum Argument : std::uint8_t { kX, kWeights, kIds, kCounts, kW1, kW2, kW3 };
+/// The router's counts are those of the slots that this rank dispatches: what balances experts is
+/// what they get. Host values of both are at hand where the slots are sorted.
+void check_counts(const std::string& name, const DTensor& ids_TK, const DTensor& counts_E) {
+  const std::span<const std::int64_t> counts = values_of(counts_E);
+  std::vector<std::int64_t> dispatched(counts.size() + 1, 0);  // the last: of those that stay
+  for (const std::int64_t id : values_of(ids_TK)) {
+    ++dispatched[std::min(static_cast<std::size_t>(id), counts.size())];
+  }
+  for (std::size_t e = 0; e < counts.size(); ++e) {
+    if (counts[e] == dispatched[e]) continue;
+    throw Error(failed_precondition(absl::StrFormat(
+        "%s: counts_E says %d assignments of expert %d, ids_BLK have %d on this rank; both must be "
+        "of one Routing",
+        name, counts[e], e, dispatched[e])));
+  }
+}
 
-DTensor feed_forward(const ExpertRows& in, std::span<const DTensor> local) {
-  const DTensor gate = grouped_mm(in.rows_RD, local[kW1], in.counts_e);
-  const DTensor up = grouped_mm(in.rows_RD, local[kW3], in.counts_e);
-  return grouped_mm(swiglu(gate, up), local[kW2], in.counts_e);
+DTensor feed_forward(const ExpertRows& in, const LocalInputs& local) {
+  const DTensor gate = grouped_mm(in.rows_RD, local["w1_EFD"], in.counts_e);
+  const DTensor up = grouped_mm(in.rows_RD, local["w3_EFD"], in.counts_e);
+  return grouped_mm(swiglu(gate, up), local["w2_EDF"], in.counts_e);
 }
 
 }  // namespace
@@ -109,11 +126,12 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
 }
 
 /// One chunk's rows are on their way while another's are computed.
-std::vector<DTensor> RoutedExperts::compute(const RoutedTokens& tokens,
-                                            std::span<const DTensor> local,
+std::vector<DTensor> RoutedExperts::compute(RoutedTokens tokens, const LocalInputs& local,
                                             const std::function<void()>& meanwhile) {
-  const DTensor x_TD = merge_tokens(local[kX]);
-  const DTensor weights_TK = merge_tokens(local[kWeights]);
+  const DTensor x_TD = merge_tokens(local["x_BLD"]);
+  const DTensor weights_TK = merge_tokens(local["weights_BLK"]);
+  tokens.ids_TK = merge_tokens(local["ids_BLK"]);
+  check_counts(name_, tokens.ids_TK, local["counts_E"]);
   const RoutePlan plan = dispatcher_->plan(tokens);
   if (plan.rows_needed.defined()) {
     rows_needed_ =
@@ -131,7 +149,7 @@ std::vector<DTensor> RoutedExperts::compute(const RoutedTokens& tokens,
   std::vector<DTensor> outs;
   for (const auto& route : plan.routes) outs.push_back(route->finish_return());
   const DTensor out_TD = outs.size() == 1 ? outs[0] : cat(outs, 0);
-  return {reshape(out_TD, local[kX].global_shape())};
+  return {reshape(out_TD, local["x_BLD"].global_shape())};
 }
 
 DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_BLD,
@@ -163,10 +181,7 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
   if (routed.room || dispatcher_->config().kind != DispatcherKind::kAllToAll) {
     routed.tokens_by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
   }
-  const auto region = [&](std::span<const DTensor> local) {
-    routed.ids_TK = merge_tokens(local[kIds]);
-    return compute(routed, local, meanwhile);
-  };
+  const auto region = [&](const LocalInputs& local) { return compute(routed, local, meanwhile); };
   return local_map(context.runtime, name_, args, results, region)[0];
 }
 

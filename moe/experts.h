@@ -21,7 +21,7 @@ class RoutedExperts {
   /// Shapes: x_BLD and routing placed routed_tokens() → (B, L, D): routed_tokens() under expert
   /// parallelism, else P(sum) on tp. `meanwhile` (may be empty) runs while the first rows are on
   /// their way. Collective: those of the dispatcher. Errors: FailedPrecondition where a placement
-  /// is not the declared one.
+  /// is not the declared one, or a rank's counts_E are not those of its ids_BLK.
   DTensor operator()(const ModelContext& context, const DTensor& x_BLD, const Routing& routing,
                      const std::function<void()>& meanwhile = {});
 
@@ -32,7 +32,8 @@ class RoutedExperts {
   DTensor take_rows_needed() { return std::exchange(rows_needed_, {}); }
 
  private:
-  std::vector<DTensor> compute(const RoutedTokens& tokens, std::span<const DTensor> local,
+  /// `tokens` without its ids, which come from the region.
+  std::vector<DTensor> compute(RoutedTokens tokens, const LocalInputs& local,
                                const std::function<void()>& meanwhile);
 
   std::string name_;

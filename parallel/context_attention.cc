@@ -110,13 +110,13 @@ DTensor context_attention(const DTensor& q, const DTensor& k, const DTensor& v,
   Shape shape = q.global_shape();
   shape[3] = v.size(3);
   const std::array<LocalResult, 1> results = {LocalResult{"result", mesh, placed, shape}};
-  const auto region = [&](std::span<const DTensor> local) -> std::vector<DTensor> {
+  const auto region = [&](const LocalInputs& in) -> std::vector<DTensor> {
     if (is_ring) {
       const RingAttention ring{{mesh, {context.cp_axis}}, context.order, context.args};
-      return {ring_attention(local[0], local[1], local[2], ring, site)};
+      return {ring_attention(in["query"], in["key"], in["value"], ring, site)};
     }
     const std::int64_t cp_rank = (*mesh.coord_of(q.runtime().rank()))[axis];
-    return {attend_runs(local[0], local[1], local[2], context, cp_rank)};
+    return {attend_runs(in["query"], in["key"], in["value"], context, cp_rank)};
   };
   return local_map(q.runtime(), "context_attention", args, results, region, site)[0];
 }

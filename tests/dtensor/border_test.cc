@@ -112,9 +112,7 @@ TEST_CASE("a region that declares P(sum) and receives R fails naming all four",
     const DTensor counts = rank.distribute(random_integers({8}, 5), got);
     const LocalArg args[] = {{"counts_E", counts, {P}}};
     const LocalResult results[] = {{"sum", rank.mesh, {P}, {8}}};
-    const LocalFn same = [](std::span<const DTensor> locals) {
-      return std::vector<DTensor>(locals.begin(), locals.end());
-    };
+    const LocalFn same = [](const LocalInputs& in) { return std::vector<DTensor>{in["counts_E"]}; };
     local_map(rank.runtime, "experts", args, results, same);
   };
   CHECK(error_on_ranks(kTp2, [&](Rank& rank) { region(rank, {P}); }) == "");
@@ -136,8 +134,9 @@ TEST_CASE("local_map refuses repeated and missing names and a wrong number of re
         args.push_back({name, rank.distribute(random_values({4}, DType::kF32), {S(0)}), {S(0)}});
       }
       const LocalResult results[] = {{"y", rank.mesh, {S(0)}, {4}}};
-      local_map(rank.runtime, "mix", args, results, [&](std::span<const DTensor> locals) {
-        return std::vector<DTensor>(returned, locals[0]);
+      local_map(rank.runtime, "mix", args, results, [&](const LocalInputs& in) {
+        for (const std::string& name : names) in[name];
+        return std::vector<DTensor>(returned, in[names[0]]);
       });
     });
   };
@@ -147,16 +146,78 @@ TEST_CASE("local_map refuses repeated and missing names and a wrong number of re
   CHECK(error({"a"}, 2) == "local_map mix: the region returned 2 results, 1 are declared");
 }
 
+TEST_CASE("a region reads what is declared by its name, no more and no less",
+          "[dtensor][local_map][C67]") {
+  if (!runs_here(2)) return;
+  const auto error = [](const std::vector<std::string>& read) {
+    return error_on_ranks(kTp2, [&](Rank& rank) {
+      const DTensor x = rank.distribute(random_values({4}, DType::kF32), {S(0)});
+      const DTensor counts = rank.distribute(random_integers({4}, 5), {P});
+      const LocalArg args[] = {{"x_BLD", x, {S(0)}}, {"counts_E", counts, {P}}};
+      const LocalResult results[] = {{"y", rank.mesh, {S(0)}, {4}}};
+      local_map(rank.runtime, "experts", args, results, [&](const LocalInputs& in) {
+        DTensor y;
+        for (const std::string& name : read) {
+          const DTensor& each = in[name];
+          if (name != "counts_E") y = each;
+        }
+        return std::vector<DTensor>{y};
+      });
+    });
+  };
+  CHECK(error({"x_BLD", "counts_E"}) == "");
+  CHECK(error({"x", "counts_E"}) ==
+        "local_map experts: the region reads the argument x, which is not declared; declared are "
+        "x_BLD, counts_E");
+  CHECK(error({"x_BLD"}) ==
+        "local_map experts: argument counts_E is declared, but the region does not read it; leave "
+        "it out");
+}
+
+TEST_CASE("placements that leave an axis of the mesh out are refused, not filled in",
+          "[dtensor][local_map][C68]") {
+  if (!runs_here(4)) return;
+  const MeshAxes axes = {{"dp", 2}, {"tp", 2}};
+  const auto declare = [](Rank& rank, const Placements& x_placements, const Placements& out) {
+    const DTensor x = rank.distribute(random_values({4, 6}, DType::kF32), {S(0), R});
+    const LocalArg args[] = {{"x", x, x_placements}};
+    const LocalResult results[] = {{"y", rank.mesh, out, {4, 6}}};
+    local_map(rank.runtime, "experts", args, results,
+              [](const LocalInputs& in) { return std::vector<DTensor>{in["x"]}; });
+  };
+  const auto error = [&](const Placements& x_placements, const Placements& out) {
+    return error_on_ranks(axes, [&](Rank& rank) { declare(rank, x_placements, out); });
+  };
+  const Placements whole = {S(0), R};
+  CHECK(error(whole, whole) == "");
+  // What is left out is R in truth, so that filling it in would go unnoticed.
+  CHECK(error({S(0)}, whole) ==
+        "local_map experts: argument x: 1 placements are declared for a mesh of 2 axes. [F32[4, 6] "
+        "(S(0), R) on {dp: 2, tp: 2}]");
+  CHECK(error({S(0), R, R}, whole) ==
+        "local_map experts: argument x: 3 placements are declared for a mesh of 2 axes. [F32[4, 6] "
+        "(S(0), R) on {dp: 2, tp: 2}]");
+  CHECK_THAT(error(whole, {S(0)}),
+             Catch::Contains("local_map experts: result y: ") &&
+                 Catch::Contains("1 given, but the mesh has 2 axes; give one per axis"));
+  // A cotangent's placement too.
+  CHECK_THAT(error_on_ranks(
+                 axes,
+                 [](Rank& rank) {
+                   to_local(rank.parameter(random_values({4, 6}, DType::kF32), {S(0), R}), {S(0)});
+                 }),
+             Catch::Contains("to_local: ") && Catch::Contains("2 axes"));
+}
+
 TEST_CASE("an argument may ask for its redistribution", "[dtensor][local_map]") {
   const Array full = random_values({5, 3}, DType::kF64);
   const auto ranks = run_ranks(MeshAxes{{"tp", 3}}, [&](Rank& rank) {
     DTensor x = rank.parameter(full, {R});
     const LocalArg args[] = {{"x", x, {S(0)}, {}, OnMismatch::kRedistribute}};
     const LocalResult results[] = {{"y", rank.mesh, {S(0)}, {5, 3}}};
-    const DTensor y =
-        local_map(rank.runtime, "double", args, results, [](std::span<const DTensor> locals) {
-          return std::vector<DTensor>{mul(locals[0], 2.0)};
-        })[0];
+    const DTensor y = local_map(rank.runtime, "double", args, results, [](const LocalInputs& in) {
+      return std::vector<DTensor>{mul(in["x"], 2.0)};
+    })[0];
     backward(sum(mul(y, y)));
     return outcome_of({{"y", y}}, {{"x", x}});
   });
@@ -182,9 +243,9 @@ TEST_CASE("the cotangent of a region's input is summed where each rank saw other
     const LocalArg args[] = {{"x", x, {R}, {P}}, {"g", g, {R}, {P}}};
     const LocalResult results[] = {{"loss", rank.mesh, {P}, {}}};
     const DTensor loss =
-        local_map(rank.runtime, "slice", args, results, [&](std::span<const DTensor> locals) {
-          const DTensor mine = slice(locals[0], 0, first, first + share);
-          return std::vector<DTensor>{sum(square(mul(mine, locals[1])))};
+        local_map(rank.runtime, "slice", args, results, [&](const LocalInputs& in) {
+          const DTensor mine = slice(in["x"], 0, first, first + share);
+          return std::vector<DTensor>{sum(square(mul(mine, in["g"])))};
         })[0];
     backward(loss);
     return outcome_of({{"loss", loss}}, {{"x", x}, {"g", g}});

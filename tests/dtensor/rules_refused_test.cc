@@ -164,10 +164,9 @@ TEST_CASE("(5,3) as (S(0), S(0)): flattened, through local_map and between meshe
     const LocalArg args[] = {{.name = "x", .tensor = x, .placements = {S(0), S(0)}}};
     const LocalResult results[] = {
         {.name = "y", .mesh = rank.mesh, .placements = {S(0), S(0)}, .global_shape = {5, 3}}};
-    const DTensor twice =
-        local_map(rank.runtime, "twice", args, results, [](std::span<const DTensor> locals) {
-          return std::vector<DTensor>{add(locals[0], locals[0])};
-        })[0];
+    const DTensor twice = local_map(
+        rank.runtime, "twice", args, results,
+        [](const LocalInputs& in) { return std::vector<DTensor>{add(in["x"], in["x"])}; })[0];
     return std::tuple{split, copy_of(full_tensor(on_flat)), copy_of(full_tensor(back)),
                       full_tensor(twice).to_vector()};
   });
