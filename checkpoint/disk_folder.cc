@@ -111,6 +111,10 @@ class DiskFolder : public FileSystem {
     ::closedir(stream);
     return result;
   }
+  void forget_cached(const std::string& name) override {
+    const Descriptor file(open(name));
+    if (file.value() >= 0) ::posix_fadvise(file.value(), 0, 0, POSIX_FADV_DONTNEED);
+  }
   int lock() override {
     Descriptor file(
         ::openat(root_.value(), ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));

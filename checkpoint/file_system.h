@@ -43,6 +43,9 @@ class FileSystem {
   virtual int remove_folder(const std::string& name) = 0;
   /// Names in a folder, in no order.
   virtual int list(const std::string& name, std::vector<std::string>& names) = 0;
+  /// Asks the system to drop what it keeps of a file in memory, so that it is read from the disk.
+  /// Not every system does; none says whether it did.
+  virtual void forget_cached(const std::string& name) { static_cast<void>(name); }
   /// The folder's one lock: a handle that close() gives back, or −EWOULDBLOCK while it is held.
   virtual int lock() = 0;
 };

@@ -34,7 +34,11 @@ class NewGeneration {
 
  private:
   Status prepare();
+  /// A manifest of this rank's file and parts alone.
+  Manifest report_of(const WrittenShard& written) const;
+  Status read_back(const WrittenShard& written);
   Status put_in_place(std::span<const std::string> reports, const Json& values);
+  Status replace_manifest(const std::string& text);
   void remove_older();
 
   World& world_;
@@ -42,14 +46,22 @@ class NewGeneration {
   SaveOptions options_;
   int lock_ = -1;  ///< rank 0's
   std::int64_t generation_ = 0;
+  std::int64_t previous_ = 0;      ///< the checkpoint so far, 0 for none; rank 0's
+  std::string previous_manifest_;  ///< its text
   /// What the destructor finds to remove.
   enum class Leaves : std::uint8_t { kNothing, kFiles };
   Leaves leaves_ = Leaves::kNothing;
 };
 
-/// The manifest of the folder; nullopt where it has none. Errors: io_error, or those of
-/// parse_manifest.
-StatusOr<std::optional<std::string>> read_manifest_text(FileSystem& files);
+/// A manifest as it lies in its file.
+struct ManifestText {
+  std::string name;
+  std::string text;
+};
+/// The manifest of the folder, or of a generation that it keeps; nullopt where it has none at all.
+/// Errors: io_error, also for a generation that is not kept; those of parse_manifest.
+StatusOr<std::optional<ManifestText>> read_manifest_text(
+    FileSystem& files, std::optional<std::int64_t> generation = {});
 /// Removes a generation's shards and its folder, as far as they can be removed; other files stay.
 void remove_generation(FileSystem& files, std::int64_t generation);
 

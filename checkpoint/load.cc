@@ -17,20 +17,16 @@ constexpr int kMaxAttempts = 5;
 // Files that stay open between checking and reading; the rest are opened again.
 constexpr std::size_t kMaxOpenFiles = 256;
 
-std::string manifest_path(const FileSystem& files) {
-  return files.path() + "/" + std::string(kManifestName);
-}
-
-StatusOr<std::string> manifest_text(FileSystem& files) {
-  TSR_ASSIGN_OR_RETURN(std::optional<std::string> text, read_manifest_text(files));
+StatusOr<ManifestText> manifest_text(FileSystem& files, std::optional<std::int64_t> generation) {
+  TSR_ASSIGN_OR_RETURN(std::optional<ManifestText> text, read_manifest_text(files, generation));
   if (text) return *std::move(text);
   return io_error(files.path() + ": holds no checkpoint: there is no " +
                   std::string(kManifestName));
 }
 
-StatusOr<Manifest> checked_manifest(FileSystem& files, std::string_view text) {
-  const std::string path = manifest_path(files);
-  TSR_ASSIGN_OR_RETURN(Manifest manifest, parse_manifest(text, path));
+StatusOr<Manifest> checked_manifest(FileSystem& files, const ManifestText& text) {
+  const std::string path = files.path() + "/" + text.name;
+  TSR_ASSIGN_OR_RETURN(Manifest manifest, parse_manifest(text.text, path));
   TSR_RETURN_IF_ERROR(check_manifest_coverage(manifest, path));
   TSR_RETURN_IF_ERROR(check_manifest_files(files, manifest));
   return manifest;
@@ -92,6 +88,7 @@ class Reading {
   std::int64_t rank_;
   std::span<const StateTensor> tensors_;
   Manifest manifest_;
+  std::string manifest_path_;
   std::uint64_t manifest_hash_ = 0;
   std::map<std::int64_t, std::vector<WantedPart>> by_file_;
   std::map<std::int64_t, ShardReader> readers_;
@@ -161,17 +158,17 @@ Status Reading::visit(ShardReader& reader, const std::vector<WantedPart>& parts,
 }
 
 Status Reading::check(const LoadOptions& options) {
-  TSR_ASSIGN_OR_RETURN(const std::string text, manifest_text(files_));
-  manifest_hash_ = hash_of(text);
+  TSR_ASSIGN_OR_RETURN(const ManifestText text, manifest_text(files_, options.generation));
+  manifest_hash_ = hash_of(text.text);
+  manifest_path_ = files_.path() + "/" + text.name;
   TSR_ASSIGN_OR_RETURN(manifest_, checked_manifest(files_, text));
-  const std::string path = manifest_path(files_);
   for (const StateTensor& wanted : tensors_) {
     if (wanted.tensor.spec().has_partial() || !wanted.tensor.local().is_contiguous()) {
       return invalid_argument(
           absl::StrFormat("tensor %s is %s: only whole, contiguous parts are loaded",
                           in_quotes(wanted.name), wanted.tensor.spec().to_string()));
     }
-    TSR_RETURN_IF_ERROR(check_tensor(path, manifest_.find(wanted.name), wanted));
+    TSR_RETURN_IF_ERROR(check_tensor(manifest_path_, manifest_.find(wanted.name), wanted));
   }
   if (options.check) TSR_RETURN_IF_ERROR(options.check(manifest_.values));
   collect();
@@ -214,6 +211,12 @@ std::string Reading::asked() const {
 
 Status Reading::check_extra(std::span<const std::string> asked_by_rank,
                             const LoadOptions& options) const {
+  const bool asks =
+      std::any_of(asked_by_rank.begin(), asked_by_rank.end(),
+                  [](const auto& letters) { return letters.find('y') != std::string::npos; });
+  if (!asks) {
+    return invalid_argument(manifest_path_ + ": no tensor is asked for: nothing would be loaded");
+  }
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const std::string& name = manifest_.tensors[i].name;
     if (options.may_ignore && options.may_ignore(name)) continue;
@@ -223,15 +226,15 @@ Status Reading::check_extra(std::span<const std::string> asked_by_rank,
     return invalid_argument(
         absl::StrFormat("%s: tensor %s is nothing that is asked for: the "
                         "checkpoint is of another model",
-                        manifest_path(files_), in_quotes(name)));
+                        manifest_path_, in_quotes(name)));
   }
   return absl::OkStatus();
 }
 
 /// Whether a save has put another manifest in place since this one was read.
 bool Reading::has_moved() const {
-  const StatusOr<std::string> text = manifest_text(files_);
-  return text.ok() && hash_of(*text) != manifest_hash_;
+  const StatusOr<ManifestText> text = manifest_text(files_, {});
+  return text.ok() && hash_of(text->text) != manifest_hash_;
 }
 
 }  // namespace
@@ -262,20 +265,21 @@ Status check_manifest_files(FileSystem& files, const Manifest& manifest) {
   return invalid_argument(path + in_quotes(*extra) + ": is not in the manifest");
 }
 
-StatusOr<Manifest> read_manifest(FileSystem& files) {
-  TSR_ASSIGN_OR_RETURN(const std::string text, manifest_text(files));
+StatusOr<Manifest> read_manifest(FileSystem& files, std::optional<std::int64_t> generation) {
+  TSR_ASSIGN_OR_RETURN(const ManifestText text, manifest_text(files, generation));
   return checked_manifest(files, text);
 }
 
 Loaded load_checkpoint(World& world, FileSystem& files, std::span<const StateTensor> tensors,
                        const LoadOptions& options) {
+  const bool may_move = !options.generation;
   for (int attempt = 1;; ++attempt) {
     Reading reading(files, world.rank(), tensors);
     const Status checked = reading.check(options);
     const std::vector<std::string> seen =
         agree(world, absl::OkStatus(),
               hash_to_text(reading.manifest_hash()) +
-                  (!checked.ok() && reading.has_moved() ? "moved" : ""));
+                  (may_move && !checked.ok() && reading.has_moved() ? "moved" : ""));
     const bool same = std::all_of(seen.begin(), seen.end(),
                                   [&](const std::string& each) { return each == seen[0]; });
     const bool moved = std::any_of(seen.begin(), seen.end(),

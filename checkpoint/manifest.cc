@@ -147,21 +147,36 @@ Status check_own_hash(std::string_view text, std::string_view source) {
       has_hash ? "does not have the hash that it ends with" : "does not end with its own hash"));
 }
 
+/// The number of at most 18 digits that stands between the two; −1 for a name of another form.
+std::int64_t number_between(std::string_view name, std::string_view prefix,
+                            std::string_view suffix) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return -1;
+  if (name.size() <= prefix.size() + suffix.size()) return -1;
+  const std::string_view digits =
+      name.substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+  if (digits.size() > 18 || (digits.size() > 1 && digits[0] == '0')) return -1;
+  std::int64_t number = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9') return -1;
+    number = 10 * number + (c - '0');
+  }
+  return number;
+}
+
 }  // namespace
 
 std::string generation_folder(std::int64_t generation) {
   return "gen-" + std::to_string(generation);
 }
 
-std::int64_t generation_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "gen-";
-  if (!name.starts_with(kPrefix) || name.size() > kPrefix.size() + 18) return -1;
-  std::int64_t generation = 0;
-  for (const char c : name.substr(kPrefix.size())) {
-    if (c < '0' || c > '9') return -1;
-    generation = 10 * generation + (c - '0');
-  }
-  return generation_folder(generation) == name ? generation : -1;
+std::int64_t generation_of(std::string_view name) { return number_between(name, "gen-", ""); }
+
+std::string kept_manifest_name(std::int64_t generation) {
+  return "manifest-" + std::to_string(generation) + ".json";
+}
+
+std::int64_t generation_of_kept_manifest(std::string_view name) {
+  return number_between(name, "manifest-", ".json");
 }
 
 std::string shard_name(std::int64_t rank) {

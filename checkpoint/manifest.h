@@ -26,6 +26,10 @@ inline constexpr std::int64_t kMaxGeneration = 999'999'999'999'999'999;
 /// "gen-7"; and the generation that a name says, −1 for any other name.
 std::string generation_folder(std::int64_t generation);
 std::int64_t generation_of(std::string_view name);
+/// "manifest-7.json": the manifest of a generation that is kept beside a later one; and the
+/// generation that such a name says, −1 for any other name.
+std::string kept_manifest_name(std::int64_t generation);
+std::int64_t generation_of_kept_manifest(std::string_view name);
 /// "shard-3.safetensors"
 std::string shard_name(std::int64_t rank);
 

@@ -21,16 +21,24 @@ struct StateTensor {
   DTensor tensor;
 };
 
+/// Whether a save reads its files again from the disk and compares their hashes before it takes the
+/// place of the checkpoint before. Costs a read of what was written.
+enum class ReadBack : std::uint8_t { kOff, kOn };
+
 struct SaveOptions {
   std::int64_t chunk_bytes = kDefaultChunkBytes;  ///< that each hash is of
+  /// Generations that stay, the new one among them. Requires 1 or more.
+  std::int64_t keep = 1;
+  ReadBack read_back = ReadBack::kOff;
 };
 
 /// Writes `tensors` and `values` (an object, equal on all ranks) as the checkpoint of the folder,
-/// in place of the one before. Errors, thrown on all ranks alike: io_error for whatever the disk
-/// refuses, and while another save has the folder's lock; InvalidArgument for a Partial tensor, or
-/// tensors that do not fit together between ranks. The checkpoint before is then intact, and
-/// nothing of the new one is left (but where even removing it fails; the next save does that).
-/// Collective: yes, over the world. Cost: memory of one chunk a rank.
+/// in place of the one before; the options.keep − 1 before it stay, too. Errors, thrown on all
+/// ranks alike: io_error for whatever the disk refuses or gives back otherwise, and while another
+/// save has the folder's lock; InvalidArgument for a Partial tensor, or tensors that do not fit
+/// together between ranks. The checkpoint before is then intact, and nothing of the new one is left
+/// (but where even removing it fails; the next save does that). Collective: yes, over the world.
+/// Cost: memory of one chunk a rank.
 void save_checkpoint(World& world, FileSystem& files, std::span<const StateTensor> tensors,
                      const Json& values, const SaveOptions& options = {});
 

@@ -65,8 +65,9 @@ Status verify_shard(FileSystem& files, const Manifest& manifest, std::int64_t ra
 
 }  // namespace
 
-StatusOr<StoredTensors> StoredTensors::open(FileSystem& files) {
-  TSR_ASSIGN_OR_RETURN(Manifest manifest, read_manifest(files));
+StatusOr<StoredTensors> StoredTensors::open(FileSystem& files,
+                                            std::optional<std::int64_t> generation) {
+  TSR_ASSIGN_OR_RETURN(Manifest manifest, read_manifest(files, generation));
   return StoredTensors(files, std::move(manifest));
 }
 
@@ -121,11 +122,13 @@ Status for_each_block(const Region& region, std::int64_t element_bytes, std::int
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<std::string>> verify_checkpoint(FileSystem& files) {
-  const std::string path = files.path() + "/" + std::string(kManifestName);
-  TSR_ASSIGN_OR_RETURN(const std::optional<std::string> text, read_manifest_text(files));
+StatusOr<std::vector<std::string>> verify_checkpoint(FileSystem& files,
+                                                     std::optional<std::int64_t> generation) {
+  TSR_ASSIGN_OR_RETURN(const std::optional<ManifestText> text,
+                       read_manifest_text(files, generation));
   if (!text) return read_manifest(files).status();
-  TSR_ASSIGN_OR_RETURN(const Manifest manifest, parse_manifest(*text, path));
+  const std::string path = files.path() + "/" + text->name;
+  TSR_ASSIGN_OR_RETURN(const Manifest manifest, parse_manifest(text->text, path));
   std::vector<std::string> problems;
   const auto note = [&](const Status& status) {
     if (!status.ok()) problems.emplace_back(message_of(status));

@@ -19,7 +19,8 @@ namespace tessera TSR_API {
 class StoredTensors {
  public:
   /// Errors: those of read_manifest().
-  static StatusOr<StoredTensors> open(FileSystem& files);
+  static StatusOr<StoredTensors> open(FileSystem& files,
+                                      std::optional<std::int64_t> generation = {});
   const Manifest& manifest() const noexcept { return manifest_; }
   const std::string& path() const noexcept { return files_->path(); }
   /// The selected elements, row-major, every chunk checked. Errors: those of ShardReader.
@@ -40,10 +41,11 @@ class StoredTensors {
 Status for_each_block(const Region& region, std::int64_t element_bytes, std::int64_t max_bytes,
                       const std::function<Status(const Region&)>& f);
 
-/// All that is wrong with a checkpoint, a line each: holes, files missing or too many, chunks and
-/// headers that are damaged. Errors: io_error where the folder has no manifest that can be read;
-/// InvalidArgument where the manifest is malformed.
-StatusOr<std::vector<std::string>> verify_checkpoint(FileSystem& files);
+/// All that is wrong with a checkpoint (the last, or one that is kept), a line each: holes, files
+/// missing or too many, chunks and headers that are damaged. Errors: io_error where the folder has
+/// no manifest that can be read; InvalidArgument where the manifest is malformed.
+StatusOr<std::vector<std::string>> verify_checkpoint(FileSystem& files,
+                                                     std::optional<std::int64_t> generation = {});
 
 struct TensorDifference {
   enum class Kind : std::uint8_t { kOnlyFirst, kOnlySecond, kDType, kShape, kValues };

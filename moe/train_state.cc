@@ -102,7 +102,9 @@ StatusOr<std::int64_t> optimizer_steps_of(const Json& values, const std::string&
   return steps.integer_in(0, INT64_MAX);
 }
 
-std::string manifest_path(const FileSystem& files) {
+/// What an error about the checkpoint's values begins with.
+std::string place_of(const FileSystem& files, std::optional<std::int64_t> generation) {
+  if (generation) return absl::StrFormat("%s: generation %d", files.path(), *generation);
   return files.path() + "/" + std::string(kManifestName);
 }
 
@@ -138,8 +140,9 @@ Json train_values(Model& model, Trainer& trainer, const TrainProgress& progress)
                        {"training", training_json(config)}});
 }
 
-TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer) {
-  const std::string path = manifest_path(files);
+TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer,
+                               std::optional<std::int64_t> generation) {
+  const std::string path = place_of(files, generation);
   const ModelConfig& config = model.context().config;
   const auto check = [&](const Json& values) -> Status {
     TSR_RETURN_IF_ERROR(check_model(config, values, path));
@@ -148,16 +151,18 @@ TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer
     return progress_of(values, path).status();
   };
   const std::vector<StateTensor> tensors = train_tensors(model, trainer);
-  const Loaded loaded =
-      load_checkpoint(model.context().runtime.world(), files, tensors, {.check = check});
+  const Loaded loaded = load_checkpoint(model.context().runtime.world(), files, tensors,
+                                        {.generation = generation, .check = check});
   trainer.optimizer().set_num_steps(value_or_throw(optimizer_steps_of(loaded.values, path)));
+  // What was counted before belongs to another state: the next update counts from nothing.
+  for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
   TrainProgress progress = value_or_throw(progress_of(loaded.values, path));
   progress.changes = changes_of(config, loaded.values);
   return progress;
 }
 
 void load_initial_weights(FileSystem& files, Model& model) {
-  const std::string path = manifest_path(files);
+  const std::string path = place_of(files, {});
   LoadOptions options;
   options.check = [&](const Json& values) {
     return check_model(model.context().config, values, path);

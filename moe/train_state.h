@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,12 @@ std::vector<StateTensor> train_tensors(Model& model, Trainer& trainer);
 /// computes, and `training`, the rest.
 Json train_values(Model& model, Trainer& trainer, const TrainProgress& progress);
 
-/// Where a run begins, from a checkpoint of a run on any mesh. Errors: as load_checkpoint();
-/// InvalidArgument naming the first key that differs of those that say what the model computes or
-/// what the optimizer's state means. Collective: yes, over the world.
-TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer);
+/// Where a run begins, from a checkpoint of a run on any mesh (the last of the folder, or one that
+/// it keeps); counts of experts' tokens, which no checkpoint holds, start again. Errors: as
+/// load_checkpoint(); InvalidArgument naming the first key that differs of those that say what the
+/// model computes or what the optimizer's state means. Collective: yes, over the world.
+TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer,
+                               std::optional<std::int64_t> generation = {});
 /// Parameters and expert biases only, as a new run's first weights, whatever its optimizer. Errors
 /// and collective: the same.
 void load_initial_weights(FileSystem& files, Model& model);

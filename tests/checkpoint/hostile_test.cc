@@ -2,7 +2,9 @@
 // mixed generations, links. Every one is noticed, with the tensors as they were.
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -11,6 +13,7 @@
 #include "io/safetensors.h"
 #include "tests/checkpoint/fault_fs.h"
 #include "tests/checkpoint/state.h"
+#include "tests/checkpoint/watched_folder.h"
 
 namespace tessera::testing {
 namespace {
@@ -19,6 +22,7 @@ namespace fs = std::filesystem;
 
 const Placed kOne = {{}, {}};
 const Placed kTwo = {{2}, {"S(0)"}};
+const Placed kThree = {{3}, {"S(0)"}};
 
 std::string flipped(std::string bytes, std::size_t bit) {
   bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
@@ -76,24 +80,35 @@ class DiskScratch {
 
 }  // namespace
 
-TEST_CASE("a flipped bit anywhere is noticed", "[checkpoint][hostile][R28]") {
+TEST_CASE("every flipped bit of a manifest or a header is noticed, and of data wherever tried",
+          "[checkpoint][hostile][R28]") {
   FaultFs files;
   REQUIRE(save_version(files, kTwo, 0).ok());
+  std::size_t num_bits = 0;
   for (const auto& [name, bytes] : files.files()) {
-    for (std::size_t byte = 0; byte < bytes.size(); byte += byte < 160 ? 1 : 17) {
-      files.put_file(name, flipped(bytes, 8 * byte + byte % 8));
-      const std::string error = refusal(files, kOne);
-      CAPTURE(name, byte, error);
-      REQUIRE((error != "loaded" && error != "changed"));
-    }
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
     const bool is_shard = name != "manifest.json";
-    files.put_file(name, flipped(bytes, 8 * bytes.size() - 12));
-    const auto problems = verify_checkpoint(files);
-    CHECK(problems.ok() == is_shard);
-    if (is_shard) CHECK_THAT(problems->at(0), Catch::Contains("do not have the hash"));
+    const std::size_t all_below =
+        8 * (is_shard ? sizeof header_bytes + header_bytes : bytes.size());
+    REQUIRE(all_below <= 8 * bytes.size());
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += bit < all_below ? 1 : 11) {
+      ++num_bits;
+      files.put_file(name, flipped(bytes, bit));
+      const auto problems = verify_checkpoint(files);
+      CAPTURE(name, bit);
+      if (problems.ok() && problems->empty()) FAIL("not noticed by verify_checkpoint()");
+      if (problems.ok() != is_shard) FAIL("the file is not the one at fault");
+      if (bit % 97 != 0) continue;
+      const std::string error = refusal(files, kOne);
+      CAPTURE(error);
+      if (error == "loaded" || error == "changed") FAIL("not noticed by load_checkpoint()");
+    }
     files.put_file(name, bytes);
   }
+  CHECK(num_bits > 15'000);
   CHECK(value_or_throw(verify_checkpoint(files)).empty());
+  CHECK(refusal(files, kOne) == "loaded");
 }
 
 TEST_CASE("parts cover every tensor exactly once, or the load says which range they do not",
@@ -311,29 +326,81 @@ TEST_CASE("two saves do not share a folder", "[checkpoint][R30]") {
   CHECK(save_version(*files, kTwo, 1).ok());
 }
 
+TEST_CASE("at every call of a save another is refused and a reader sees the old state, whole",
+          "[checkpoint][R30]") {
+  const DiskScratch scratch;
+  const auto files = scratch.open(), second = scratch.open(), reader = scratch.open();
+  REQUIRE(save_version(*files, kTwo, 0).ok());
+  struct Moment {
+    Call call;
+    int loaded;
+    std::string refused;
+  };
+  std::vector<Moment> moments;
+  WatchedFolder watched(*files, [&](Call call) {
+    if (call == Call::kLock) return;  // not yet under way
+    moments.push_back({call, loaded_version(*reader, kOne),
+                       std::string(message_of(save_version(*second, kThree, 7)))});
+  });
+  REQUIRE(save_version(watched, kOne, 1).ok());
+  REQUIRE(moments.size() > 20);
+  bool in_place = false;
+  for (const Moment& moment : moments) {
+    CAPTURE(static_cast<int>(moment.call), in_place, moment.refused);
+    CHECK(moment.loaded == (in_place ? 1 : 0));
+    CHECK_THAT(moment.refused, Catch::Contains("another save is under way in this folder"));
+    in_place = in_place || moment.call == Call::kRename;
+  }
+  CHECK(in_place);
+  CHECK(loaded_version(*reader, kTwo) == 1);
+  std::vector<std::string> names;
+  REQUIRE(files->list("", names) == 0);
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{".lock", "gen-2", "manifest.json"});
+}
+
 TEST_CASE("who reads while others save sees a whole state, never an older one after a newer",
           "[checkpoint][R30]") {
   const DiskScratch scratch;
   const auto files = scratch.open();
   REQUIRE(save_version(*files, kTwo, 0).ok());
-  std::atomic<bool> done{false};
+  // The saver goes on until the reader has seen enough of it.
+  constexpr int kReads = 40;
+  std::atomic<int> num_reads{0};
+  std::atomic<int> last{0};
   Status saved;
   std::thread saver([&] {
     const auto own = scratch.open();
-    for (int version = 1; version <= 12 && saved.ok(); ++version) {
-      saved = save_version(*own, kTwo, version);
+    while (num_reads < kReads && saved.ok()) {
+      saved = save_version(*own, kTwo, last + 1);
+      if (saved.ok()) ++last;
     }
-    done = true;
+    num_reads = kReads;
   });
   std::vector<int> seen;
   std::string error;
-  while (!done) seen.push_back(loaded_version(*files, kTwo, &error));
+  while (num_reads < kReads) {
+    seen.push_back(loaded_version(*files, kTwo, &error));
+    ++num_reads;
+  }
   saver.join();
-  CAPTURE(error);
+  CAPTURE(error, seen);
   CHECK(saved.ok());
+  REQUIRE(seen.size() >= 2);
   CHECK(std::is_sorted(seen.begin(), seen.end()));
-  CHECK((seen.empty() || seen.front() >= 0));
-  CHECK(loaded_version(*files, kTwo) == 12);
+  CHECK(seen.front() >= 0);
+  CHECK(loaded_version(*files, kTwo) == last);
+}
+
+TEST_CASE("a load that would read nothing is refused", "[checkpoint][R30]") {
+  FaultFs files;
+  REQUIRE(save_version(files, kTwo, 0).ok());
+  const Status status = run_ranks(2, {}, [&](World& world) {
+    load_checkpoint(world, files, {}, {.may_ignore = [](const std::string&) { return true; }});
+  });
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(std::string(message_of(status)),
+             Catch::Contains("memory/manifest.json: no tensor is asked for"));
 }
 
 }  // namespace tessera::testing

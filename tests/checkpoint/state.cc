@@ -26,6 +26,16 @@ Spec spec_of(const TensorCase& tensor, const Placed& placed) {
 
 }  // namespace
 
+namespace {
+
+std::int64_t num_local_bytes(const std::vector<StateTensor>& state) {
+  std::int64_t bytes = 0;
+  for (const StateTensor& each : state) bytes += each.tensor.local().num_bytes();
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<TensorCase> sample_tensors() {
   return {{"a.weight", DType::kF32, {8, 6}}, {"b.weight", DType::kF64, {5, 3}},
           {"c", DType::kBF16, {7}},          {"d.experts", DType::kF32, {3, 4, 2}},
@@ -66,7 +76,8 @@ Status save_version(FileSystem& files, const Placed& placed, int version,
   });
 }
 
-int loaded_version(FileSystem& files, const Placed& placed, std::string* error) {
+int loaded_version(FileSystem& files, const Placed& placed, std::string* error,
+                   const LoadOptions& options) {
   std::mutex mutex;
   std::vector<int> versions;
   const Status run = run_ranks(placed.num_ranks(), {}, [&](World& world) {
@@ -75,8 +86,9 @@ int loaded_version(FileSystem& files, const Placed& placed, std::string* error) 
     int version = -1;
     std::string text;
     try {
-      const Loaded loaded = load_checkpoint(world, files, state);
+      const Loaded loaded = load_checkpoint(world, files, state, options);
       version = static_cast<int>(*loaded.values.find("version")->if_integer());
+      if (loaded.num_bytes_read < num_local_bytes(state)) version = -2;
     } catch (const Error& failure) {
       text = failure.what();
     }

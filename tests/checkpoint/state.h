@@ -36,7 +36,8 @@ Status save_version(FileSystem& files, const Placed& placed, int version,
                     const SaveOptions& options = {.chunk_bytes = 64});
 /// Loads on threads, and says which version every tensor of every rank has: the version, or −1
 /// where the load failed and every tensor is untouched, or −2 for anything else. `error` takes the
-/// text of a failure.
-int loaded_version(FileSystem& files, const Placed& placed, std::string* error = nullptr);
+/// text of a failure. A load that reads no byte for a rank that holds elements is −2, too.
+int loaded_version(FileSystem& files, const Placed& placed, std::string* error = nullptr,
+                   const LoadOptions& options = {});
 
 }  // namespace tessera::testing

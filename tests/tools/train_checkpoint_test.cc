@@ -86,6 +86,58 @@ void run_and_kill(const Arguments& arguments, const std::string& file,
 
 }  // namespace
 
+TEST_CASE("saves that --keep keeps are listed, verified and gone on from", "[tools][checkpoint]") {
+  const ScratchFolder folder;
+  const std::string ckpt = folder / "ckpt";
+  const auto run = [&](const Arguments& more) {
+    Arguments all = run_of(folder, {"--ranks", "2", "--parallel", R"({"dp_shard":2})"});
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("tessera-train", all);
+  };
+  const Ran saved = run({"--steps", "4", "--save", ckpt, "--save-every", "1", "--keep", "3",
+                         "--verify", "--log", folder / "whole.jsonl"});
+  CAPTURE(saved.err);
+  REQUIRE(saved.exit_code == 0);
+  const auto audit = [&](Arguments words) {
+    words.insert(words.begin(), "ckpt");
+    return run_program("placement-audit", words);
+  };
+  CHECK_THAT(audit({"ls", ckpt, "--format", "text"}).out,
+             Catch::Contains("\n  generations stored: 4, 3, 2\n"));
+  CHECK_THAT(audit({"ls", ckpt}).out, Catch::Contains("\"stored\":[4,3,2]"));
+  CHECK_THAT(audit({"ls", ckpt, "--generation", "2"}).out, Catch::Contains("\"step\":2"));
+  CHECK(audit({"verify", ckpt, "--generation", "3"}).exit_code == 0);
+  const Ran gone = audit({"verify", ckpt, "--generation", "1"});
+  CHECK(gone.exit_code == 4);
+  CHECK_THAT(gone.err, Catch::Contains("generation 1 is not kept; there are 4, 3, 2"));
+
+  const Ran resumed =
+      run({"--steps", "4", "--load", ckpt, "--generation", "3", "--log", folder / "rest.jsonl"});
+  CAPTURE(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK_THAT(resumed.out, Catch::Contains("3 steps are done"));
+  CHECK(losses_of(folder / "rest.jsonl") ==
+        std::vector<std::string>{losses_of(folder / "whole.jsonl")[3]});
+
+  struct Refused {
+    Arguments words;
+    std::string text;
+    int exit_code;
+  };
+  for (const Refused& each : {Refused{{"--keep", "2"}, "--keep 2: goes with --save", 3},
+                              Refused{{"--verify"}, "--verify: goes with --save", 3},
+                              Refused{{"--generation", "2"}, "--generation 2: goes with --load", 3},
+                              Refused{{"--save", ckpt, "--keep", "0"}, "--keep", 2},
+                              Refused{{"--load", ckpt, "--generation", "9"},
+                                      "generation 9 is not kept; there are 4, 3, 2",
+                                      4}}) {
+    const Ran ran = run(each.words);
+    CAPTURE(each.text, ran.err);
+    CHECK(ran.exit_code == each.exit_code);
+    CHECK_THAT(ran.err, Catch::Contains(each.text));
+  }
+}
+
 TEST_CASE("tessera-train goes on from a checkpoint, bit for bit", "[tools][checkpoint]") {
   const ScratchFolder folder;
   const std::string ckpt = folder / "ckpt";

@@ -225,13 +225,18 @@ void add_checkpoint_commands(CLI::App& app, Options& options, const On& on) {
     command->add_option(name, options.request.other_folder, doc)->required();
     return command;
   };
-  on(add("ls", "Its tensors, files and values"), {.run = list_checkpoint});
-  on(add("verify", "Whether every byte has the hash that was written"),
+  const auto add_generation = [&](CLI::App* command) {
+    command->add_option("--generation", options.request.generation,
+                        "one that --keep has kept, else the last");
+    return command;
+  };
+  on(add_generation(add("ls", "Its tensors, files and values")), {.run = list_checkpoint});
+  on(add_generation(add("verify", "Whether every byte has the hash that was written")),
      {.run = verify_checkpoint_folder});
   on(add_second(add("diff", "Where two checkpoints differ"), "DIR2", "folder of the other"),
      {.run = diff_checkpoint_folders});
-  on(add_second(add("export", "Its weights as Hugging Face's DeepSeek-V3 has them"), "OUT",
-                "folder for the files, made where it is not there"),
+  on(add_second(add_generation(add("export", "Its weights as Hugging Face's DeepSeek-V3 has them")),
+                "OUT", "folder for the files, made where it is not there"),
      {.run = export_checkpoint});
 }
 

@@ -1,5 +1,6 @@
 // placement-audit ckpt: what a checkpoint holds, whether it is whole, and where two differ.
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/stored_tensors.h"
 #include "tools/placement_audit/byte_text.h"
@@ -20,7 +21,7 @@ std::int64_t total_bytes(const Manifest& manifest) {
   return total;
 }
 
-Json to_json(const Manifest& manifest) {
+Json to_json(const Manifest& manifest, const std::vector<std::int64_t>& stored) {
   Json::Array files, tensors;
   for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {
     files.push_back(Json::object({{"name", shard_name(static_cast<std::int64_t>(rank))},
@@ -34,6 +35,7 @@ Json to_json(const Manifest& manifest) {
                                     {"parts", static_cast<std::int64_t>(tensor.parts.size())}}));
   }
   return Json::object({{"generation", manifest.generation},
+                       {"stored", integers(stored)},
                        {"world_size", manifest.world_size()},
                        {"bytes", total_bytes(manifest)},
                        {"values", manifest.values},
@@ -42,10 +44,11 @@ Json to_json(const Manifest& manifest) {
 }
 
 // Names come from a file: they are quoted, so that they cannot steer a terminal.
-std::string listing_of(const Manifest& manifest) {
+std::string listing_of(const Manifest& manifest, const std::vector<std::int64_t>& stored) {
   std::string text = absl::StrFormat("generation %d, written by %d ranks: %d tensors, %s\n",
                                      manifest.generation, manifest.world_size(),
                                      manifest.tensors.size(), byte_text(total_bytes(manifest)));
+  if (stored.size() > 1) text += "  generations stored: " + absl::StrJoin(stored, ", ") + '\n';
   for (const JsonMember& member : *manifest.values.if_object()) {
     if (member.value.if_object() != nullptr) continue;
     const std::string* words = member.value.if_string();
@@ -63,14 +66,16 @@ std::string listing_of(const Manifest& manifest) {
 
 StatusOr<Answer> list_checkpoint(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> files, folder_at(request.folder));
-  TSR_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(*files));
-  return Answer{.text = request.format == Format::kText ? listing_of(manifest)
-                                                        : json_line(to_json(manifest))};
+  TSR_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(*files, request.generation));
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> stored, stored_generations(*files));
+  return Answer{.text = request.format == Format::kText ? listing_of(manifest, stored)
+                                                        : json_line(to_json(manifest, stored))};
 }
 
 StatusOr<Answer> verify_checkpoint_folder(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> files, folder_at(request.folder));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> problems, verify_checkpoint(*files));
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::string> problems,
+                       verify_checkpoint(*files, request.generation));
   Answer answer{.checks_passed = problems.empty()};
   if (request.format == Format::kText) {
     answer.text = problems.empty() ? "whole: every byte has its hash\n" : "";
@@ -114,7 +119,7 @@ StatusOr<Answer> diff_checkpoint_folders(const Request& request) {
 StatusOr<Answer> export_checkpoint(const Request& request) {
   constexpr std::int64_t kMaxFileBytes = 5'000'000'000;  // as the files there have
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> files, folder_at(request.folder));
-  TSR_ASSIGN_OR_RETURN(StoredTensors from, StoredTensors::open(*files));
+  TSR_ASSIGN_OR_RETURN(StoredTensors from, StoredTensors::open(*files, request.generation));
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> to,
                        open_folder(request.other_folder, MissingFolder::kMake));
   TSR_ASSIGN_OR_RETURN(const HfExport done, export_hf(from, *to, kMaxFileBytes));

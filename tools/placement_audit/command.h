@@ -23,14 +23,15 @@ struct Request {
   Format format = Format::kJson;
   Colour colour = Colour::kPlain;
   Detail detail = Detail::kTotals;
-  std::string input;                ///< the document that --input names
-  std::string input_name;           ///< for errors: the file, or "standard input"
-  std::vector<std::string> names;   ///< positional arguments: op names
-  std::vector<std::string> meshes;  ///< --mesh, split at commas
-  std::string folder;               ///< positional argument: flight records, or a checkpoint
-  std::string other_folder;         ///< the second one: to compare with, or to write into
-  std::string tensors;              ///< --tensors: a safetensors file to read; empty: none
-  std::string save;                 ///< --save: a safetensors file to write; empty: none
+  std::string input;                       ///< the document that --input names
+  std::string input_name;                  ///< for errors: the file, or "standard input"
+  std::vector<std::string> names;          ///< positional arguments: op names
+  std::vector<std::string> meshes;         ///< --mesh, split at commas
+  std::string folder;                      ///< positional argument: flight records, or a checkpoint
+  std::string other_folder;                ///< the second one: to compare with, or to write into
+  std::optional<std::int64_t> generation;  ///< --generation: of a checkpoint; none: the last
+  std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
+  std::string save;                        ///< --save: a safetensors file to write; empty: none
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };
   Effort effort = Effort::kUsual;

@@ -14,7 +14,10 @@ std::unique_ptr<FileSystem> open_checkpoints(World& world, const std::string& fl
   return *std::move(files);
 }
 
-Saver::Saver(World& world, const TrainFlags& flags) : world_(world), every_(flags.save_every) {
+Saver::Saver(World& world, const TrainFlags& flags)
+    : world_(world),
+      every_(flags.save_every),
+      options_{.keep = flags.keep, .read_back = flags.verify ? ReadBack::kOn : ReadBack::kOff} {
   if (flags.save.empty()) return;
   files_ = open_checkpoints(world, "--save", flags.save, MissingFolder::kMake);
   try_save(world, *files_);  // not after hours of training
@@ -25,7 +28,7 @@ void Saver::start(Model& model, Trainer& trainer, const TrainProgress& done) {
   pending_.reset();
   started_at_ = done.step;
   pending_ = std::make_unique<AsyncSave>(world_, *files_, train_tensors(model, trainer),
-                                         train_values(model, trainer, done));
+                                         train_values(model, trainer, done), options_);
 }
 
 void Saver::after_step(Model& model, Trainer& trainer, const TrainProgress& done) {

@@ -29,6 +29,7 @@ class Saver {
 
   World& world_;
   std::int64_t every_ = 0;
+  SaveOptions options_;
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<AsyncSave> pending_;
   std::int64_t started_at_ = -1;  ///< step of the latest save

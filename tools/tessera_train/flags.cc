@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/manifest.h"
 #include "placement/status.h"
 
 namespace tessera {
@@ -87,7 +88,13 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
   add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
                            "steps between saves; 0: after the last only");
+  add_number<std::int64_t>(app, "--keep", flags.keep, 1, kMaxKept,
+                           "saves that stay in the folder, the last one among them");
+  app.add_flag("--verify", flags.verify,
+               "read each save again from the disk before it replaces the one before");
   app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
+  add_number<std::int64_t>(app, "--generation", flags.generation, 1, kMaxGeneration,
+                           "of --load: a save that --keep has kept; else the last");
   app.add_flag("--placements", flags.placements,
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");
   app.add_option("--simulate", flags.simulate,

@@ -144,7 +144,7 @@ TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trai
   if (flags.load.empty()) return {.step = 0, .seed = flags.seed};
   const std::unique_ptr<FileSystem> files =
       open_checkpoints(world, "--load", flags.load, MissingFolder::kError);
-  return load_train_state(*files, model, trainer);
+  return load_train_state(*files, model, trainer, flags.generation);
 }
 
 /// Returns the signal that ended the run before its time, or 0.

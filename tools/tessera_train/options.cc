@@ -35,7 +35,7 @@ Status at_flag(std::string_view flag, const Status& status) {
 Status check_load(const TrainFlags& flags, std::int64_t num_steps) {
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<FileSystem> files,
                        open_folder(flags.load, MissingFolder::kError));
-  TSR_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(*files));
+  TSR_ASSIGN_OR_RETURN(const Manifest manifest, read_manifest(*files, flags.generation));
   const Json* step = manifest.values.find("step");
   if (step == nullptr || step->if_integer() == nullptr || *step->if_integer() < num_steps) {
     return absl::OkStatus();  // loading says what is missing
@@ -54,6 +54,14 @@ Status check_folders(const TrainFlags& flags, std::int64_t num_steps) {
 Status check_checkpoints(const TrainFlags& flags) {
   if (flags.save_every > 0 && flags.save.empty()) {
     return invalid_argument(absl::StrFormat("--save-every %d: goes with --save", flags.save_every));
+  }
+  if (flags.keep > 1 && flags.save.empty()) {
+    return invalid_argument(absl::StrFormat("--keep %d: goes with --save", flags.keep));
+  }
+  if (flags.verify && flags.save.empty()) return invalid_argument("--verify: goes with --save");
+  if (flags.generation && flags.load.empty()) {
+    return invalid_argument(
+        absl::StrFormat("--generation %d: goes with --load", *flags.generation));
   }
   if (!flags.load.empty() && !flags.init.empty()) {
     return invalid_argument("--load and --init: a run begins from one of them");

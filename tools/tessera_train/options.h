@@ -16,6 +16,7 @@ constexpr std::int64_t kMaxThreads = 256;         ///< ranks as threads
 constexpr std::int64_t kMaxProcesses = 65'536;    ///< ranks of mpirun
 constexpr std::int64_t kMaxLibraryThreads = 256;  ///< of one rank
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
+constexpr std::int64_t kMaxKept = 1'000;                 ///< generations of a checkpoint
 constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
 
 /// Flags as written.
@@ -33,8 +34,11 @@ struct TrainFlags {
   std::string recorder;  ///< folder of the flight records; empty: see WorldOptions
   std::string trace;
   std::string save, load;
-  std::int64_t save_every = 0;               ///< Units: steps; 0: after the last only
-  std::optional<std::int64_t> timeout = 60;  ///< Units: seconds; none: for ever
+  std::int64_t save_every = 0;                  ///< Units: steps; 0: after the last only
+  std::int64_t keep = 1;                        ///< generations of --save that stay
+  bool verify = false;                          ///< each save is read back
+  std::optional<std::int64_t> generation = {};  ///< of --load; none: the last
+  std::optional<std::int64_t> timeout = 60;     ///< Units: seconds; none: for ever
   bool checked = false;
   bool show_schedule = false;
   std::optional<std::int64_t> simulate = {};  ///< the rank whose moves to print instead of training
