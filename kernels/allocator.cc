@@ -292,7 +292,9 @@ std::string_view name_of(MemoryTag tag) noexcept {
 }
 
 std::shared_ptr<Allocator> plain_allocator() {
-  static const std::shared_ptr<Allocator> allocator = std::make_shared<PlainAllocator>();
+  // Never destroyed: objects that outlive main() may still make arrays.
+  static const auto& allocator =
+      *new std::shared_ptr<Allocator>(std::make_shared<PlainAllocator>());
   return allocator;
 }
 

@@ -65,6 +65,69 @@ TEST_CASE("scatter of a token-sharded mask stays token-sharded", "[dtensor][scat
   }
 }
 
+TEST_CASE("sums go along the axes of more than one rank that hold summands, and no others",
+          "[dtensor][mesh][C57]") {
+  if (!runs_here(4)) return;
+  struct Seen {
+    std::vector<double> both, over_dp, over_tp;
+    std::vector<std::string> calls;
+    bool groups_same = false, meshes_meet = false;
+    std::string refused;
+  };
+  const MeshAxes axes = {{"pp", 1}, {"dp", 2}, {"cp", 1}, {"tp", 2}};
+  const auto ranks = run_ranks(axes, [](Rank& rank) {
+    // Rank r's summand is 10^r: each sum says which ranks are in it.
+    const double own = std::pow(10.0, static_cast<double>(rank.index()));
+    const DTensor local =
+        plain(rank.runtime, Array::from_values({1}, DType::kF64, std::vector<double>{own}));
+    const auto summed = [&](const Placements& held) {
+      return redistribute(from_local(local, rank.mesh, held, {1}), Placements{R, R, R, R})
+          .local()
+          .to_vector();
+    };
+    rank.runtime.events().clear();
+    Seen seen{.both = summed({P, P, P, P}),
+              .over_dp = summed({P, P, P, R}),
+              .over_tp = summed({P, R, P, P})};
+    for (const Event& event : rank.runtime.events().events()) {
+      if (event.kind == Event::Kind::kCollective)
+        seen.calls.push_back(event.name + " " + event.axes);
+    }
+    const int both[] = {1, 3};
+    Communicator* const group = value_or_throw(rank.world.group_along(rank.mesh, both));
+    seen.groups_same =
+        group == value_or_throw(rank.world.group_along(rank.mesh, both)) &&
+        rank.mesh.sub_mesh(both, rank.index()) == rank.mesh.sub_mesh(both, rank.index());
+    // The same ranks by another mesh of the same axes, made anew, and without those of one rank.
+    const Array full = random_values({4}, DType::kF64);
+    const DTensor x = rank.distribute(full, {R, S(0), R, R});
+    rank.runtime.events().clear();
+    for (const MeshAxes& same :
+         {MeshAxes{{"pp", 1}, {"dp", 2}, {"cp", 1}, {"tp", 2}}, MeshAxes{{"dp", 2}, {"tp", 2}}}) {
+      const Mesh mesh = make_mesh(same);
+      const Placements placed = same.size() == 2 ? Placements{S(0), R} : Placements{R, S(0), R, R};
+      add(x, distribute(rank.runtime, full, mesh, placed));
+    }
+    seen.meshes_meet = rank.bytes_sent() == 0;
+    const Mesh turned = make_mesh({{"tp", 2}, {"dp", 2}});
+    seen.refused = error_of([&] {
+      add(x, distribute(rank.runtime, full, turned, Placements{R, S(0)}));
+    });
+    return seen;
+  });
+  for (std::size_t r = 0; r < 4; ++r) {
+    const Seen& seen = ranks[r];
+    CHECK(seen.both == std::vector<double>{1111});
+    CHECK(seen.over_dp == std::vector<double>{r % 2 == 0 ? 101.0 : 1010.0});
+    CHECK(seen.over_tp == std::vector<double>{r < 2 ? 11.0 : 1100.0});
+    CHECK(seen.calls ==
+          std::vector<std::string>{"all_reduce dp,tp", "all_reduce dp", "all_reduce tp"});
+    CHECK(seen.groups_same);
+    CHECK(seen.meshes_meet);
+    CHECK_THAT(seen.refused, Catch::Contains("{tp: 2, dp: 2}"));
+  }
+}
+
 TEST_CASE("counts over a token-sharded map are P(sum) on every token axis", "[dtensor][C3]") {
   const Array top_TK = unique_rows({7, 2}, 6);
   const auto ranks = run_ranks({{"dp", 2}, {"tp", 2}}, [&](Rank& rank) {

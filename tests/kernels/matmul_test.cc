@@ -1,5 +1,9 @@
 #include "kernels/matmul.h"
 
+#include <cmath>
+#include <limits>
+
+#include "kernels/elementwise.h"
 #include "tests/kernels/sample_arrays.h"
 
 namespace tessera {
@@ -296,6 +300,46 @@ TEST_CASE("counts that do not fit the rows are refused", "[kernels][grouped_matm
   CHECK(negative ==
         "grouped_matmul: counts[0] = -1 after 0 rows; counts must be >= 0 and add up to at most "
         "the 4 rows given");
+}
+
+TEST_CASE("products keep denormals, but in BF16 where the processor has none there",
+          "[kernels][matmul][R16]") {
+  const DType dtype = GENERATE(DType::kF64, DType::kF32, DType::kF16, DType::kBF16);
+  const auto n = GENERATE(std::int64_t{1}, std::int64_t{16}, std::int64_t{257});
+  CAPTURE(std::string(name_of(dtype)), n);
+  // The least normal of the type's exponent range, over 16.
+  const double tiny = std::ldexp(1.0, dtype == DType::kF64   ? -1026
+                                      : dtype == DType::kF16 ? -18
+                                                             : -130);
+  const auto diagonal = [&](double value) {
+    std::vector<double> values(static_cast<std::size_t>(n * n), 0.0);
+    for (std::int64_t i = 0; i < n; ++i) values[static_cast<std::size_t>(i * n + i)] = value;
+    return Array::from_values({n, n}, dtype, values);
+  };
+  KernelContext ctx = context_of(1);
+  const Array out = Array::empty({n, n}, dtype);
+  const auto product = [&](double a, double b) {
+    matmul(ctx, diagonal(a), diagonal(b), out);
+    return out.to_vector()[static_cast<std::size_t>(n * n - 1)];
+  };
+  const double half = std::ldexp(1.0, std::ilogb(tiny) / 2);
+  const double of_denormal = product(tiny, 1.0), of_normals = product(half, half);
+  if (dtype == DType::kBF16) {
+    CHECK((of_denormal == tiny || of_denormal == 0.0));
+    CHECK((of_normals == half * half || of_normals == 0.0));
+  } else {
+    CHECK(of_denormal == tiny);
+    CHECK(of_normals == half * half);
+  }
+  // Whatever a product does inside, the thread goes on with denormals.
+  volatile float least = std::numeric_limits<float>::denorm_min();
+  CHECK(least * 3.0F > 0.0F);
+  Array doubled = Array::empty({n, n}, DType::kF32);
+  const Array denormals = Array::from_values(
+      {n, n}, DType::kF32,
+      std::vector<double>(static_cast<std::size_t>(n * n), std::ldexp(1.0, -130)));
+  kernels::binary(ctx, kernels::Binary::kAdd, denormals, denormals, doubled);
+  CHECK(doubled.to_vector()[0] == std::ldexp(1.0, -129));
 }
 
 }  // namespace

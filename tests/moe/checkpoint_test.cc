@@ -89,6 +89,61 @@ TEST_CASE("what four ranks save loads on any number of threads, bit for bit",
   CHECK(kinds.size() == 4);
 }
 
+TEST_CASE("the expert bias goes through a checkpoint in its storage, counts do not",
+          "[moe][checkpoint][C40]") {
+  struct Seen {
+    std::vector<std::string> stored;  ///< names in the checkpoint that speak of experts' load
+    std::vector<double> saved_bias, loaded_bias, whole_losses, resumed_losses;
+    std::vector<double> whole_state, resumed_state;
+    bool counted = false, counts_left = true, storage_kept = false;
+  };
+  const auto count_a_pass = [](TinyRun& run) {
+    const ModelContext& context = run.model.context();
+    run.model.logits(context.place_tokens(run.data.batch(0, 0).ids_BL));
+    return run.model.moe_layers()[0]->balancer().counts_E().defined();
+  };
+  const auto ranks =
+      results_of(4, {}, [&](World& world) {
+        const SharedFolder folder(world);
+        const auto files = folder.open();
+        TinyRun whole(world, kFour, DType::kF32);
+        whole.steps(0, 2);
+        LoadBalancer& saved = whole.model.moe_layers()[0]->balancer();
+        Seen seen{.saved_bias = saved.expert_bias_E().local().to_vector()};
+        seen.counted = count_a_pass(whole);  // counts are pending while it is saved
+        whole.save(*files, 2);
+        saved.forget_counts();
+        seen.whole_losses = whole.steps(2, 4);
+        seen.whole_state = whole.whole_state();
+        for (const ManifestTensor& tensor : value_or_throw(read_manifest(*files)).tensors) {
+          for (const char* part : {"expert_bias", "counts", "tokens_per_expert", "dispatched"}) {
+            if (tensor.name.find(part) != std::string::npos) seen.stored.push_back(tensor.name);
+          }
+        }
+        TinyRun resumed(world, kFour, DType::kF32, /*seed=*/99);
+        LoadBalancer& balancer = resumed.model.moe_layers()[0]->balancer();
+        const Storage* const storage = balancer.expert_bias_E().local().storage().get();
+        seen.counted = count_a_pass(resumed) && seen.counted;  // and others while it is loaded
+        load_train_state(*files, resumed.model, resumed.trainer);
+        seen.counts_left = balancer.counts_E().defined() || balancer.dispatched_E().defined();
+        seen.storage_kept = balancer.expert_bias_E().local().storage().get() == storage;
+        seen.loaded_bias = balancer.expert_bias_E().local().to_vector();
+        seen.resumed_losses = resumed.steps(2, 4);
+        seen.resumed_state = resumed.whole_state();
+        return seen;
+      }).value();
+  for (const Seen& seen : ranks) {
+    CHECK(seen.stored == std::vector<std::string>{"layers.1.moe.expert_bias_E"});
+    CHECK(seen.counted);
+    CHECK_FALSE(seen.counts_left);
+    CHECK(seen.storage_kept);
+    CHECK(seen.loaded_bias == seen.saved_bias);
+    CHECK(seen.saved_bias != std::vector<double>(seen.saved_bias.size(), 0.0));
+    CHECK(seen.resumed_losses == seen.whole_losses);
+    CHECK(seen.resumed_state == seen.whole_state);
+  }
+}
+
 TEST_CASE("a save beside training holds the state of its moment", "[moe][checkpoint]") {
   const auto ranks = results_of(2, {}, [](World& world) {
                        const SharedFolder folder(world);

@@ -146,7 +146,25 @@ TEST_CASE("experts that ep does not divide train like one rank", "[moe][composit
   CHECK_THROWS_WITH(train(many), Catch::Contains("num_experts 7 is not a multiple of ep 4"));
 }
 
-TEST_CASE("runs repeat bit for bit", "[moe][composition][C33]") {
+TEST_CASE("F64 runs have the same bits on any number of threads", "[moe][composition][R15]") {
+  const std::string model = GENERATE("softmax", "grouped");
+  RunOptions options = {.model = model,
+                        .parallel = {.dp_shard = 2, .tp = 2, .ep = 2},
+                        .num_ranks = 4,
+                        .num_steps = 2,
+                        .threads_per_rank = 1};
+  const RunResult one = train(options);
+  for (const int threads : {2, 3}) {
+    CAPTURE(model, threads);
+    options.threads_per_rank = threads;
+    const RunResult run = train(options);
+    CHECK(run.elements == one.elements);
+    CHECK(run.steps[1].loss == one.steps[1].loss);
+    CHECK(run.steps[1].grad_norm == one.steps[1].grad_norm);
+  }
+}
+
+TEST_CASE("runs repeat bit for bit", "[moe][composition][C33][R15]") {
   const RunOptions options = {.model = "grouped",
                               .parallel = {.dp_shard = 2, .tp = 2, .ep = 2},
                               .num_ranks = 4,

@@ -106,6 +106,88 @@ TEST_CASE("routing works without data sharding and without expert parallelism",
   CHECK(two.counts == one.counts);
 }
 
+TEST_CASE("a BF16 run scores tokens in F32 with the F32 gate, and gives it an F32 gradient",
+          "[moe][router][C8]") {
+  struct Mesh {
+    ParallelConfig parallel;
+    int num_ranks;
+  };
+  const Mesh mesh = GENERATE(Mesh{{}, 1}, Mesh{{.dp_shard = 2}, 2}, Mesh{{.tp = 2, .ep = 2}, 2});
+  ModelConfig config = router_config();
+  config.dim = 64;
+  struct Seen {
+    std::vector<double> x, gate, logits, gate_grad;
+    std::vector<DType> dtypes;
+  };
+  const auto ranks =
+      results_of(mesh.num_ranks, {}, [&](World& world) {
+        Runtime runtime(world);
+        const MeshViews views = value_or_throw(MeshViews::make(mesh.parallel, world.size()));
+        ParameterSet parameters(runtime, DType::kF32, {}, DType::kBF16);
+        const ModelContext context{runtime, views, config, parameters, DType::kBF16};
+        const Router router(context, "router", 0);
+        parameters.initialize(5);
+        const Array x = Array::from_values({kB, kL, config.dim}, DType::kBF16,
+                                           random_values({kB, kL, config.dim}, "x").to_vector());
+        const Routing routing =
+            router(context, distribute(runtime, x, views.dense(), context.routed_tokens()), {});
+        backward(sum(mul(routing.logits_BLE, routing.logits_BLE)));
+        parameters.finish_gradients();
+        const DTensor& gate = parameters.all()[0].stored();
+        return Seen{.x = x.to_vector(),
+                    .gate = full_tensor(gate.detach()).to_vector(),
+                    .logits = full_tensor(routing.logits_BLE.detach()).to_vector(),
+                    .gate_grad = full_tensor(gate.grad()).to_vector(),
+                    .dtypes = {routing.logits_BLE.dtype(), routing.scores_BLE.dtype(),
+                               routing.weights_BLK.dtype(), gate.grad().dtype()}};
+      }).value();
+  const auto dim = static_cast<std::size_t>(config.dim);
+  for (const Seen& seen : ranks) {
+    CHECK(seen.dtypes == std::vector<DType>(4, DType::kF32));
+    // F32 is 2^-24, BF16 2^-9 beside the sum of absolute terms.
+    double worst = 0, worst_grad = 0;
+    std::vector<double> grad(seen.gate.size(), 0.0), grad_terms = grad;
+    for (std::size_t t = 0; t < kB * kL; ++t) {
+      for (std::size_t e = 0; e < kE; ++e) {
+        double logit = 0, terms = 0;
+        for (std::size_t d = 0; d < dim; ++d) {
+          logit += seen.x[t * dim + d] * seen.gate[e * dim + d];
+          terms += std::abs(seen.x[t * dim + d] * seen.gate[e * dim + d]);
+        }
+        worst = std::max(worst, std::abs(seen.logits[t * kE + e] - logit) / terms);
+        for (std::size_t d = 0; d < dim; ++d) {
+          grad[e * dim + d] += 2 * logit * seen.x[t * dim + d];
+          grad_terms[e * dim + d] += std::abs(2 * logit * seen.x[t * dim + d]);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < grad.size(); ++i) {
+      worst_grad = std::max(worst_grad, std::abs(seen.gate_grad[i] - grad[i]) / grad_terms[i]);
+    }
+    CHECK(worst < 1e-6);
+    CHECK(worst_grad < 1e-6);
+  }
+}
+
+TEST_CASE("in a BF16 model the gate alone is gathered and used in F32", "[moe][router][C8]") {
+  const auto used_types = [](Model& model, Trainer&) {
+    std::vector<double> types;
+    for (const char* name : {"layers.1.moe.router.gate.weight", "lm_head.weight",
+                             "layers.1.moe.routed_experts.inner_experts.w1_EFD"}) {
+      types.push_back(static_cast<double>(model.parameters().find(name)->used_spec().dtype()));
+    }
+    return types;
+  };
+  const RunResult run = train({.parallel = {.dp_shard = 2},
+                               .num_ranks = 2,
+                               .dtype = DType::kBF16,
+                               .num_steps = 1,
+                               .change_config = shrink,
+                               .inspect = used_types});
+  const auto f32 = static_cast<double>(DType::kF32), bf16 = static_cast<double>(DType::kBF16);
+  CHECK(run.inspected == std::vector<double>{f32, bf16, bf16});
+}
+
 TEST_CASE("counts are the routing map's sum", "[moe][router][C32]") {
   const RouterOutcome one = route_on(1, {}, router_config());
   std::vector<double> counts(kE, 0.0);

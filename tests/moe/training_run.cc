@@ -175,7 +175,7 @@ void check_same(const RunResult& run, const RunResult& reference) {
 
 std::vector<RunResult> train_all(const RunOptions& options) {
   const Job job = job_of(options);
-  return results_of(options.num_ranks, {},
+  return results_of(options.num_ranks, {.threads_per_rank = options.threads_per_rank},
                     [&](World& world) { return train_rank(world, options, job); })
       .value();
 }

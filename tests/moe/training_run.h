@@ -24,6 +24,7 @@ struct RunOptions {
   std::function<RecordedTokens(const ModelConfig&)> tokens = nullptr;
   /// Looks at each rank's model after the last step, and says what it saw.
   std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
+  int threads_per_rank = 0;  ///< as in WorldOptions
 };
 /// Makes a model small enough for many runs: 2 layers, one step of 4 x 16 tokens. Experts, their
 /// routing and the recipe stay as they are.
