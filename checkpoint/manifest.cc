@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kMaxRanks = 1 << 20;
 constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxChunkBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 18;  // step, config, …
 constexpr std::string_view kFormat = "tessera checkpoint";
 // The hash is the last member; it is of everything before its comma.
 constexpr std::string_view kHashKey = ",\"xxh3\":\"";
@@ -53,24 +54,26 @@ StatusOr<ManifestFile> read_file_entry(const JsonView& view, std::int64_t rank,
   TSR_ASSIGN_OR_RETURN(const JsonView bytes, view.at("bytes"));
   TSR_ASSIGN_OR_RETURN(file.bytes, bytes.integer_in(0, kMaxFileBytes));
   TSR_ASSIGN_OR_RETURN(const JsonView hashes_view, view.at("xxh3"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> hashes, hashes_view.items());
+  TSR_ASSIGN_OR_RETURN(const std::int64_t hashes, hashes_view.size());
   const std::int64_t chunks = num_chunks(file.bytes, chunk_bytes);
-  if (static_cast<std::int64_t>(hashes.size()) != chunks) {
+  if (hashes != chunks) {
     return hashes_view.error(absl::StrFormat("has %d hashes; %d bytes in chunks of %d have %d",
-                                             hashes.size(), file.bytes, chunk_bytes, chunks));
+                                             hashes, file.bytes, chunk_bytes, chunks));
   }
-  for (const JsonView& each : hashes) {
+  file.hashes.reserve(static_cast<std::size_t>(hashes));
+  TSR_RETURN_IF_ERROR(hashes_view.for_each_item([&](const JsonView& each) -> Status {
     TSR_ASSIGN_OR_RETURN(const std::string text, each.text());
     const std::optional<std::uint64_t> hash = hash_from_text(text);
     if (!hash) return each.error("expected 16 hexadecimal digits");
     file.hashes.push_back(*hash);
-  }
+    return absl::OkStatus();
+  }));
   return file;
 }
 
 StatusOr<Shape> read_sizes(const JsonView& object, std::string_view key) {
   TSR_ASSIGN_OR_RETURN(const JsonView view, object.at(key));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, view.integers());
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, view.integers(kJsonDims));
   const StatusOr<std::int64_t> elements = checked_num_elements(sizes);
   if (!elements.ok()) return view.annotate(elements.status());
   if (*elements > kMaxFileBytes / 8) return view.error("is of more than 2^57 elements");
@@ -108,18 +111,25 @@ StatusOr<ManifestTensor> read_tensor(const JsonView& view, std::int64_t world_si
   tensor.dtype = *dtype;
   TSR_ASSIGN_OR_RETURN(tensor.shape, read_sizes(view, "shape"));
   TSR_ASSIGN_OR_RETURN(const JsonView parts_view, view.at("parts"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> parts, parts_view.items());
-  for (const JsonView& each : parts) {
+  TSR_ASSIGN_OR_RETURN(const std::int64_t parts, parts_view.size());
+  if (const std::int64_t most = num_elements(tensor.shape); parts > most) {
+    return parts_view.error(
+        absl::StrFormat("holds %d parts; its %d elements have at most as many", parts, most));
+  }
+  tensor.parts.reserve(static_cast<std::size_t>(parts));
+  TSR_RETURN_IF_ERROR(parts_view.for_each_item([&](const JsonView& each) -> Status {
     TSR_ASSIGN_OR_RETURN(ManifestPart part, read_part(each, view_of(tensor.shape), world_size));
     tensor.parts.push_back(std::move(part));
-  }
+    return absl::OkStatus();
+  }));
   return tensor;
 }
 
 Status read_tensors(const JsonView& root, Manifest& manifest) {
   TSR_ASSIGN_OR_RETURN(const JsonView tensors_view, root.at("tensors"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> tensors, tensors_view.items());
-  for (const JsonView& each : tensors) {
+  TSR_ASSIGN_OR_RETURN(const std::int64_t count, tensors_view.size());
+  manifest.tensors.reserve(static_cast<std::size_t>(count));
+  return tensors_view.for_each_item([&](const JsonView& each) -> Status {
     TSR_ASSIGN_OR_RETURN(ManifestTensor tensor, read_tensor(each, manifest.world_size()));
     if (!manifest.tensors.empty() && manifest.tensors.back().name >= tensor.name) {
       return each.error(manifest.tensors.back().name == tensor.name
@@ -128,8 +138,8 @@ Status read_tensors(const JsonView& root, Manifest& manifest) {
                                   " comes after " + in_quotes(manifest.tensors.back().name));
     }
     manifest.tensors.push_back(std::move(tensor));
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 /// The document has its own hash.
@@ -220,8 +230,9 @@ std::string to_text(const Manifest& manifest) {
 
 StatusOr<Manifest> parse_manifest(std::string_view text, std::string_view source) {
   TSR_RETURN_IF_ERROR(check_own_hash(text, source));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source, {.bytes = kMaxManifestBytes}));
-  const JsonView root(json, source);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(text, source, {.bytes = kMaxManifestBytes}));
+  const JsonView root = document.root();
   TSR_RETURN_IF_ERROR(root.check_keys({"format", "version", "generation", "world_size",
                                        "chunk_bytes", "values", "files", "tensors", "xxh3"}));
   TSR_ASSIGN_OR_RETURN(const JsonView format_view, root.at("format"));
@@ -238,18 +249,24 @@ StatusOr<Manifest> parse_manifest(std::string_view text, std::string_view source
   TSR_ASSIGN_OR_RETURN(manifest.chunk_bytes, chunk_bytes.integer_in(1, kMaxChunkBytes));
   TSR_ASSIGN_OR_RETURN(const JsonView values, root.at("values"));
   if (values.kind() != Json::Kind::kObject) return values.error("expected an object");
-  manifest.values = values.value();
-  TSR_ASSIGN_OR_RETURN(const JsonView files_view, root.at("files"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> files, files_view.items());
-  if (static_cast<std::int64_t>(files.size()) != world_size) {
-    return files_view.error(
-        absl::StrFormat("has %d files; %d ranks wrote one each", files.size(), world_size));
+  if (values.num_entries() > kMaxValues) {
+    return values.error(absl::StrFormat("holds %d values and keys; at most %d are allowed",
+                                        values.num_entries(), kMaxValues));
   }
-  for (const JsonView& each : files) {
+  manifest.values = values.to_json();
+  TSR_ASSIGN_OR_RETURN(const JsonView files_view, root.at("files"));
+  TSR_ASSIGN_OR_RETURN(const std::int64_t files, files_view.size());
+  if (files != world_size) {
+    return files_view.error(
+        absl::StrFormat("has %d files; %d ranks wrote one each", files, world_size));
+  }
+  manifest.files.reserve(static_cast<std::size_t>(files));
+  TSR_RETURN_IF_ERROR(files_view.for_each_item([&](const JsonView& each) -> Status {
     const auto rank = static_cast<std::int64_t>(manifest.files.size());
     TSR_ASSIGN_OR_RETURN(ManifestFile file, read_file_entry(each, rank, manifest.chunk_bytes));
     manifest.files.push_back(std::move(file));
-  }
+    return absl::OkStatus();
+  }));
   TSR_RETURN_IF_ERROR(read_tensors(root, manifest));
   return manifest;
 }

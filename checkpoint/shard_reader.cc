@@ -29,7 +29,9 @@ std::vector<Run> shared_runs(const std::vector<Interval>& intervals, std::int64_
   return runs;
 }
 
-std::string size_text(const TensorInfo& info) { return info.dtype_name + to_string(info.shape); }
+std::string size_text(const TensorInfo& info) {
+  return std::string(info.dtype_name()) + to_string(info.shape);
+}
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::size_t kMaxFiles = 10'000;  // open at the same time
 constexpr std::int64_t kMaxIndexBytes = std::int64_t{64} << 20;
 
 bool is_name_in_folder(const std::string& name) {
@@ -38,6 +39,7 @@ StatusOr<WeightFiles> WeightFiles::open(const std::string& path) {
 
 Status WeightFiles::add_file(const std::string& path) {
   TSR_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
+  file_of_.reserve(file_of_.size() + file.tensors().size());
   for (const TensorInfo& info : file.tensors()) {
     if (!file_of_.emplace(info.name, files_.size()).second) {
       return invalid_argument(
@@ -50,30 +52,34 @@ Status WeightFiles::add_file(const std::string& path) {
 
 Status WeightFiles::open_folder_of(const std::string& index_path) {
   TSR_ASSIGN_OR_RETURN(const std::string text, read_file(index_path, kMaxIndexBytes));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, index_path, {.bytes = kMaxIndexBytes}));
-  const JsonView root(json, index_path);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(text, index_path, {.bytes = kMaxIndexBytes}));
+  const JsonView root = document.root();
   TSR_RETURN_IF_ERROR(root.check_keys({"weight_map"}, {"metadata"}));
   TSR_ASSIGN_OR_RETURN(const JsonView map, root.at("weight_map"));
-  TSR_ASSIGN_OR_RETURN(const auto members, map.members());
   std::set<std::string> names;
-  for (const auto& [tensor, file] : members) {
+  TSR_RETURN_IF_ERROR(map.for_each_member([&](const std::string&, const JsonView& file) -> Status {
     TSR_ASSIGN_OR_RETURN(const std::string name, file.text());
     if (!is_name_in_folder(name)) {
       return file.error(in_quotes(name) + " is no name of a file in the index' own folder");
     }
     names.insert(name);
-  }
+    if (names.size() <= kMaxFiles) return absl::OkStatus();
+    return map.error(absl::StrFormat("names more than %d files; no more are read", kMaxFiles));
+  }));
   for (const std::string& name : names) TSR_RETURN_IF_ERROR(add_file(path_ + "/" + name));
-  for (const auto& [tensor, file] : members) {
-    const auto at = file_of_.find(tensor);
-    if (at == file_of_.end() ||
-        files_[at->second].path() != path_ + "/" + *file.value().if_string()) {
-      return file.error("tensor " + in_quotes(tensor) + " is not in that file");
-    }
-  }
-  if (members.size() == file_of_.size()) return absl::OkStatus();
-  return map.error(
-      absl::StrFormat("names %d tensors; its files have %d", members.size(), file_of_.size()));
+  TSR_RETURN_IF_ERROR(
+      map.for_each_member([&](const std::string& tensor, const JsonView& file) -> Status {
+        TSR_ASSIGN_OR_RETURN(const std::string name, file.text());
+        const auto at = file_of_.find(tensor);
+        if (at != file_of_.end() && files_[at->second].path() == path_ + "/" + name) {
+          return absl::OkStatus();
+        }
+        return file.error("tensor " + in_quotes(tensor) + " is not in that file");
+      }));
+  TSR_ASSIGN_OR_RETURN(const std::int64_t named, map.size());
+  if (named == static_cast<std::int64_t>(file_of_.size())) return absl::OkStatus();
+  return map.error(absl::StrFormat("names %d tensors; its files have %d", named, file_of_.size()));
 }
 
 const TensorInfo* WeightFiles::find(const std::string& name) const {
@@ -108,13 +114,13 @@ Status WeightFiles::check_tensor(const Needed& tensor, std::set<std::string>& us
     if (!info->dtype || !is_floating(*info->dtype)) {
       return invalid_argument(
           absl::StrFormat("%s: tensor %s has dtype %s; F64, F32, BF16 and F16 are allowed", path_,
-                          part.name, info->dtype_name));
+                          part.name, info->dtype_name()));
     }
     if (first == nullptr) first = info;
     if (info->dtype != first->dtype) {
       return invalid_argument(
           absl::StrFormat("%s: tensor %s has dtype %s, but %s has %s; experts of a layer have one",
-                          path_, part.name, info->dtype_name, first->name, first->dtype_name));
+                          path_, part.name, info->dtype_name(), first->name, first->dtype_name()));
     }
     used.insert(part.name);
   }

@@ -54,7 +54,8 @@ class WeightFiles {
 
   std::string path_;
   std::vector<SafetensorsFile> files_;
-  absl::flat_hash_map<std::string, std::size_t> file_of_;  ///< by tensor's name
+  /// By tensor's name, which is the file's.
+  absl::flat_hash_map<std::string_view, std::size_t> file_of_;
 };
 
 }  // namespace tessera

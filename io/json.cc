@@ -5,36 +5,18 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "placement/utf8.h"
 
 namespace tessera {
 namespace {
 
-// Reads one code point of UTF-8; a byte that is none stands for itself, marked by a negative value.
-std::int32_t next_code_point(std::string_view text, std::size_t& at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(at++);
-  if (lead < 0x80) return lead;
-  const int extra = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC2 ? 1 : 0;
-  if (extra == 0 || lead > 0xF4 || at + static_cast<std::size_t>(extra) > text.size()) {
-    return -lead;
-  }
-  std::int32_t point = lead & (0x3F >> extra);
-  for (int i = 0; i < extra; ++i) {
-    const unsigned char next = byte(at + static_cast<std::size_t>(i));
-    if ((next & 0xC0) != 0x80) return -lead;
-    point = point << 6 | (next & 0x3F);
-  }
-  at += static_cast<std::size_t>(extra);
-  return point;
-}
-
 // ASCII only: what is not printable is spelled \n, \u00e9, \xff (a byte that is no UTF-8).
 std::string escaped(std::string_view text) {
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::int32_t point = next_code_point(text, at);
-    if (point < 0) {
-      out += absl::StrFormat("\\x%02x", -point);
+  while (!text.empty()) {
+    const auto [point, bytes] = first_code_point(text);
+    if (bytes == 0) {
+      out += absl::StrFormat("\\x%02x", static_cast<unsigned char>(text[0]));
     } else if (point == '"' || point == '\\') {
       out += '\\';
       out += static_cast<char>(point);
@@ -47,6 +29,7 @@ std::string escaped(std::string_view text) {
     } else {
       out += absl::StrFormat("\\u%04x\\u%04x", 0xD7C0 + (point >> 10), 0xDC00 + (point & 0x3FF));
     }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
   }
   return out;
 }
@@ -54,16 +37,18 @@ std::string escaped(std::string_view text) {
 // JSON has no \x: a byte that is no UTF-8 becomes the replacement character.
 void append_string(std::string& out, std::string_view text) {
   out += '"';
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = at;
-    const std::int32_t point = next_code_point(text, at);
-    if (point < 0) {
+  while (!text.empty()) {
+    const auto [point, bytes] = first_code_point(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(bytes, 1));
+    const bool plain = point >= ' ' && point < 0x7F && point != '"' && point != '\\';
+    if (bytes == 0) {
       out += "\\ufffd";
-    } else if (point >= ' ' && point < 0x7F && point != '"' && point != '\\') {
-      out += static_cast<char>(point);
+    } else if (plain) {
+      out += character;
     } else {
-      out += escaped(text.substr(begin, at - begin));
+      out += escaped(character);
     }
+    text.remove_prefix(character.size());
   }
   out += '"';
 }

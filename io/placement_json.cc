@@ -5,14 +5,19 @@
 namespace tessera {
 namespace {
 
+// An axis each, and the cuts that a layout may have in a dim.
+constexpr JsonBound kAxes = {kMaxDims, "axes"};
+constexpr JsonBound kLevels = {2 * kMaxDims, "levels"};
+
 Json to_json_array(ShapeView sizes) { return Json(Json::Array(sizes.begin(), sizes.end())); }
 
 StatusOr<Level> read_level(const JsonView& view, const Mesh& mesh) {
   std::string text;
-  if (const std::int64_t* position = view.value().if_integer()) {
-    text = std::to_string(*position);
-  } else if (const std::string* written = view.value().if_string()) {
-    text = *written;
+  if (view.kind() == Json::Kind::kInteger) {
+    TSR_ASSIGN_OR_RETURN(const std::int64_t position, view.integer());
+    text = std::to_string(position);
+  } else if (view.kind() == Json::Kind::kString) {
+    TSR_ASSIGN_OR_RETURN(text, view.text());
   } else {
     return view.error(
         absl::StrFormat("expected a level such as \"tp\", 0, \"tp%%3\", \"/4\" or \"3*\", not %s",
@@ -49,14 +54,14 @@ Status read_partial(const JsonView& view, const Mesh& mesh, Layout& layout) {
 StatusOr<Mesh> read_mesh(const JsonView& view) {
   TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"axes", "first_rank"}));
   TSR_ASSIGN_OR_RETURN(const JsonView shape_view, view.at("shape"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers());
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers(kAxes));
   std::int64_t first_rank = 0;
   if (const std::optional<JsonView> first = view.find("first_rank")) {
     TSR_ASSIGN_OR_RETURN(first_rank, first->integer_in(0, INT64_MAX));
   }
   std::vector<std::string> names;
   if (const std::optional<JsonView> axes = view.find("axes")) {
-    TSR_ASSIGN_OR_RETURN(names, axes->texts());
+    TSR_ASSIGN_OR_RETURN(names, axes->texts(kAxes));
     if (names.size() != shape.size()) {
       return axes->error(absl::StrFormat("%d names for a mesh of %d axes; name each, or none",
                                          names.size(), shape.size()));
@@ -81,7 +86,7 @@ Json to_json(const Mesh& mesh) {
 StatusOr<TensorType> read_tensor_type(const JsonView& view) {
   TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"dtype"}));
   TSR_ASSIGN_OR_RETURN(const JsonView shape_view, view.at("shape"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers());
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers(kJsonDims));
   const StatusOr<std::int64_t> elements = checked_num_elements(shape);
   if (!elements.ok()) return shape_view.annotate(elements.status());
   TensorType tensor{.global_shape = to_shape(shape)};
@@ -101,7 +106,7 @@ Json to_json(const TensorType& tensor) {
 
 StatusOr<Placements> read_placements(const JsonView& view) {
   Placements placements;
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items());
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items(kAxes));
   for (const JsonView& item : items) {
     TSR_ASSIGN_OR_RETURN(const std::string text, item.text());
     const StatusOr<Placement> placement = parse_placement(text);
@@ -122,9 +127,9 @@ StatusOr<Layout> read_layout(const JsonView& view, const Mesh& mesh, ShapeView g
   Layout layout;
   layout.partial.resize(static_cast<std::size_t>(mesh.ndim()));
   TSR_ASSIGN_OR_RETURN(const JsonView dims_view, view.at("dims"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> dims, dims_view.items());
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> dims, dims_view.items(kJsonDims));
   for (const JsonView& dim : dims) {
-    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> levels, dim.items());
+    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> levels, dim.items(kLevels));
     Levels& read = layout.dims.emplace_back();
     for (const JsonView& level_view : levels) {
       TSR_ASSIGN_OR_RETURN(const Level level, read_level(level_view, mesh));

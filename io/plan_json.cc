@@ -8,6 +8,8 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kMaxLinks = 64;
+
 StatusOr<LinkClass> read_link(const JsonView& view) {
   TSR_RETURN_IF_ERROR(view.check_keys({"latency_us", "gb_per_s"}, {"name", "ranks"}));
   LinkClass link;
@@ -143,7 +145,8 @@ class StepReads {
 
 StatusOr<Topology> read_topology(const JsonView& view) {
   if (view.kind() == Json::Kind::kString) {
-    StatusOr<Topology> preset = topology_preset(*view.value().if_string());
+    TSR_ASSIGN_OR_RETURN(const std::string name, view.text());
+    StatusOr<Topology> preset = topology_preset(name);
     if (!preset.ok()) return view.annotate(preset.status());
     return preset;
   }
@@ -153,7 +156,8 @@ StatusOr<Topology> read_topology(const JsonView& view) {
   }
   TSR_RETURN_IF_ERROR(view.check_keys({"links"}, {"step_us"}));
   TSR_ASSIGN_OR_RETURN(const JsonView links, view.at("links"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, links.items());
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items,
+                       links.items({.most = kMaxLinks, .what = "link classes"}));
   Topology topology;
   if (const std::optional<JsonView> step = view.find("step_us")) {
     TSR_ASSIGN_OR_RETURN(topology.step_us, step->number());

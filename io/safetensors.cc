@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
@@ -16,13 +17,30 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 struct FormatDType {
   std::string_view name;
   int bits;
+  std::optional<DType> ours = std::nullopt;
 };
 // Every dtype that the format knows; those of DType can be read.
 constexpr FormatDType kFormatDTypes[] = {
-    {"F64", 64}, {"I64", 64},    {"U64", 64},    {"C64", 64},    {"F32", 32},
-    {"I32", 32}, {"U32", 32},    {"BF16", 16},   {"F16", 16},    {"I16", 16},
-    {"U16", 16}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"I8", 8},
-    {"U8", 8},   {"BOOL", 8},    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},
+    {"F64", 64, DType::kF64},
+    {"I64", 64, DType::kI64},
+    {"U64", 64},
+    {"C64", 64},
+    {"F32", 32, DType::kF32},
+    {"I32", 32, DType::kI32},
+    {"U32", 32},
+    {"BF16", 16, DType::kBF16},
+    {"F16", 16, DType::kF16},
+    {"I16", 16},
+    {"U16", 16},
+    {"F8_E4M3", 8},
+    {"F8_E5M2", 8},
+    {"F8_E8M0", 8},
+    {"I8", 8},
+    {"U8", 8, DType::kU8},
+    {"BOOL", 8, DType::kBool},
+    {"F6_E2M3", 6},
+    {"F6_E3M2", 6},
+    {"F4", 4},
 };
 
 std::string known_dtypes() {
@@ -49,28 +67,29 @@ StatusOr<std::int64_t> checked_bytes(const FormatDType& dtype, ShapeView shape) 
   return bits / 8;
 }
 
-StatusOr<TensorInfo> read_entry(const std::string& name, const JsonView& entry) {
+StatusOr<TensorInfo> read_entry(std::string name, const JsonView& entry) {
   TSR_RETURN_IF_ERROR(entry.check_keys({"dtype", "shape", "data_offsets"}));
   TensorInfo info;
-  info.name = name;
+  info.name = std::move(name);
   TSR_ASSIGN_OR_RETURN(const JsonView dtype_view, entry.at("dtype"));
-  TSR_ASSIGN_OR_RETURN(info.dtype_name, dtype_view.text());
+  TSR_ASSIGN_OR_RETURN(const std::string dtype_name, dtype_view.text());
   const auto dtype = std::find_if(std::begin(kFormatDTypes), std::end(kFormatDTypes),
-                                  [&](const auto& d) { return d.name == info.dtype_name; });
+                                  [&](const auto& d) { return d.name == dtype_name; });
   if (dtype == std::end(kFormatDTypes)) {
-    return dtype_view.error(absl::StrFormat("unknown dtype %s; allowed: %s",
-                                            in_quotes(info.dtype_name), known_dtypes()));
+    return dtype_view.error(
+        absl::StrFormat("unknown dtype %s; allowed: %s", in_quotes(dtype_name), known_dtypes()));
   }
-  if (const auto ours = parse_dtype(info.dtype_name); ours.ok()) info.dtype = *ours;
+  info.format_dtype = static_cast<std::uint8_t>(dtype - std::begin(kFormatDTypes));
+  info.dtype = dtype->ours;
 
   TSR_ASSIGN_OR_RETURN(const JsonView shape_view, entry.at("shape"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers());
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers(kJsonDims));
   const StatusOr<std::int64_t> bytes = checked_bytes(*dtype, shape);
   if (!bytes.ok()) return shape_view.annotate(bytes.status());
   info.shape = to_shape(shape);
 
   TSR_ASSIGN_OR_RETURN(const JsonView offsets_view, entry.at("data_offsets"));
-  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> offsets, offsets_view.integers());
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> offsets, offsets_view.integers(kJsonItems));
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0]) {
     return offsets_view.error("expected [begin, end] with 0 <= begin <= end");
   }
@@ -78,15 +97,16 @@ StatusOr<TensorInfo> read_entry(const std::string& name, const JsonView& entry) 
   info.end = offsets[1];
   if (info.size_bytes() != *bytes) {
     return offsets_view.error(absl::StrFormat("spans %d bytes, but %s of shape %s has %d",
-                                              info.size_bytes(), info.dtype_name,
-                                              to_string(info.shape), *bytes));
+                                              info.size_bytes(), dtype_name, to_string(info.shape),
+                                              *bytes));
   }
   return info;
 }
 
 StatusOr<Metadata> read_metadata(const JsonView& view) {
   Metadata metadata;
-  TSR_ASSIGN_OR_RETURN(const auto members, view.members());
+  TSR_ASSIGN_OR_RETURN(const auto members,
+                       view.members({.most = kMaxSafetensorsNotes, .what = "notes"}));
   for (const auto& [key, value] : members) {
     TSR_ASSIGN_OR_RETURN(std::string text, value.text());
     metadata.emplace_back(key, std::move(text));
@@ -132,6 +152,10 @@ Status check_bools(const std::string& path, const TensorInfo& tensor,
 
 }  // namespace
 
+std::string_view TensorInfo::dtype_name() const noexcept {
+  return kFormatDTypes[format_dtype].name;
+}
+
 StatusOr<SafetensorsFile> SafetensorsFile::open(const std::string& path,
                                                 std::int64_t max_header_bytes) {
   TSR_ASSIGN_OR_RETURN(InputFile input, InputFile::open(path));
@@ -168,20 +192,34 @@ StatusOr<SafetensorsHeader> parse_safetensors_header(const std::string& path,
   if (header.back() != '}') {
     return invalid_argument(absl::StrFormat("%s: the header must end with '}'", path));
   }
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(header, path, {.bytes = header_bytes}));
-  const JsonView root(json, path);
-  TSR_ASSIGN_OR_RETURN(const auto members, root.members());
-  for (const auto& [name, entry] : members) {
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(header, path, {.bytes = header_bytes}));
+  const JsonView root = document.root();
+  TSR_ASSIGN_OR_RETURN(const std::int64_t members, root.size());
+  out.tensors.reserve(static_cast<std::size_t>(members));
+  std::int64_t dims = 0;
+  TSR_RETURN_IF_ERROR(root.for_each_member([&](std::string name, const JsonView& entry) -> Status {
     if (name == "__metadata__") {
       TSR_ASSIGN_OR_RETURN(out.metadata, read_metadata(entry));
-      continue;
+      return absl::OkStatus();
     }
-    TSR_ASSIGN_OR_RETURN(TensorInfo info, read_entry(name, entry));
+    TSR_ASSIGN_OR_RETURN(TensorInfo info, read_entry(std::move(name), entry));
+    dims += static_cast<std::int64_t>(info.shape.size());
+    if (dims > kMaxSafetensorsDims) {
+      return entry.error(absl::StrFormat("with it the tensors have %d dims; at most %d are allowed",
+                                         dims, kMaxSafetensorsDims));
+    }
+    info.position = static_cast<std::uint32_t>(out.tensors.size());
     out.tensors.push_back(std::move(info));
+    return absl::OkStatus();
+  }));
+  // In place: a stable sort would take room for half of them.
+  const auto before = [](const TensorInfo& a, const TensorInfo& b) {
+    return std::tuple(a.begin, a.end, a.position) < std::tuple(b.begin, b.end, b.position);
+  };
+  if (!std::is_sorted(out.tensors.begin(), out.tensors.end(), before)) {
+    std::sort(out.tensors.begin(), out.tensors.end(), before);
   }
-  std::stable_sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
   TSR_RETURN_IF_ERROR(check_coverage(path, out.tensors, file_bytes - out.data_begin));
   return out;
 }
@@ -197,16 +235,21 @@ Status SafetensorsFile::read_header(std::int64_t max_header_bytes) {
   TSR_RETURN_IF_ERROR(file_.read_at(0, std::as_writable_bytes(std::span(&length, 1))));
   TSR_RETURN_IF_ERROR(
       safetensors_data_begin(path(), length, file_bytes, max_header_bytes).status());
-  std::string header(static_cast<std::size_t>(length), '\0');
-  TSR_RETURN_IF_ERROR(
-      file_.read_at(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(header))));
-  TSR_ASSIGN_OR_RETURN(header_, parse_safetensors_header(path(), header, file_bytes));
-  for (std::size_t i = 0; i < tensors().size(); ++i) index_[tensors()[i].name] = i;
+  {
+    std::string header(static_cast<std::size_t>(length), '\0');
+    TSR_RETURN_IF_ERROR(
+        file_.read_at(kSafetensorsLengthBytes, std::as_writable_bytes(std::span(header))));
+    TSR_ASSIGN_OR_RETURN(header_, parse_safetensors_header(path(), header, file_bytes));
+  }
+  index_.reserve(tensors().size());
+  for (const TensorInfo& tensor : tensors()) {
+    index_.emplace(tensor.name, static_cast<std::uint32_t>(index_.size()));
+  }
   return absl::OkStatus();
 }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
-  const auto at = index_.find(std::string(name));
+  const auto at = index_.find(name);
   return at == index_.end() ? nullptr : &tensors()[at->second];
 }
 
@@ -246,7 +289,7 @@ Status SafetensorsFile::read_range(std::string_view name, std::int64_t offset,
     return unimplemented(
         absl::StrFormat("%s: tensor %s has dtype %s, which cannot be read; readable: F64 F32 BF16 "
                         "F16 I64 I32 U8 BOOL",
-                        path(), in_quotes(name), info->dtype_name));
+                        path(), in_quotes(name), info->dtype_name()));
   }
   const auto wanted = static_cast<std::int64_t>(out.size());
   if (offset < 0 || offset > info->size_bytes() || wanted > info->size_bytes() - offset) {

@@ -22,14 +22,20 @@ namespace tessera TSR_API {
 /// One entry of a file's header.
 struct TensorInfo {
   std::string name;
-  std::string dtype_name;  ///< as the file spells it
-  std::optional<DType>
-      dtype;  ///< none for a dtype of the format that this engine has not (I16, F4, …)
+  std::uint32_t position = 0;     ///< among the entries of the header, as it is written
+  std::uint8_t format_dtype = 0;  ///< place in the format's list of dtypes
+  /// None for a dtype of the format that this engine has not (I16, F4, …).
+  std::optional<DType> dtype;
   Shape shape;
   std::int64_t begin = 0;  ///< byte of the data section
   std::int64_t end = 0;
   std::int64_t size_bytes() const noexcept { return end - begin; }
+  std::string_view dtype_name() const noexcept;  ///< as the file spells it
 };
+
+/// Bounds of a header, beside that of its bytes.
+inline constexpr std::int64_t kMaxSafetensorsDims = 4'000'000;  ///< of all its tensors together
+inline constexpr std::int64_t kMaxSafetensorsNotes = 65'536;
 
 /// Notes that a file carries beside its tensors.
 using Metadata = std::vector<std::pair<std::string, std::string>>;
@@ -90,7 +96,7 @@ class SafetensorsFile {
 
   InputFile file_;
   SafetensorsHeader header_;
-  absl::flat_hash_map<std::string, std::size_t> index_;
+  absl::flat_hash_map<std::string_view, std::uint32_t> index_;  ///< by tensor's name
 };
 
 /// A tensor to be written; the bytes are row-major and stay the caller's.

@@ -211,8 +211,8 @@ Status check_run_size(const ModelConfig& c) {
 }
 
 StatusOr<ModelConfig> parse_model_config(std::string_view text, std::string_view source) {
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
-  const JsonView object(json, source);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, source));
+  const JsonView object = document.root();
   TSR_RETURN_IF_ERROR(check_keys(object));
   ModelConfig config;
   Status status;

@@ -38,7 +38,7 @@ Status check_shape(const std::string& path, const TensorInfo& info, const Record
                    const ModelConfig& config) {
   if (info.dtype != DType::kI32) {
     return invalid_argument(absl::StrFormat("%s: tensor %s has dtype %s; I32 is allowed", path,
-                                            info.name, info.dtype_name));
+                                            info.name, info.dtype_name()));
   }
   const Shape& shape = info.shape;
   const bool fits = shape.size() == 4 && shape[0] >= config.steps && shape[1] == config.accum &&

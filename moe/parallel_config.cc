@@ -91,8 +91,8 @@ Status read_flags(const JsonView& object, ParallelConfig& config) {
 }  // namespace
 
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source) {
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(text, source));
-  const JsonView object(json, source);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, source));
+  const JsonView object = document.root();
   TSR_RETURN_IF_ERROR(object.check_keys({}, {"dp_replicate",
                                              "dp_shard",
                                              "cp",

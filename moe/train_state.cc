@@ -84,7 +84,9 @@ std::vector<std::string> changes_of(const ModelConfig& config, const Json& value
 }
 
 StatusOr<TrainProgress> progress_of(const Json& values, const std::string& path) {
-  const JsonView root(values, path);
+  const std::string text = values.to_string();
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, path));
+  const JsonView root = document.root();
   TrainProgress progress;
   TSR_ASSIGN_OR_RETURN(const JsonView step, root.at("step"));
   TSR_ASSIGN_OR_RETURN(progress.step, step.integer_in(0, INT64_MAX));
@@ -98,7 +100,9 @@ StatusOr<TrainProgress> progress_of(const Json& values, const std::string& path)
 }
 
 StatusOr<std::int64_t> optimizer_steps_of(const Json& values, const std::string& path) {
-  TSR_ASSIGN_OR_RETURN(const JsonView steps, JsonView(values, path).at("optimizer_steps"));
+  const std::string text = values.to_string();
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, path));
+  TSR_ASSIGN_OR_RETURN(const JsonView steps, document.root().at("optimizer_steps"));
   return steps.integer_in(0, INT64_MAX);
 }
 

@@ -3,32 +3,10 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "placement/utf8.h"
+
 namespace tessera {
 namespace {
-
-struct CodePoint {
-  std::uint32_t value = 0;
-  std::size_t bytes = 0;  ///< 0: no UTF-8 begins here
-};
-
-/// The code point that `text` begins with; overlong forms, surrogates and what lies beyond Unicode
-/// are none.
-CodePoint first_of(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<std::uint8_t>(text[at]); };
-  const std::uint8_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < size) return {};
-  std::uint32_t value = lead & (0xffu >> (size + 1));
-  for (std::size_t at = 1; at < size; ++at) {
-    if ((byte(at) & 0xc0) != 0x80) return {};
-    value = value << 6 | (byte(at) & 0x3f);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = value >= 0xd800 && value <= 0xdfff;
-  if (value < kLeast[size] || surrogate || value > 0x10ffff) return {};
-  return {value, size};
-}
 
 bool is_harmful(std::uint32_t value) {
   const bool control = value < 0x20 || (value >= 0x7f && value < 0xa0);
@@ -56,15 +34,17 @@ std::string_view end_of(std::string_view text, std::size_t bytes) {
   return text.substr(from);
 }
 
-std::string printable_whole(std::string_view text) {
+enum class Newlines { kBecomeSpaces, kStay };
+
+std::string printable_whole(std::string_view text, Newlines newlines = Newlines::kBecomeSpaces) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const CodePoint next = first_of(text);
+    const CodePoint next = first_code_point(text);
     if (next.bytes == 0) {
       out += escaped(static_cast<std::uint8_t>(text[0]));
     } else if (next.value == '\n') {
-      out += ' ';
+      out += newlines == Newlines::kStay ? '\n' : ' ';
     } else if (next.value != '\t' && is_harmful(next.value)) {
       out += escaped(next.value);
     } else {
@@ -81,6 +61,10 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return printable_whole(text);
   return printable_whole(begin_of(text, max_bytes / 2)) + "…" +
          printable_whole(end_of(text, max_bytes / 2));
+}
+
+std::string printable_lines(std::string_view text) {
+  return printable_whole(text, Newlines::kStay);
 }
 
 }  // namespace tessera

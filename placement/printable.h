@@ -14,5 +14,7 @@ namespace tessera TSR_API {
 /// become \x1b, \u202e; a newline becomes a space, a tab stays. Anything else is left as it is.
 /// Longer texts than `max_bytes` keep their beginning and their end around "…".
 std::string printable(std::string_view text, std::size_t max_bytes = 16'384);
+/// The same of each line of an answer, whole and with its line breaks.
+std::string printable_lines(std::string_view text);
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "io/json.h"
 #include "placement/status.h"
 
 /// The name that libFuzzer calls; a replay of kept inputs gives each target one of its own.
@@ -25,6 +26,14 @@ inline void check_text(const Status& status, std::string_view place) {
     const auto byte = static_cast<unsigned char>(c);
     TSR_CHECK(byte >= ' ' && byte != 0x7F, std::string(text));
   }
+}
+
+/// What `written` says, for whatever reads documents: read(JsonView).
+template <class Read>
+auto read_again(const Json& written, const Read& read) {
+  const std::string text = written.to_string();
+  const JsonDocument document = value_or_throw(JsonDocument::parse(text, "again"));
+  return read(document.root());
 }
 
 /// Numbers taken off the front of an input; 0 once nothing is left.

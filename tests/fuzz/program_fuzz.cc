@@ -76,9 +76,9 @@ void check_program(const Program& program) {
 
 void fuzz(std::string_view text) {
   static const OpTable* const table = new OpTable(testing::fuzz_ops());
-  const StatusOr<Json> json = parse_json(text, "doc", {.bytes = 4096});
-  if (!json.ok()) return;
-  const JsonView root(*json, "doc");
+  const auto document = JsonDocument::parse(text, "doc", {.bytes = 4096});
+  if (!document.ok()) return;
+  const JsonView root = document->root();
   const StatusOr<Program> program = audit::read_program(root, *table, type_in_file);
   testing::check_text(program.status(), "doc: ");
   const StatusOr<Program> again = audit::read_program(root, *table, type_in_file);

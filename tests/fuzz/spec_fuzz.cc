@@ -16,11 +16,12 @@ void check_spec(const Spec& spec) {
   Json written{Json::Object()};
   add_placements(written, spec);
   const JsonMember& lies = (*written.if_object())[0];
-  const StatusOr<Layout> read = read_placements_or_layout(
-      JsonView(lies.value, "again"), spec.mesh(), view_of(spec.global_shape()));
+  const StatusOr<Layout> read = testing::read_again(lies.value, [&](const JsonView& view) {
+    return read_placements_or_layout(view, spec.mesh(), view_of(spec.global_shape()));
+  });
   TSR_CHECK(read.ok() && *read == spec.layout(), written.to_string() + " " + spec.to_string());
   const Json type = to_json(TensorType{spec.global_shape(), spec.dtype()});
-  const StatusOr<TensorType> same = read_tensor_type(JsonView(type, "again"));
+  const StatusOr<TensorType> same = testing::read_again(type, read_tensor_type);
   TSR_CHECK(same.ok() && same->global_shape == spec.global_shape(), type.to_string());
 }
 
@@ -47,9 +48,9 @@ void check_explanation(const audit::Call& call, const Explanation& explanation) 
 
 void fuzz(std::string_view text) {
   static const OpTable* const table = new OpTable(testing::fuzz_ops());
-  const StatusOr<Json> json = parse_json(text, "doc", {.bytes = 4096});
-  if (!json.ok()) return;
-  const StatusOr<audit::Call> call = audit::read_call(JsonView(*json, "doc"), *table);
+  const auto document = JsonDocument::parse(text, "doc", {.bytes = 4096});
+  if (!document.ok()) return;
+  const StatusOr<audit::Call> call = audit::read_call(document->root(), *table);
   testing::check_text(call.status(), "doc: ");
   if (!call.ok() || call->operands.size() > kMostOperands) return;
   std::vector<const Spec*> operands;

@@ -2,6 +2,8 @@
 
 #include <random>
 
+#include "absl/strings/str_format.h"
+
 namespace tessera {
 namespace {
 
@@ -10,6 +12,10 @@ Json parsed(std::string_view text) {
   INFO(text << ": " << json.status());
   REQUIRE(json.ok());
   return *json;
+}
+
+JsonDocument document_of(std::string_view text) {
+  return value_or_throw(JsonDocument::parse(text, "in.json"));
 }
 
 std::string refusal(std::string_view text, const JsonLimits& limits = {}) {
@@ -34,16 +40,14 @@ TEST_CASE("JSON integers are exact or refused", "[io][json]") {
 }
 
 TEST_CASE("a number with a fraction is no integer, however whole", "[io][json]") {
-  const Json json = parsed("[3.0, 1e3, 3]");
-  const JsonView view(json, "in.json");
-  const auto items = view.items();
+  const JsonDocument document = document_of("[3.0, 1e3, 3]");
+  const auto items = document.root().items();
   REQUIRE(items.ok());
   CHECK(message_of((*items)[0].integer().status()) == "in.json: /0: expected an integer, not 3.0");
   CHECK_FALSE((*items)[1].integer().ok());
   CHECK(*(*items)[1].number() == 1000.0);
   CHECK(*(*items)[2].number() == 3.0);
-  const Json large = parsed("9007199254740993");
-  CHECK_FALSE(JsonView(large, "in.json").number().ok());
+  CHECK_FALSE(document_of("9007199254740993").root().number().ok());
 }
 
 TEST_CASE("what is no JSON is refused with line and column", "[io][json]") {
@@ -103,9 +107,62 @@ TEST_CASE("a text beyond the limit is refused before it is read", "[io][json]") 
   CHECK(refusal("[1,2,3]", {.bytes = 6}) == "in.json: 7 bytes of JSON; at most 6 are read");
 }
 
+TEST_CASE("a list longer than its reader takes is refused with both numbers", "[io][json]") {
+  std::string ones = R"({"shape":[1)";
+  for (int i = 1; i < 70'000; ++i) ones += ",1";
+  ones += "]}";
+  const JsonDocument document = document_of(ones);
+  const JsonView shape = *document.root().at("shape");
+  CHECK(message_of(shape.integers(kJsonDims).status()) ==
+        "in.json: /shape: holds 70000 dims; at most 64 are allowed");
+  CHECK(message_of(shape.items().status()) ==
+        "in.json: /shape: holds 70000 items; at most 65536 are allowed");
+  CHECK(shape.items({.most = 70'000, .what = "sizes"})->size() == 70'000);
+  CHECK(*shape.size() == 70'000);
+  std::int64_t walked = 0;
+  CHECK(shape
+            .for_each_item([&](const JsonView& item) {
+              walked += *item.integer();
+              return absl::OkStatus();
+            })
+            .ok());
+  CHECK(walked == 70'000);
+}
+
+TEST_CASE("a path is found among lists and members before it", "[io][json]") {
+  const JsonDocument document =
+      document_of(R"({"a":[[],{},[1,[2]]],"\u0062":{"c":{"d":[{"e":{}},{"e":[0,[7]]}]}}})");
+  const JsonView seven =
+      document.root().at("b")->at("c")->at("d")->items()->at(1).at("e")->items()->at(1).items()->at(
+          0);
+  CHECK(*seven.integer() == 7);
+  CHECK(seven.path() == "/b/c/d/1/e/1/0");
+  CHECK(document.root().at("a")->items()->at(2).items()->at(1).path() == "/a/2/1");
+  CHECK(document.root().path().empty());
+}
+
+TEST_CASE("keys are told apart by what they say, however many there are", "[io][json]") {
+  std::string object = "{";
+  for (int i = 0; i < 1000; ++i) object += absl::StrFormat("\"k%d\":%d,", i, i);
+  const std::string last = object + R"("end":1})";
+  CHECK(*document_of(last).root().at("k999")->integer() == 999);
+  CHECK(refusal(object + R"("k\u0030":1})") ==
+        "in.json: /: key \"k0\" stands twice; an object names each key once");
+}
+
+TEST_CASE("strings and numbers are what they say", "[io][json]") {
+  CHECK(*parsed(R"("\b\f\n\r\t\/\"\\\u00e9\u20ac\ud83d\ude00\u0000x")").if_string() ==
+        std::string("\b\f\n\r\t/\"\\\u00e9\u20ac\U0001f600\0x", 19));
+  CHECK(*parsed("-0").if_integer() == 0);
+  CHECK(*parsed("1e-999").if_number() == 0.0);
+  CHECK(*parsed("-12.5E+1").if_number() == -125.0);
+  CHECK(refusal("[1e999]") == "in.json: /0: number 1e999 is beyond the largest double");
+  CHECK(*parsed("\xef\xbb\xbf 3 ").if_integer() == 3);
+}
+
 TEST_CASE("unknown and missing keys are errors that name the allowed", "[io][json]") {
-  const Json json = parsed(R"({"mesh":{"shape":[2],"axis":["tp"]}})");
-  const JsonView root(json, "in.json");
+  const JsonDocument document = document_of(R"({"mesh":{"shape":[2],"axis":["tp"]}})");
+  const JsonView root = document.root();
   CHECK(message_of(root.at("mesh")->check_keys({"shape"}, {"axes"})) ==
         "in.json: /mesh: unknown key \"axis\"; allowed: shape, axes");
   CHECK(message_of(root.check_keys({"mesh", "tensor"})) ==
@@ -116,8 +173,9 @@ TEST_CASE("unknown and missing keys are errors that name the allowed", "[io][jso
 }
 
 TEST_CASE("errors say the path, what was seen and what is allowed", "[io][json]") {
-  const Json json = parsed(R"({"args":[{"shape":[8,"6",true]}],"k":-1,"a/b~c":{"x":null}})");
-  const JsonView root(json, "in.json");
+  const JsonDocument document =
+      document_of(R"({"args":[{"shape":[8,"6",true]}],"k":-1,"a/b~c":{"x":null}})");
+  const JsonView root = document.root();
   const auto shape = root.at("args")->items()->at(0).at("shape");
   REQUIRE(shape.ok());
   CHECK(message_of(shape->integers().status()) ==

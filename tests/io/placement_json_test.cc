@@ -3,11 +3,13 @@
 namespace tessera {
 namespace {
 
-Json parsed(std::string_view text) { return *parse_json(text, "in.json"); }
+JsonDocument parsed(std::string_view text) {
+  return value_or_throw(JsonDocument::parse(text, "in.json"));
+}
 
 Mesh mesh_of(std::string_view text) {
-  const Json json = parsed(text);
-  const StatusOr<Mesh> mesh = read_mesh(JsonView(json, "in.json"));
+  const JsonDocument json = parsed(text);
+  const StatusOr<Mesh> mesh = read_mesh(json.root());
   INFO(mesh.status());
   REQUIRE(mesh.ok());
   return *mesh;
@@ -15,8 +17,8 @@ Mesh mesh_of(std::string_view text) {
 
 // What is read from `text` and written again, or the refusal.
 std::string layout_round_trip(const Mesh& mesh, ShapeView shape, std::string_view text) {
-  const Json json = parsed(text);
-  const auto layout = read_placements_or_layout(JsonView(json, "in.json"), mesh, shape);
+  const JsonDocument json = parsed(text);
+  const auto layout = read_placements_or_layout(json.root(), mesh, shape);
   if (!layout.ok()) return std::string(message_of(layout.status()));
   return to_json(mesh, *layout).to_string();
 }
@@ -31,8 +33,8 @@ TEST_CASE("a mesh is read and written alike, named or not", "[io][placement_json
 
 TEST_CASE("a mesh that is none is refused with its place", "[io][placement_json]") {
   const auto refusal = [](std::string_view text) {
-    const Json json = parsed(text);
-    const StatusOr<Mesh> mesh = read_mesh(JsonView(json, "in.json"));
+    const JsonDocument json = parsed(text);
+    const StatusOr<Mesh> mesh = read_mesh(json.root());
     REQUIRE_FALSE(mesh.ok());
     return std::string(message_of(mesh.status()));
   };
@@ -53,16 +55,16 @@ TEST_CASE("a mesh that is none is refused with its place", "[io][placement_json]
 }
 
 TEST_CASE("a tensor's dtype may be left out", "[io][placement_json]") {
-  const Json json = parsed(R"j({"shape":[8,6]})j");
-  const auto tensor = read_tensor_type(JsonView(json, "in.json"));
+  const JsonDocument json = parsed(R"j({"shape":[8,6]})j");
+  const auto tensor = read_tensor_type(json.root());
   REQUIRE(tensor.ok());
   CHECK(*tensor == TensorType{{8, 6}, DType::kF32});
   CHECK(to_json(*tensor).to_string() == R"j({"shape":[8,6],"dtype":"F32"})j");
-  const Json bad = parsed(R"j({"shape":[8,6],"dtype":"F33"})j");
-  CHECK_THAT(std::string(message_of(read_tensor_type(JsonView(bad, "in.json")).status())),
+  const JsonDocument bad = parsed(R"j({"shape":[8,6],"dtype":"F33"})j");
+  CHECK_THAT(std::string(message_of(read_tensor_type(bad.root()).status())),
              Catch::StartsWith("in.json: /dtype: "));
-  const Json huge = parsed(R"j({"shape":[4294967296,4294967296]})j");
-  CHECK_THAT(std::string(message_of(read_tensor_type(JsonView(huge, "in.json")).status())),
+  const JsonDocument huge = parsed(R"j({"shape":[4294967296,4294967296]})j");
+  CHECK_THAT(std::string(message_of(read_tensor_type(huge.root()).status())),
              Catch::StartsWith("in.json: /shape: "));
 }
 
@@ -140,11 +142,11 @@ TEST_CASE("a name from a file cannot steer the terminal that shows the error",
   const Mesh mesh = mesh_of(R"j({"shape":[2],"axes":["tp"]})j");
   const std::vector<std::int64_t> shape = {4};
   for (const char* text : {R"j(["\u001b[31mR\u007f"])j", R"j({"dims":[["\u001b]0;x\u0007"]]})j",
-                           R"j({"dims":[[]],"partial":{"t\np":"sum"}})j",
+                           R"j({"dims":[[]],"partial":{"t\u001bp\u007f":"sum"}})j",
                            R"j({"dims":[[]],"partial":{"tp":"\r"}})j"}) {
     const std::string refusal = layout_round_trip(mesh, shape, text);
     CAPTURE(text, refusal);
-    CHECK_THAT(refusal, Catch::StartsWith("in.json: /") && Catch::Contains("\\u00"));
+    CHECK_THAT(refusal, Catch::StartsWith("in.json: /") && Catch::Contains("\\"));
     CHECK(std::all_of(refusal.begin(), refusal.end(),
                       [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != 0x7F; }));
   }

@@ -251,7 +251,7 @@ TEST_CASE("a dtype that the engine has not is listed, and refused where it is re
   write_bytes(path, file_of(R"({"h":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}})", 4));
   const auto file = SafetensorsFile::open(path);
   REQUIRE(file.ok());
-  CHECK(file->tensors().at(0).dtype_name == "I16");
+  CHECK(file->tensors().at(0).dtype_name() == "I16");
   CHECK_FALSE(file->tensors().at(0).dtype.has_value());
   CHECK_THAT(
       std::string(message_of(file->read("h").status())),
@@ -337,9 +337,9 @@ TEST_CASE("the parity files hold what their description says", "[io][safetensors
   for (const std::string name : {"softmax", "grouped"}) {
     CAPTURE(name);
     const std::string text = *read_file(folder + name + "/expected.json", 1 << 20);
-    const auto expected = parse_json(text, name);
+    const auto expected = JsonDocument::parse(text, name);
     REQUIRE(expected.ok());
-    const JsonView config = *JsonView(*expected, name).at("config");
+    const JsonView config = *expected->root().at("config");
     const auto setting = [&](std::string_view key) { return *config.at(key)->integer(); };
 
     const auto tokens = SafetensorsFile::open(folder + name + "/tokens.safetensors");
@@ -357,7 +357,7 @@ TEST_CASE("the parity files hold what their description says", "[io][safetensors
 
     const auto init = SafetensorsFile::open(folder + name + "/init.safetensors");
     REQUIRE(init.ok());
-    const auto norms = JsonView(*expected, name).at("final_param_l2")->members();
+    const auto norms = expected->root().at("final_param_l2")->members();
     REQUIRE(norms.ok());
     CHECK(init->tensors().size() == norms->size());
     for (const auto& [parameter, norm] : *norms) CHECK(init->find(parameter) != nullptr);

@@ -26,16 +26,16 @@ struct Program {
 };
 
 Program program_of(const std::string& line) {
-  const Json json = *parse_json(line, "differences.jsonl");
-  const JsonView view(json, "differences.jsonl");
+  const JsonDocument json = *JsonDocument::parse(line, "differences.jsonl");
+  const JsonView view = json.root();
   Program program{.cause = *view.find("cause")->text(),
                   .ranks = *view.find("ranks")->integers(),
-                  .document = view.find("document")->value()};
+                  .document = view.find("document")->to_json()};
   if (const auto refusal = view.find("refusal")) {
     program.refusal = *refusal->text();
     program.refused_from = *view.find("refused_from")->integer();
   }
-  if (const auto expect = view.find("expect")) program.expect = expect->value();
+  if (const auto expect = view.find("expect")) program.expect = expect->to_json();
   return program;
 }
 

@@ -211,13 +211,14 @@ TEST_CASE("the lists of --per-rank carry out the plan", "[tools][plan]") {
                               R"j(,"dst":)j" + each.dst + "}";
     CAPTURE(input);
     const Json json = json_of(plan(input, {"--per-rank"}));
-    const Json request = *parse_json(input, "request");
+    const JsonDocument document = *JsonDocument::parse(input, "request");
+    const JsonView request = document.root();
     const auto spec_of = [&](std::string_view mesh_key, std::string_view layout_key) {
-      const Mesh mesh = *read_mesh(JsonView(*request.find(mesh_key), "request"));
-      const auto tensor = *read_tensor_type(JsonView(*request.find("tensor"), "request"));
+      const Mesh mesh = *read_mesh(*request.find(mesh_key));
+      const auto tensor = *read_tensor_type(*request.find("tensor"));
       return *Spec::make(mesh, tensor.global_shape, tensor.dtype,
-                         *read_placements_or_layout(JsonView(*request.find(layout_key), "request"),
-                                                    mesh, view_of(tensor.global_shape)));
+                         *read_placements_or_layout(*request.find(layout_key), mesh,
+                                                    view_of(tensor.global_shape)));
     };
     const Spec dst = spec_of("dst_mesh", "dst");
     std::int64_t received = 0;

@@ -65,7 +65,7 @@ Status CallReader::read(const JsonView& args_view, const std::vector<JsonView>& 
 
 Status CallReader::read_operand(const JsonView& view, const ArgDef& arg) {
   if (arg.kind == ArgDef::Kind::kList) {
-    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items());
+    TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items(kListOperands));
     if (items.empty()) return view.error("a list operand has at least one item");
     for (const JsonView& item : items) TSR_RETURN_IF_ERROR(read_one(item));
     return absl::OkStatus();
@@ -105,7 +105,10 @@ StatusOr<AttrValue> read_attr(const JsonView& view, AttrDef::Type type) {
       return AttrValue(value);
     }
     case AttrDef::Type::kInts: {
-      if (const std::int64_t* one = view.value().if_integer()) return AttrValue(Shape{*one});
+      if (view.kind() == Json::Kind::kInteger) {
+        TSR_ASSIGN_OR_RETURN(const std::int64_t one, view.integer());
+        return AttrValue(Shape{one});
+      }
       TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> values, view.integers());
       return AttrValue(to_shape(values));
     }

@@ -10,6 +10,9 @@
 
 namespace tessera::audit {
 
+/// Of a list operand: each takes a spec.
+inline constexpr JsonBound kListOperands = {4096, "operands"};
+
 struct Call {
   const Op* op = nullptr;
   std::vector<std::optional<Spec>> operands;  ///< none: an optional operand that is absent

@@ -79,8 +79,9 @@ Json ranks_of(const Spec& spec) {
 }  // namespace
 
 StatusOr<Answer> layout(const Request& request) {
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(request.input, request.input_name));
-  const JsonView root(json, request.input_name);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(request.input, request.input_name));
+  const JsonView root = document.root();
   TSR_ASSIGN_OR_RETURN(const Spec spec, read_spec(root));
   if (request.format == Format::kText) {
     StatusOr<std::string> picture = layout_picture(spec, request.colour);

@@ -123,8 +123,9 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
 }  // namespace
 
 StatusOr<Answer> plan_move(const Request& request) {
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(request.input, request.input_name));
-  const JsonView root(json, request.input_name);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(request.input, request.input_name));
+  const JsonView root = document.root();
   TSR_ASSIGN_OR_RETURN(Move move, read_move(root));
   const StatusOr<PlanReport> report = report_of(std::move(move));
   if (!report.ok()) return root.annotate(report.status());

@@ -175,8 +175,9 @@ std::string to_text(const Call& call, const Explanation& explanation) {
 
 StatusOr<Answer> propagate_call(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(request.input, request.input_name));
-  const JsonView root(json, request.input_name);
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(request.input, request.input_name));
+  const JsonView root = document.root();
   TSR_ASSIGN_OR_RETURN(const Call call, read_call(root, table));
   std::vector<const Spec*> operands;
   for (const std::optional<Spec>& operand : call.operands) {

@@ -177,7 +177,7 @@ TensorTypes types_of(const SafetensorsFile* file) {
     TSR_ASSIGN_OR_RETURN(const TensorInfo* info, file->at(name));
     if (!info->dtype) {
       return invalid_argument(absl::StrFormat("%s of %s is %s, which this engine has not",
-                                              in_quotes(name), file->path(), info->dtype_name));
+                                              in_quotes(name), file->path(), info->dtype_name()));
     }
     return TensorType{info->shape, *info->dtype};
   };
@@ -187,14 +187,15 @@ TensorTypes types_of(const SafetensorsFile* file) {
 
 StatusOr<Answer> run_program(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
-  TSR_ASSIGN_OR_RETURN(const Json json, parse_json(request.input, request.input_name));
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(request.input, request.input_name));
   std::optional<SafetensorsFile> file;
   if (!request.tensors.empty()) {
     TSR_ASSIGN_OR_RETURN(file, SafetensorsFile::open(request.tensors));
   }
   const SafetensorsFile* const tensors = file ? &*file : nullptr;
   TSR_ASSIGN_OR_RETURN(const Program program,
-                       read_program(JsonView(json, request.input_name), table, types_of(tensors)));
+                       read_program(document.root(), table, types_of(tensors)));
   TSR_ASSIGN_OR_RETURN(const RunOutcome outcome,
                        execute(program, {.file = tensors, .add_ops = request.add_ops}));
   const std::vector<Failure> failures = check_all(program, outcome);

@@ -125,7 +125,7 @@ Status read_expectation(const std::string& name, const JsonView& view, Program& 
 
 Status read_program_inputs(const JsonView& root, const TensorTypes& types, ProgramScope& scope,
                            Program& program) {
-  TSR_ASSIGN_OR_RETURN(const auto members, root.find("inputs")->members());
+  TSR_ASSIGN_OR_RETURN(const auto members, root.find("inputs")->members(kProgramInputs));
   for (const auto& [name, view] : members) {
     TSR_RETURN_IF_ERROR(read_input(name, view, types, scope, program));
   }
@@ -135,7 +135,7 @@ Status read_program_inputs(const JsonView& root, const TensorTypes& types, Progr
 Status read_program_expected(const JsonView& root, Program& program) {
   const std::optional<JsonView> expect = root.find("expect");
   if (!expect) return absl::OkStatus();
-  TSR_ASSIGN_OR_RETURN(const auto members, expect->members());
+  TSR_ASSIGN_OR_RETURN(const auto members, expect->members(kProgramInputs));
   for (const auto& [name, view] : members) {
     TSR_RETURN_IF_ERROR(read_expectation(name, view, program));
   }

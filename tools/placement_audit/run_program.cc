@@ -91,7 +91,7 @@ Status ProgramScope::count_bytes(const JsonView& place, const Spec& spec) {
 
 StatusOr<TensorType> read_stated_type(const JsonView& view, TensorType otherwise) {
   if (const std::optional<JsonView> shape = view.find("shape")) {
-    TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, shape->integers());
+    TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, shape->integers(kJsonDims));
     const StatusOr<std::int64_t> elements = checked_num_elements(sizes);
     if (!elements.ok()) return shape->annotate(elements.status());
     otherwise.global_shape = to_shape(sizes);

@@ -20,6 +20,8 @@ namespace tessera::audit {
 
 /// Ranks are threads of this process.
 inline constexpr std::int64_t kMaxProgramRanks = 64;
+inline constexpr JsonBound kProgramSteps = {10'000, "steps"};
+inline constexpr JsonBound kProgramInputs = {10'000, "tensors"};  ///< and what is expected of them
 /// Units: bytes of all tensors together, had every rank the whole of each.
 inline constexpr std::int64_t kMaxProgramBytes = std::int64_t{8} << 30;
 

@@ -212,7 +212,7 @@ Status StepReader::read_operands(const JsonView& args_view, OpStep& step) {
   std::vector<std::optional<JsonView>> given;  // none: an optional operand that is absent
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (expected[i].kind == ArgDef::Kind::kList) {
-      TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, args[i].items());
+      TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, args[i].items(kListOperands));
       if (items.empty()) return args[i].error("a list operand has at least one item");
       given.insert(given.end(), items.begin(), items.end());
     } else if (i >= args.size() || (expected[i].kind == ArgDef::Kind::kOptional &&
@@ -262,7 +262,7 @@ Status StepReader::read_number(const JsonView& view, const OpStep& step,
   const Mesh& mesh = beside ? beside->mesh() : program_.mesh;
   const Placements everywhere(static_cast<std::size_t>(mesh.ndim()), Replicate{});
   TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(mesh, Shape(), dtype, everywhere));
-  operand.number = ProgramTensor{view.value().to_string(), std::move(spec)};
+  operand.number = ProgramTensor{view.to_json().to_string(), std::move(spec)};
   return absl::OkStatus();
 }
 
@@ -404,7 +404,8 @@ Status StepReader::read_backward(const JsonView& view) {
 
 Status read_program_steps(const JsonView& root, const OpTable& table, ProgramScope& scope,
                           Program& program) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> steps, root.find("program")->items());
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> steps,
+                       root.find("program")->items(kProgramSteps));
   StepReader reader(table, scope, program);
   for (const JsonView& step : steps) TSR_RETURN_IF_ERROR(reader.find_gradients(step));
   for (const JsonView& step : steps) TSR_RETURN_IF_ERROR(reader.read(step));

@@ -15,7 +15,7 @@ using kernels::visit_dtype;
 template <class T>
 StatusOr<T> read_element(const JsonView& view) {
   if constexpr (std::is_same_v<T, bool>) {
-    if (const bool* value = view.value().if_bool()) return *value;
+    if (view.kind() == Json::Kind::kBool) return view.boolean();
     TSR_ASSIGN_OR_RETURN(const std::int64_t value, view.integer_in(0, 1));
     return value == 1;
   } else if constexpr (std::is_integral_v<T>) {
@@ -48,32 +48,34 @@ bool is_near(T got, T expected, const Tolerance& tolerance) {
 }  // namespace
 
 StatusOr<double> read_floating(const JsonView& view) {
-  if (const std::string* text = view.value().if_string()) {
+  if (view.kind() == Json::Kind::kString) {
+    TSR_ASSIGN_OR_RETURN(const std::string text, view.text());
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    if (*text == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (*text == "inf") return kInfinity;
-    if (*text == "-inf") return -kInfinity;
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (text == "inf") return kInfinity;
+    if (text == "-inf") return -kInfinity;
     return view.error(absl::StrFormat(
-        "expected a number, \"nan\", \"inf\" or \"-inf\", not the string %s", in_quotes(*text)));
+        "expected a number, \"nan\", \"inf\" or \"-inf\", not the string %s", in_quotes(text)));
   }
   return view.number();
 }
 
 StatusOr<Array> read_values(const JsonView& view, const Shape& shape, DType dtype) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view.items());
+  if (view.kind() != Json::Kind::kArray) return view.items().status();
+  TSR_ASSIGN_OR_RETURN(const std::int64_t given, view.size());
   const std::int64_t count = num_elements(shape);
-  if (static_cast<std::int64_t>(items.size()) != count) {
-    return view.error(absl::StrFormat("%d values for %d elements of shape %s, row-major",
-                                      items.size(), count, to_string(shape)));
+  if (given != count) {
+    return view.error(absl::StrFormat("%d values for %d elements of shape %s, row-major", given,
+                                      count, to_string(shape)));
   }
   Array array = Array::empty(shape, dtype);
   const Status status = visit_dtype(dtype, [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     T* out = array.data<T>();
-    for (const JsonView& item : items) {
+    return view.for_each_item([&](const JsonView& item) -> Status {
       TSR_ASSIGN_OR_RETURN(*out++, read_element<T>(item));
-    }
-    return absl::OkStatus();
+      return absl::OkStatus();
+    });
   });
   if (!status.ok()) return status;
   return array;
