@@ -51,8 +51,9 @@ struct Options {
 struct Command {
   StatusOr<Answer> (*run)(const Request&) = nullptr;
   bool reads_input = false;
-  bool draws = false;   ///< has the formats html and svg, too
-  bool writes = false;  ///< has the format md, too
+  bool draws = false;    ///< has the formats html and svg, too
+  bool writes = false;   ///< has the format md, too
+  bool colours = false;  ///< its text may be coloured; no names of a file stand in it
 
   bool has(Format format) const noexcept {
     if (format == Format::kMarkdown) return writes;
@@ -120,6 +121,15 @@ Format format_of(std::string_view name) {
                           : Format::kJson;
 }
 
+/// Names in an answer come from files: none may steer the terminal that shows it, now or later.
+/// JSON is ASCII, and pictures escape what they write.
+std::string shown(const Options& options, const Command& command, std::string text) {
+  const Format format = options.request.format;
+  const bool coloured = command.colours && options.request.colour == Colour::kAnsi;
+  const bool is_lines = format == Format::kText || format == Format::kMarkdown;
+  return is_lines && !coloured ? printable_lines(text) : text;
+}
+
 ExitCode run_command(Options& options, const Command& command) {
   options.request.format = format_of(options.format);
   if (!command.has(options.request.format)) {
@@ -134,8 +144,9 @@ ExitCode run_command(Options& options, const Command& command) {
   }
   const StatusOr<Answer> answer = command.run(options.request);
   if (!answer.ok()) return options.complain(answer.status());
-  const ExitCode code = answer->pages.empty() ? write_output(options, answer->text)
-                                              : write_pages(options, answer->pages);
+  const ExitCode code = answer->pages.empty()
+                            ? write_output(options, shown(options, command, answer->text))
+                            : write_pages(options, answer->pages);
   if (code != ExitCode::kFine) return code;
   for (const std::string& warning : answer->warnings) {
     options.complain(ExitCode::kInvalidInput, warning);
@@ -253,8 +264,9 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint
   };
   on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
                options),
-     {.run = layout, .reads_input = true});
-  on(add_plan(app, options), {.run = plan_move, .reads_input = true, .draws = true});
+     {.run = layout, .reads_input = true, .colours = true});
+  on(add_plan(app, options),
+     {.run = plan_move, .reads_input = true, .draws = true, .colours = true});
   on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
                options),
      {.run = propagate_call, .reads_input = true});

@@ -1,6 +1,7 @@
 #include "tools/placement_audit/svg.h"
 
 #include "absl/strings/str_format.h"
+#include "placement/printable.h"
 
 namespace tessera::audit {
 namespace {
@@ -24,7 +25,7 @@ std::string attribute(std::string_view name, double value) {
 
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : printable_lines(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -42,7 +43,7 @@ std::string escaped(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        if (c == '\n' || static_cast<unsigned char>(c) >= ' ') out += c;
+        out += c;
     }
   }
   return out;

@@ -97,9 +97,10 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                            "of --load: a save that --keep has kept; else the last");
   app.add_flag("--placements", flags.placements,
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");
-  app.add_option("--simulate", flags.simulate,
-                 "print what this rank would move in a step under forced balance (the config's "
-                 "force_balance) and end; starts no rank");
+  add_number<std::int64_t>(
+      app, "--simulate", flags.simulate, 0, kMaxProcesses - 1,
+      "print what this rank would move in a step under forced balance (the config's "
+      "force_balance) and end; starts no rank");
   app.add_option("--format", flags.format, "of --placements: text or json")
       ->check(CLI::IsMember({"text", "json"}));
 }

@@ -264,7 +264,7 @@ void report_failure(const Status& failure, const std::string& records, const Mpi
   if (session != nullptr && session->rank() != 0 && !lost) return;
   print_error(message_of(failure));
   if (!records.empty() && std::filesystem::exists(records)) {
-    std::fprintf(stderr, "flight records: %s\n", records.c_str());
+    std::fprintf(stderr, "flight records: %s\n", printable(records).c_str());
   }
   std::fflush(nullptr);
 }
