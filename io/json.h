@@ -118,7 +118,7 @@ class JsonDocument {
   /// no JSON (NaN, comments, trailing commas, bad UTF-8), "source: /path: …" for a repeated key,
   /// depth, or a number beyond 64 bits (no value is rounded in silence), and for a text larger than
   /// the limit. Cost: O(n); 4 bytes a value and a key, 8 an array and an object, and while an
-  /// object of many members is read at most 18 each: never more than twice the text.
+  /// object of many members is read at most 18 each: less than 3 times the text in all.
   static StatusOr<JsonDocument> parse(std::string_view text, std::string_view source,
                                       const JsonLimits& limits = {});
   JsonView root() const;

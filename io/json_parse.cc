@@ -230,12 +230,12 @@ Status Parser::read_string() {
     if (byte == '\\') {
       TSR_RETURN_IF_ERROR(read_escape());
     } else if (byte < ' ') {
-      return unexpected("control characters of a string to be escaped");
+      return unexpected("a string without control characters");
     } else if (byte < 0x80) {
       ++at_;
     } else {
       const CodePoint point = first_code_point(text_.substr(at_));
-      if (point.bytes == 0) return unexpected("strings in UTF-8");
+      if (point.bytes == 0) return unexpected("a string in UTF-8");
       at_ += point.bytes;
     }
   }

@@ -1,6 +1,7 @@
 #include "tests/tools/program.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,9 +54,10 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
     ::_exit(126);
   }
   int status = 0;
-  ::waitpid(child, &status, 0);
+  rusage used = {};
+  ::wait4(child, &status, 0, &used);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_whole_file(out),
-          read_whole_file(err)};
+          read_whole_file(err), std::int64_t{used.ru_maxrss} * 1024};
 }
 
 }  // namespace tessera::testing

@@ -3,6 +3,7 @@
 // test's own.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ struct Ran {
   int exit_code = -1;  ///< 128 + the signal's number where one ended it
   std::string out;
   std::string err;
+  std::int64_t peak_bytes = 0;  ///< of memory, of the program itself
 };
 
 /// A folder that goes with the test.

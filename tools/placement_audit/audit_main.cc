@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -15,8 +14,7 @@
 #include "io/exit_code.h"
 #include "io/file.h"
 #include "placement/printable.h"
-#include "placement/version.h"
-#include "tools/placement_audit/command.h"
+#include "tools/placement_audit/command_line.h"
 
 namespace tessera::audit {
 namespace {
@@ -42,10 +40,7 @@ class Complaint {
 
 struct Options {
   Complaint complain;
-  Request request;
-  std::string input = "-";
-  std::string output = "-";
-  std::string format = "json";
+  CommandLine line;
 };
 /// A subcommand, and what it needs of the command line.
 struct Command {
@@ -63,15 +58,16 @@ struct Command {
 
 bool may_colour(const Options& options) {
   const char* no_color = std::getenv("NO_COLOR");
-  return options.output == "-" && (no_color == nullptr || *no_color == '\0') &&
+  return options.line.output == "-" && (no_color == nullptr || *no_color == '\0') &&
          ::isatty(STDOUT_FILENO) == 1;
 }
 
 Status read_input(Options& options) {
-  const bool is_stdin = options.input == "-";
-  options.request.input_name = is_stdin ? "standard input" : options.input;
-  TSR_ASSIGN_OR_RETURN(options.request.input, is_stdin ? read_standard_input(kMaxJsonBytes)
-                                                       : read_file(options.input, kMaxJsonBytes));
+  const bool is_stdin = options.line.input == "-";
+  options.line.request.input_name = is_stdin ? "standard input" : options.line.input;
+  TSR_ASSIGN_OR_RETURN(
+      options.line.request.input,
+      is_stdin ? read_standard_input(kMaxJsonBytes) : read_file(options.line.input, kMaxJsonBytes));
   return absl::OkStatus();
 }
 
@@ -80,27 +76,27 @@ ExitCode write_output(const Options& options, std::string_view text);
 /// The pages into the folder that --output names, made where it is not there; else one after the
 /// other.
 ExitCode write_pages(const Options& options, const std::vector<Page>& pages) {
-  if (options.output == "-") {
+  if (options.line.output == "-") {
     std::string all;
     for (const Page& page : pages) all += (all.empty() ? "" : "\n") + page.text;
     return write_output(options, all);
   }
   std::error_code failed;
-  std::filesystem::create_directories(options.output, failed);
+  std::filesystem::create_directories(options.line.output, failed);
   if (failed) {
     return options.complain(ExitCode::kInputOutput,
-                            options.output + ": cannot make this folder: " + failed.message());
+                            options.line.output + ": cannot make this folder: " + failed.message());
   }
   for (const Page& page : pages) {
-    const Status status = write_file(options.output + "/" + page.name, page.text);
+    const Status status = write_file(options.line.output + "/" + page.name, page.text);
     if (!status.ok()) return options.complain(status);
   }
   return ExitCode::kFine;
 }
 
 ExitCode write_output(const Options& options, std::string_view text) {
-  if (options.output != "-") {
-    const Status status = write_file(options.output, text);
+  if (options.line.output != "-") {
+    const Status status = write_file(options.line.output, text);
     return status.ok() ? ExitCode::kFine : options.complain(status);
   }
   errno = 0;
@@ -124,25 +120,25 @@ Format format_of(std::string_view name) {
 /// Names in an answer come from files: none may steer the terminal that shows it, now or later.
 /// JSON is ASCII, and pictures escape what they write.
 std::string shown(const Options& options, const Command& command, std::string text) {
-  const Format format = options.request.format;
-  const bool coloured = command.colours && options.request.colour == Colour::kAnsi;
+  const Format format = options.line.request.format;
+  const bool coloured = command.colours && options.line.request.colour == Colour::kAnsi;
   const bool is_lines = format == Format::kText || format == Format::kMarkdown;
   return is_lines && !coloured ? printable_lines(text) : text;
 }
 
 ExitCode run_command(Options& options, const Command& command) {
-  options.request.format = format_of(options.format);
-  if (!command.has(options.request.format)) {
+  options.line.request.format = format_of(options.line.format);
+  if (!command.has(options.line.request.format)) {
     return options.complain(
         ExitCode::kUsage,
-        "--format " + options.format + ": not built for this command; allowed: json, text" +
+        "--format " + options.line.format + ": not built for this command; allowed: json, text" +
             (command.draws ? ", html, svg" : "") + (command.writes ? ", md" : ""));
   }
-  options.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
+  options.line.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
     if (const Status status = read_input(options); !status.ok()) return options.complain(status);
   }
-  const StatusOr<Answer> answer = command.run(options.request);
+  const StatusOr<Answer> answer = command.run(options.line.request);
   if (!answer.ok()) return options.complain(answer.status());
   const ExitCode code = answer->pages.empty()
                             ? write_output(options, shown(options, command, answer->text))
@@ -155,144 +151,44 @@ ExitCode run_command(Options& options, const Command& command) {
   return answer->checks_passed ? ExitCode::kFine : ExitCode::kCheckFailed;
 }
 
-// One subcommand with the options that all of them share.
-CLI::App* add_command(CLI::App& app, Options& options, const char* name, const char* doc) {
-  CLI::App* command = app.add_subcommand(name, doc);
-  command
-      ->add_option("--format", options.format,
-                   "json; text for a terminal; for plan also html and svg, for ops and verify md")
-      ->check(CLI::IsMember({"json", "text", "html", "svg", "md"}))
-      ->capture_default_str();
-  command->add_option("--output", options.output, "a file; - is standard output")
-      ->capture_default_str();
-  return command;
-}
-
-CLI::App* add_input(CLI::App* command, Options& options) {
-  command->add_option("--input", options.input, "a JSON file; - is standard input")
-      ->capture_default_str();
-  return command;
-}
-
-CLI::App* add_names(CLI::App* command, Options& options) {
-  command->add_option("OP", options.request.names, "names of ops; none: all");
-  return command;
-}
-
-CLI::App* add_plan(CLI::App& app, Options& options) {
-  CLI::App* command = add_input(
-      add_command(app, options, "plan", "How a tensor moves between placements, and what it costs"),
-      options);
-  command->add_flag_callback(
-      "--per-rank", [&options] { options.request.detail = Detail::kPerRank; },
-      "lists what each rank receives, sends and reads from whom");
-  return command;
-}
-
-CLI::App* add_ops(CLI::App& app, Options& options) {
-  CLI::App* command =
-      add_names(add_command(app, options, "ops", "The op table, or the ops named"), options);
-  command->add_flag_callback(
-      "--samples", [&options] { options.request.samples = Request::Samples::kPrint; },
-      "prints each sample with its values, as a document a line that run executes");
-  return command;
-}
-
-CLI::App* add_run(CLI::App& app, Options& options) {
-  CLI::App* command = add_input(
-      add_command(app, options, "run", "Executes a program of ops on cut tensors"), options);
-  command->add_option("--tensors", options.request.tensors,
-                      "a safetensors file with the inputs that the program does not spell out");
-  command->add_option("--save", options.request.save,
-                      "a safetensors file for the named results, whole; gradients as grad.NAME");
-  return command;
-}
-
-CLI::App* add_verify(CLI::App& app, Options& options) {
-  CLI::App* command =
-      add_command(app, options, "verify", "Executes every row of the ops against one rank");
-  command->add_option("--mesh", options.request.meshes, "meshes to cut over: 2,3,4,2x2")
-      ->delimiter(',');
-  command->add_flag_callback(
-      "--full", [&options] { options.request.effort = Request::Effort::kFull; },
-      "every dtype, and the meshes 2x3, 3x2 and 2x2x2 too");
-  command->add_flag_callback(
-      "--mutants", [&options] { options.request.mutants = Request::Mutants::kJudge; },
-      "changes every clause of every rule, and says which changes nothing refutes");
-  return command;
-}
-
-/// The commands of a checkpoint's folder: on(command, what it runs).
-template <class On>
-void add_checkpoint_commands(CLI::App& app, Options& options, const On& on) {
-  CLI::App* group = app.add_subcommand("ckpt", "What a checkpoint holds, and whether it is whole");
-  group->require_subcommand(1);
-  const auto add = [&](const char* name, const char* doc) {
-    CLI::App* command = add_command(*group, options, name, doc);
-    command->add_option("DIR", options.request.folder, "folder of the checkpoint")->required();
-    return command;
-  };
-  const auto add_second = [&](CLI::App* command, const char* name, const char* doc) {
-    command->add_option(name, options.request.other_folder, doc)->required();
-    return command;
-  };
-  const auto add_generation = [&](CLI::App* command) {
-    command->add_option("--generation", options.request.generation,
-                        "one that --keep has kept, else the last");
-    return command;
-  };
-  on(add_generation(add("ls", "Its tensors, files and values")), {.run = list_checkpoint});
-  on(add_generation(add("verify", "Whether every byte has the hash that was written")),
-     {.run = verify_checkpoint_folder});
-  on(add_second(add("diff", "Where two checkpoints differ"), "DIR2", "folder of the other"),
-     {.run = diff_checkpoint_folders});
-  on(add_second(add_generation(add("export", "Its weights as Hugging Face's DeepSeek-V3 has them")),
-                "OUT", "folder for the files, made where it is not there"),
-     {.run = export_checkpoint});
+/// What each command is.
+Command command_of(CommandName name) {
+  switch (name) {
+    case CommandName::kNone:
+      break;
+    case CommandName::kLayout:
+      return {.run = layout, .reads_input = true, .colours = true};
+    case CommandName::kPlan:
+      return {.run = plan_move, .reads_input = true, .draws = true, .colours = true};
+    case CommandName::kPropagate:
+      return {.run = propagate_call, .reads_input = true};
+    case CommandName::kRun:
+      return {.run = run_program, .reads_input = true};
+    case CommandName::kOps:
+      return {.run = ops, .writes = true};
+    case CommandName::kVerify:
+      return {.run = verify_ops, .writes = true};
+    case CommandName::kRecorder:
+      return {.run = judge_records};
+    case CommandName::kCkptList:
+      return {.run = list_checkpoint};
+    case CommandName::kCkptVerify:
+      return {.run = verify_checkpoint_folder};
+    case CommandName::kCkptDiff:
+      return {.run = diff_checkpoint_folders};
+    case CommandName::kCkptExport:
+      return {.run = export_checkpoint};
+  }
+  return {};
 }
 
 ExitCode run(int argc, char** argv, const AuditProgram& program, const Complaint& complain) {
-  Options options = {.complain = complain};
-  options.request.add_ops = program.add_ops;
-  CLI::App app("Tells what a sharding plan does, before anything runs.", program.name);
-  app.set_version_flag("--version", program.name + " " + std::string(version()));
-  app.require_subcommand(1);
-  ExitCode code = ExitCode::kFine;
-
-  const auto on = [&](CLI::App* command, const Command& what) {
-    command->callback([&, what] { code = run_command(options, what); });
-  };
-  on(add_input(add_command(app, options, "layout", "Which rank holds which indices of a tensor"),
-               options),
-     {.run = layout, .reads_input = true, .colours = true});
-  on(add_plan(app, options),
-     {.run = plan_move, .reads_input = true, .draws = true, .colours = true});
-  on(add_input(add_command(app, options, "propagate", "How one op call runs, what moves, and why"),
-               options),
-     {.run = propagate_call, .reads_input = true});
-  on(add_run(app, options), {.run = run_program, .reads_input = true});
-  on(add_ops(app, options), {.run = ops, .writes = true});
-  CLI::App* verify_command = add_verify(app, options);
-  on(add_names(verify_command, options), {.run = verify_ops, .writes = true});
-  CLI::App* recorder_command =
-      add_command(app, options, "recorder", "Who was missing where, from a job's flight records");
-  recorder_command->add_option("DIR", options.request.folder, "folder of the records")->required();
-  on(recorder_command, {.run = judge_records});
-  add_checkpoint_commands(app, options, on);
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-  } catch (const CLI::CallForAllHelp&) {
-    std::fputs(app.help("", CLI::AppFormatMode::All).c_str(), stdout);
-  } catch (const CLI::CallForVersion&) {
-    std::fputs((app.version() + "\n").c_str(), stdout);
-  } catch (const CLI::ParseError& error) {
-    return complain(ExitCode::kUsage,
-                    std::string(error.what()) + " (see " + program.name + " --help)");
-  }
-  return code;
+  StatusOr<CommandLine> line = parse_command_line(program.name, argc, argv);
+  if (!line.ok()) return complain(ExitCode::kUsage, message_of(line.status()));
+  Options options = {complain, *std::move(line)};
+  if (options.line.command == CommandName::kNone) return write_output(options, options.line.said);
+  options.line.request.add_ops = program.add_ops;
+  return run_command(options, command_of(options.line.command));
 }
 
 }  // namespace

@@ -83,24 +83,41 @@ Status read_input(const std::string& name, const JsonView& view, const TensorTyp
   return absl::OkStatus();
 }
 
+const std::string& name_of_slot(const Program& program, int slot) {
+  return program.tensors[static_cast<std::size_t>(slot)].name;
+}
+
+/// The result or the gradient of that name; none has a slot of −1.
+ExpectedTensor find_expected(std::string_view name, const Program& program) {
+  ExpectedTensor expected;
+  for (const int slot : program.results) {
+    if (name_of_slot(program, slot) == name) expected.slot = slot;
+  }
+  expected.gradient = name.starts_with(kGradPrefix);
+  if (!expected.gradient) return expected;
+  for (const int slot : program.gradients) {
+    if (name_of_slot(program, slot) == name.substr(kGradPrefix.size())) expected.slot = slot;
+  }
+  return expected;
+}
+
+std::vector<std::string> results_of(const Program& program) {
+  std::vector<std::string> names;
+  for (const int slot : program.results) names.push_back(name_of_slot(program, slot));
+  for (const int slot : program.gradients) {
+    names.push_back(gradient_name(name_of_slot(program, slot)));
+  }
+  return names;
+}
+
 Status read_expectation(const std::string& name, const JsonView& view, Program& program) {
   TSR_RETURN_IF_ERROR(
       view.check_keys({"values"}, {"shape", "dtype", "placements", "rtol", "atol"}));
-  ExpectedTensor expected;
-  std::vector<std::string> known;
-  for (const int slot : program.results) {
-    known.push_back(program.tensors[static_cast<std::size_t>(slot)].name);
-    if (known.back() == name) expected.slot = slot;
-  }
-  for (const int slot : program.gradients) {
-    known.push_back(gradient_name(program.tensors[static_cast<std::size_t>(slot)].name));
-    if (known.back() != name) continue;
-    expected.slot = slot;
-    expected.gradient = true;
-  }
+  ExpectedTensor expected = find_expected(name, program);
   if (expected.slot < 0) {
-    return view.annotate(not_found(absl::StrFormat("the program has no result %s; %s",
-                                                   in_quotes(name), nearest_names(name, known))));
+    return view.annotate(
+        not_found(absl::StrFormat("the program has no result %s; %s", in_quotes(name),
+                                  nearest_names(name, results_of(program)))));
   }
   const Spec& spec = program.tensors[static_cast<std::size_t>(expected.slot)].spec;
   TSR_ASSIGN_OR_RETURN(const TensorType type,

@@ -1,0 +1,157 @@
+#include "tools/placement_audit/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "placement/version.h"
+
+namespace tessera::audit {
+namespace {
+
+/// Adds the commands, each with its options, to an app whose parsing fills `line`.
+class Commands {
+ public:
+  Commands(CLI::App& app, CommandLine& line) : app_(app), line_(line) {}
+  void add();
+
+ private:
+  CLI::App* add_command(CLI::App& group, const char* name, CommandName which, const char* doc);
+  CLI::App* add_input(CLI::App* command);
+  CLI::App* add_names(CLI::App* command);
+  void add_flag(CLI::App* command, const char* name, const char* doc, std::function<void()> set) {
+    command->add_flag_callback(name, std::move(set), doc);
+  }
+  void add_plan();
+  void add_run();
+  void add_verify();
+  void add_checkpoints();
+
+  CLI::App& app_;
+  CommandLine& line_;
+};
+
+// One subcommand with the options that all of them share.
+CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName which,
+                                const char* doc) {
+  CLI::App* command = group.add_subcommand(name, doc);
+  command
+      ->add_option("--format", line_.format,
+                   "json; text for a terminal; for plan also html and svg, for ops and verify md")
+      ->check(CLI::IsMember({"json", "text", "html", "svg", "md"}))
+      ->capture_default_str();
+  command->add_option("--output", line_.output, "a file; - is standard output")
+      ->capture_default_str();
+  command->callback([this, which] { line_.command = which; });
+  return command;
+}
+
+CLI::App* Commands::add_input(CLI::App* command) {
+  command->add_option("--input", line_.input, "a JSON file; - is standard input")
+      ->capture_default_str();
+  return command;
+}
+
+CLI::App* Commands::add_names(CLI::App* command) {
+  command->add_option("OP", line_.request.names, "names of ops; none: all");
+  return command;
+}
+
+void Commands::add_plan() {
+  CLI::App* command =
+      add_input(add_command(app_, "plan", CommandName::kPlan,
+                            "How a tensor moves between placements, and what it costs"));
+  add_flag(command, "--per-rank", "lists what each rank receives, sends and reads from whom",
+           [this] { line_.request.detail = Detail::kPerRank; });
+}
+
+void Commands::add_run() {
+  CLI::App* command = add_input(
+      add_command(app_, "run", CommandName::kRun, "Executes a program of ops on cut tensors"));
+  command->add_option("--tensors", line_.request.tensors,
+                      "a safetensors file with the inputs that the program does not spell out");
+  command->add_option("--save", line_.request.save,
+                      "a safetensors file for the named results, whole; gradients as grad.NAME");
+}
+
+void Commands::add_verify() {
+  CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
+                                  "Executes every row of the ops against one rank");
+  command->add_option("--mesh", line_.request.meshes, "meshes to cut over: 2,3,4,2x2")
+      ->delimiter(',');
+  add_flag(command, "--full", "every dtype, and the meshes 2x3, 3x2 and 2x2x2 too",
+           [this] { line_.request.effort = Request::Effort::kFull; });
+  add_flag(command, "--mutants",
+           "changes every clause of every rule, and says which changes nothing refutes",
+           [this] { line_.request.mutants = Request::Mutants::kJudge; });
+  add_names(command);
+}
+
+/// The commands of a checkpoint's folder.
+void Commands::add_checkpoints() {
+  CLI::App* group = app_.add_subcommand("ckpt", "What a checkpoint holds, and whether it is whole");
+  group->require_subcommand(1);
+  const auto add = [&](const char* name, CommandName which, const char* doc) {
+    CLI::App* command = add_command(*group, name, which, doc);
+    command->add_option("DIR", line_.request.folder, "folder of the checkpoint")->required();
+    return command;
+  };
+  const auto add_second = [&](CLI::App* command, const char* name, const char* doc) {
+    command->add_option(name, line_.request.other_folder, doc)->required();
+  };
+  const auto add_generation = [&](CLI::App* command) {
+    command->add_option("--generation", line_.request.generation,
+                        "one that --keep has kept, else the last");
+    return command;
+  };
+  add_generation(add("ls", CommandName::kCkptList, "Its tensors, files and values"));
+  add_generation(
+      add("verify", CommandName::kCkptVerify, "Whether every byte has the hash that was written"));
+  add_second(add("diff", CommandName::kCkptDiff, "Where two checkpoints differ"), "DIR2",
+             "folder of the other");
+  add_second(add_generation(add("export", CommandName::kCkptExport,
+                                "Its weights as Hugging Face's DeepSeek-V3 has them")),
+             "OUT", "folder for the files, made where it is not there");
+}
+
+void Commands::add() {
+  add_input(add_command(app_, "layout", CommandName::kLayout,
+                        "Which rank holds which indices of a tensor"));
+  add_plan();
+  add_input(add_command(app_, "propagate", CommandName::kPropagate,
+                        "How one op call runs, what moves, and why"));
+  add_run();
+  CLI::App* ops =
+      add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));
+  add_flag(ops, "--samples",
+           "prints each sample with its values, as a document a line that run executes",
+           [this] { line_.request.samples = Request::Samples::kPrint; });
+  add_verify();
+  CLI::App* recorder = add_command(app_, "recorder", CommandName::kRecorder,
+                                   "Who was missing where, from a job's flight records");
+  recorder->add_option("DIR", line_.request.folder, "folder of the records")->required();
+  add_checkpoints();
+}
+
+}  // namespace
+
+StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
+                                         const char* const* argv) {
+  CommandLine line;
+  CLI::App app("Tells what a sharding plan does, before anything runs.", program);
+  app.set_version_flag("--version", program + " " + std::string(version()));
+  app.require_subcommand(1);
+  Commands(app, line).add();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return CommandLine{.said = app.help()};
+  } catch (const CLI::CallForAllHelp&) {
+    return CommandLine{.said = app.help("", CLI::AppFormatMode::All)};
+  } catch (const CLI::CallForVersion&) {
+    return CommandLine{.said = app.version() + "\n"};
+  } catch (const CLI::ParseError& error) {
+    return invalid_argument(std::string(error.what()) + " (see " + program + " --help)");
+  }
+  return line;
+}
+
+}  // namespace tessera::audit
