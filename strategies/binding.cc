@@ -27,6 +27,11 @@ bool is_rest(const RuleDim& dim) {
 bool has_rest(const RuleOperand& operand) {
   return std::any_of(operand.dims.begin(), operand.dims.end(), is_rest);
 }
+/// "; allowed are -2 to 1" of two dims; nothing where there is no dim to name.
+std::string allowed_dims(int ndim) {
+  if (ndim == 0) return "";
+  return "; allowed are " + std::to_string(-ndim) + " to " + std::to_string(ndim - 1);
+}
 bool carries(const RuleOperand& operand, char letter) {
   return std::any_of(operand.dims.begin(), operand.dims.end(), [&](const RuleDim& dim) {
     return dim.kind == RuleDim::Kind::kGroup ? dim.group.find(letter) != std::string::npos
@@ -119,7 +124,7 @@ StatusOr<Positions> Binder::listed_dims(std::string_view attr, int operand, int 
       const std::string seen = again ? " lists a dim twice: " + to_string(dims)
                                      : " names dim " + std::to_string(dim) + " of " +
                                            operand_name(op_, operand) + ", which has " +
-                                           std::to_string(ndim) + " dims";
+                                           std::to_string(ndim) + " dims" + allowed_dims(ndim);
       return invalid_argument(op_.def.name + ": " + std::string(attr) + seen + ". [" +
                               describe_operands(op_, inputs_) + "]");
     }

@@ -58,7 +58,7 @@ TEST_CASE("wrong arity, dtype, dims and attributes are refused alike on every ra
         "add: 1 operands given; it takes 2",
         "add: operands [4, 6] and [5, 6] do not broadcast: dims from the right must be equal or 1",
         "matmul: self [4, 6] and other [5, 6]: ",
-        "softmax: dim names dim 2 of self, which has 2 dims. [self F64[4, 6]]",
+        "softmax: dim names dim 2 of self, which has 2 dims; allowed are -2 to 1. [self F64[4, 6]]",
         "sum: dim lists a dim twice: [0, 0]. [self F64[4, 6]]",
         "gather: index is F64, but must be I64 or I32. [self F64[4, 6], index F64[4, 6]]",
         "max_dim: dim [0] of [0, 6] hold no element",

@@ -74,7 +74,7 @@ TEST_CASE("shape errors name operand, sizes seen and allowed", "[strategies][op]
         "mm: a has 1 dim; its rule takes 2. [rule mk, kn -> mn | k:sum | lin A*B; a F64[8], b "
         "F64[5, 4]]");
   CHECK(refusal("sum", {f64({8})}, {{"dims", Shape{1}}}) ==
-        "sum: dims names dim 1 of a, which has 1 dims. [a F64[8]]");
+        "sum: dims names dim 1 of a, which has 1 dims; allowed are -1 to 0. [a F64[8]]");
   CHECK(refusal("sum", {f64({8, 2})}, {{"dims", Shape{1, -1}}}) ==
         "sum: dims lists a dim twice: [1, -1]. [a F64[8, 2]]");
   CHECK(refusal("add_", {f64({1, 3}), f64({4, 3})}) ==

@@ -132,7 +132,7 @@ TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]")
   expect_refusal({"--load", "here"}, 3, {"--load and --init"});
   expect_refusal({"--save", "no/such/folder"}, 4, {"--save no/such/folder: cannot open"});
   expect_refusal({"--dtype", "F16"}, 3, {"F16", "F32"});
-  expect_refusal({"--dtype", "I64"}, 3, {"--dtype I64", "BF16"});
+  expect_refusal({"--dtype", "I64"}, 3, {"--dtype \"I64\"", "BF16"});
   expect_refusal({"--ranks", "257"}, 3, {"--ranks 257: 1 to 256 are allowed"});
   expect_refusal({"--colour", "red"}, 2, {"--colour"});
 }

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "placement/version.h"
+#include "tools/command_line_error.h"
 
 namespace tessera::audit {
 namespace {
@@ -149,7 +150,7 @@ StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
   } catch (const CLI::CallForVersion&) {
     return CommandLine{.said = app.version() + "\n"};
   } catch (const CLI::ParseError& error) {
-    return invalid_argument(std::string(error.what()) + " (see " + program + " --help)");
+    return invalid_argument(command_line_error(app, error));
   }
   return line;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "placement/printable.h"
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
+#include "tools/command_line_error.h"
 #include "tools/tessera_train/checkpoints.h"
 #include "tools/tessera_train/flags.h"
 #include "tools/tessera_train/options.h"
@@ -44,8 +47,10 @@ class StepLog {
   explicit StepLog(const std::string& path) {
     if (path.empty()) return;
     file_.reset(std::fopen(path.c_str(), "w"));
-    if (!file_)
-      throw Error(io_error("--log " + in_quotes(path) + ": cannot be opened for writing"));
+    if (!file_) {
+      throw Error(io_error("--log " + in_quotes(path) + ": cannot be opened for writing: " +
+                           std::generic_category().message(errno)));
+    }
   }
   void write(const StepReport& report) {
     if (!file_) return;
@@ -320,7 +325,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    tessera::print_error(error.what());
+    tessera::print_error(tessera::command_line_error(app, error));
     return static_cast<int>(ExitCode::kUsage);
   }
   if (!flags.placements && flags.data.empty()) {

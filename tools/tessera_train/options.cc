@@ -69,6 +69,20 @@ Status check_checkpoints(const TrainFlags& flags) {
   return absl::OkStatus();
 }
 
+StatusOr<DType> computation_dtype(const std::string& name) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    if (name_of(dtype) == name) return dtype;
+  }
+  return invalid_argument("--dtype " + in_quotes(name) + ": F32, F64 and BF16 are allowed");
+}
+
+/// What the layers refuse on each rank is refused before there are any.
+Status check_layers(const ModelConfig& config, const MeshViews& views) {
+  TSR_RETURN_IF_ERROR(views.check_heads("model", config.n_heads));
+  if (config.n_dense_layers == config.n_layers) return absl::OkStatus();
+  return views.check_experts("model", config.num_experts);
+}
+
 }  // namespace
 
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
@@ -80,14 +94,16 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
     return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
   }
   TrainPlan plan;
-  TSR_ASSIGN_OR_RETURN(plan.dtype, parse_dtype(flags.dtype));
-  if (!is_floating(plan.dtype) || plan.dtype == DType::kF16) {
-    return invalid_argument("--dtype " + flags.dtype + ": F32, F64 and BF16 are allowed");
-  }
+  TSR_ASSIGN_OR_RETURN(plan.dtype, computation_dtype(flags.dtype));
   TSR_ASSIGN_OR_RETURN(plan.config, read_model_config(flags.config));
+  if (!flags.parallel.starts_with('{')) {
+    return invalid_argument("--parallel " + in_quotes(flags.parallel) +
+                            ": degrees are a JSON object such as {\"dp_shard\":2,\"tp\":2}");
+  }
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
   TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
+  TSR_RETURN_IF_ERROR(check_layers(plan.config, plan.views));
   TSR_RETURN_IF_ERROR(check_padding_to_capacity(plan.config.routing, plan.views.config().dispatch));
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;
   plan.config.steps = std::max(plan.config.steps, plan.num_steps);
