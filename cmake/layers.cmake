@@ -24,6 +24,7 @@ function(tessera_layer name)
   if(NOT LAYER_HOT)
     target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
   endif()
+  tessera_count_lines(tessera_${name} ${name})
   if(LAYER_HOT)
     tessera_hot_options(tessera_${name})
   endif()
@@ -42,6 +43,13 @@ function(tessera_hot_options target)
     target_compile_options(${target} PRIVATE -O2)
   else()
     target_compile_options(${target} PRIVATE -O3)
+  endif()
+endfunction()
+
+# tessera_count_lines(TARGET LAYER): under TESSERA_COVERAGE, where scripts/coverage judges the layer.
+function(tessera_count_lines target layer)
+  if(TESSERA_COVERAGE AND layer MATCHES "^(placement|strategies|runtime|checkpoint)$")
+    target_compile_options(${target} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
   endif()
 endfunction()
 
@@ -72,6 +80,11 @@ function(tessera_compile_options target)
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
                            -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
     target_compile_options(${target} PRIVATE -fpch-preprocess)  # lets ccache keep what a header precompiled for
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE -Wextra-semi -Wimplicit-fallthrough -Wloop-analysis -Wnon-virtual-dtor
+                           -Wunreachable-code -Wunused-member-function
+                           "SHELL:-Xclang -fno-pch-timestamp")  # lets ccache keep what a header precompiled for
   endif()
   if(TESSERA_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)

@@ -68,7 +68,7 @@ struct MaxFold {
     if constexpr (std::is_integral_v<Value>)
       return a > b ? a : b;
     else
-      return (a > b) | (a != a) ? a : b;
+      return ((a > b) | (a != a)) ? a : b;
   }
 };
 template <class T>
@@ -79,7 +79,7 @@ struct MinFold {
     if constexpr (std::is_integral_v<Value>)
       return a < b ? a : b;
     else
-      return (a < b) | (a != a) ? a : b;
+      return ((a < b) | (a != a)) ? a : b;
   }
 };
 

@@ -1,7 +1,9 @@
 #include "kernels/vector_sqrt.h"
 
 // GCC 12 takes the deliberately undefined pass-through operand of AVX-512 intrinsics for a mistake.
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <experimental/simd>
 
 namespace tessera::kernels {

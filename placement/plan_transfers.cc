@@ -179,7 +179,6 @@ class Router {
     }
   }
 
-  const Roles& roles() const noexcept { return roles_; }
   bool is_spread() const noexcept { return replica_ == ReplicaChoice::kSpread; }
   bool reads(const Coord& reader) const {
     for (std::size_t a = 0; a < reader.size(); ++a) {
