@@ -18,6 +18,9 @@ struct ControlToken {
 };
 ControlToken random_token();
 
+/// How often who is turned away tries: strangers in great number may have taken its place.
+constexpr int kGreetingTries = 3;
+
 /// Each with a nonce of its own.
 control::Hello new_hello(std::int64_t rank, std::int64_t to, control::Purpose purpose);
 control::Challenge new_challenge();

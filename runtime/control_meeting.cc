@@ -165,18 +165,21 @@ StatusOr<ControlLink> join_hub(const ControlPlace& place, const ControlMeeting& 
     return unavailable("rank " + std::to_string(place.rank) + " cannot reach rank 0 at " +
                        to_string(hub) + ": " + why);
   };
-  StatusOr<Descriptor> socket = begin_connecting(hub);
-  if (!socket.ok()) return refuse(std::string(message_of(socket.status())));
-  std::vector<pollfd> entries{{socket->number(), POLLOUT, 0}};
-  while (entries[0].revents == 0 && Clock::now() < until) poll_until(entries, until);
   const std::string no_answer = "no answer within " + std::to_string(limit.count()) + " ms";
-  if (entries[0].revents == 0) return refuse(no_answer);
-  const Status connected = outcome_of_connecting(*socket);
-  if (!connected.ok()) return refuse(std::string(message_of(connected)));
+  for (int tries_left = kGreetingTries; tries_left > 0; --tries_left) {
+    StatusOr<Descriptor> socket = begin_connecting(hub);
+    if (!socket.ok()) return refuse(std::string(message_of(socket.status())));
+    std::vector<pollfd> entries{{socket->number(), POLLOUT, 0}};
+    while (entries[0].revents == 0 && Clock::now() < until) poll_until(entries, until);
+    if (entries[0].revents == 0) return refuse(no_answer);
+    const Status connected = outcome_of_connecting(*socket);
+    if (!connected.ok()) return refuse(std::string(message_of(connected)));
 
-  ControlLink link{.socket = *std::move(socket)};
-  if (is_taken_in(link, meeting.token, place.rank, until)) return link;
-  return refuse(Clock::now() < until ? "it does not take this rank in" : no_answer);
+    ControlLink link{.socket = *std::move(socket)};
+    if (is_taken_in(link, meeting.token, place.rank, until)) return link;
+    if (Clock::now() >= until) return refuse(no_answer);
+  }
+  return refuse("it does not take this rank in");
 }
 
 Status agree(const ControlPlace& place, const Status& own, const ExchangeTexts& exchange) {

@@ -24,7 +24,7 @@ std::string boot_id() {
 
 std::string network_id() {
   char link[64] = "";  // "net:[4026531840]"
-  const bool is_known = ::readlink("/proc/self/ns/net", link, sizeof link - 1) > 0;
+  const bool is_known = ::readlink("/proc/thread-self/ns/net", link, sizeof link - 1) > 0;
   return kernel_or_name() + " " + (is_known ? link : "net");
 }
 

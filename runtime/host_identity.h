@@ -12,7 +12,7 @@ namespace tessera TSR_BACKEND_API {
 /// Empty where it is unknown.
 std::string boot_id();
 
-/// Of the running kernel and this process's part of the network: processes with the same one reach
+/// Of the running kernel and this thread's part of the network: ranks with the same one reach
 /// one another over the loopback. Without blanks at its ends, never empty.
 std::string network_id();
 
