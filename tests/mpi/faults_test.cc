@@ -1,5 +1,5 @@
-// 84 seeded faults, at random calls of a training run or within calls that move long arrays: how
-// each ends for the other ranks, for the job and for what the job leaves behind.
+// 84 seeded faults and 100 deep ones, at random calls of a training run or within calls that move
+// long arrays: how each ends for the other ranks, for the job and for what the job leaves behind.
 #include <dirent.h>
 
 #include <algorithm>
@@ -263,5 +263,13 @@ TEST_CASE("a process that throws ends the others' calls with its text", "[mpi][f
 TEST_CASE("a thread that throws ends the others' calls with its text", "[threads][faults]") {
   run_seeds(FaultKind::kThrow, "threads", 300, 10);
 }
+TEST_CASE("50 killed processes are named to every other", "[.deep][mpi][faults]") {
+  run_seeds(FaultKind::kKill, "mpi", 1000, 50);
+}
+#ifdef TSR_MPICH_EXEC
+TEST_CASE("50 killed processes on MPICH end their job", "[.deep][mpich][faults]") {
+  run_seeds(FaultKind::kKill, "mpich", 2000, 50);
+}
+#endif
 
 }  // namespace tessera::testing
