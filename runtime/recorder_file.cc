@@ -158,7 +158,9 @@ Status Parser::parse_end() {
   }
   if (header_.end_check != flight::check_of_end(header_, records_.end)) return damaged("the end");
   TSR_RETURN_IF_ERROR(parse_time("end time", header_.end_ns, records_.end_ns));
-  records_.failure = printable({header_.failure, header_.failure_bytes});
+  if (records_.end == flight::End::kFailed) {
+    records_.failure = printable({header_.failure, header_.failure_bytes});
+  }
   return absl::OkStatus();
 }
 
