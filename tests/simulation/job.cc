@@ -507,6 +507,15 @@ std::string flaw_of_leaks(const Job& job, const Simulation& simulation, const St
   return sockets == 0 ? "" : std::to_string(sockets) + " sockets are left open";
 }
 
+/// Ranks that are awaited wake their waiters: nobody sleeps until it looks by itself.
+std::string flaw_of_sleep(const Plan& plan, const Simulation& simulation) {
+  Duration pauses{};
+  for (const Action& action : plan.program.actions) pauses += action.pause;
+  const bool is_smooth = plan.backend == Backend::kThreads && plan.fault == Fault::kNone;
+  if (!is_smooth || pauses > milliseconds(50) || simulation.num_timeouts() == 0) return "";
+  return std::to_string(simulation.num_timeouts()) + " sleeps were ended by no wake-up";
+}
+
 bool has_happened(const Job& job, const Simulation& simulation, const Status& first) {
   const Plan& plan = job.plan;
   if (plan.fault == Fault::kKilled || plan.fault == Fault::kKilledAtDisk) {
@@ -576,6 +585,7 @@ Outcome run_plan(const Plan& plan, Simulation::Trace trace) {
   outcome.num_allocations = job->allocators[static_cast<std::size_t>(plan.rank)]->count();
   outcome.flaw = flaw_of_ranks(*job, firsts, living);
   if (outcome.flaw.empty()) outcome.flaw = flaw_of_leaks(*job, *simulation, outcome.first);
+  if (outcome.flaw.empty()) outcome.flaw = flaw_of_sleep(plan, *simulation);
   if (outcome.flaw.empty()) outcome.flaw = flaw_of_folders(*job);
   return outcome;
 }

@@ -184,7 +184,8 @@ Program make_program(Draw& draw, int num_ranks) {
     const std::uint64_t kind = draw.below(10);
     if (kind == 0) {
       action.kind = Kind::kPause;
-      action.pause = std::chrono::microseconds(draw.below(20'000));
+      // Some are long enough for others to say what they wait for.
+      action.pause = std::chrono::microseconds(draw.below(draw.once_in(4) ? 400'000 : 20'000));
     } else if (kind <= 2) {
       action.kind = Kind::kRedistribute;
       action.redistribution = program.redistributions.size();

@@ -23,7 +23,7 @@ Delays draw_delays(Draw& draw) {
     case 1:
       return {.usual = microseconds(200), .seldom = milliseconds(20), .times = 20};
     default:
-      return {.usual = milliseconds(5), .seldom = milliseconds(30), .times = 5};
+      return {.usual = milliseconds(5), .seldom = milliseconds(60), .times = 5};
   }
 }
 
@@ -256,6 +256,7 @@ void Simulation::sleep(const void* place, std::unique_lock<std::mutex>& lock, Ti
   switch_away();
   own.state = State::kReady;
   own.until.reset();
+  if (!own.woken) ++num_timeouts_;
 }
 
 void Simulation::wake_one(const void* place) noexcept {

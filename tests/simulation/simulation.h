@@ -47,6 +47,8 @@ class Simulation final : public Environment, public std::enable_shared_from_this
   const std::vector<std::string>& trace() const noexcept { return lines_; }
   std::uint64_t num_steps() const noexcept { return num_steps_; }
   Duration elapsed() const noexcept { return now_ - kStart; }
+  /// Sleeps that nobody ended.
+  int num_timeouts() const noexcept { return num_timeouts_; }
   int num_open_sockets() const { return wires_.num_open(); }
 
   // For what runs in it.
@@ -151,6 +153,7 @@ class Simulation final : public Environment, public std::enable_shared_from_this
   std::string hangs_;
   std::uint64_t hash_ = 1469598103934665603U;
   std::uint64_t num_steps_ = 0;
+  int num_timeouts_ = 0;
   std::vector<std::string> lines_;
 };
 
