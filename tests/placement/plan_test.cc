@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "placement/plan_cost.h"
 #include "tests/placement/brute.h"
 
 using namespace tessera;  // NOLINT
@@ -128,6 +129,18 @@ TEST_CASE("transfers name world ranks of a mesh that is part of the world", "[pl
   CHECK(peers == std::set<std::int64_t>{4, 5, 6, 7});
   CHECK(transfers_into(made.steps.at(0), 1).empty());
   CHECK(bytes_received(made, 5) == 6 * 8);
+}
+
+TEST_CASE("of a reduction's fewest bytes a rank has its share, rounded up", "[placement][plan]") {
+  // One element of 4 bytes over p summands and p copies takes 2 (p − 1) messages.
+  const auto bound = [](std::int64_t ranks) {
+    const Mesh mesh = mesh_of({ranks}, {"dp"});
+    return lower_bound(spec_of(mesh, {1}, "P(sum)", DType::kF32),
+                       spec_of(mesh, {1}, "R", DType::kF32));
+  };
+  CHECK((bound(2) == Volume{.max = 4, .total = 8}));
+  CHECK((bound(3) == Volume{.max = 6, .total = 16}));
+  CHECK((bound(8) == Volume{.max = 7, .total = 56}));
 }
 
 TEST_CASE("plans refuse specs of different tensors", "[placement][plan]") {
