@@ -113,8 +113,8 @@ StatusOr<ManifestTensor> read_tensor(const JsonView& view, std::int64_t world_si
   TSR_ASSIGN_OR_RETURN(const JsonView parts_view, view.at("parts"));
   TSR_ASSIGN_OR_RETURN(const std::int64_t parts, parts_view.size());
   if (const std::int64_t most = num_elements(tensor.shape); parts > most) {
-    return parts_view.error(
-        absl::StrFormat("holds %d parts; its %d elements have at most as many", parts, most));
+    return parts_view.error(absl::StrFormat(
+        "holds %d parts; a tensor of %d elements has at most as many", parts, most));
   }
   tensor.parts.reserve(static_cast<std::size_t>(parts));
   TSR_RETURN_IF_ERROR(parts_view.for_each_item([&](const JsonView& each) -> Status {

@@ -19,6 +19,13 @@ TEST_CASE("no text moves the cursor, changes colours or reads backwards",
   CHECK(printable(std::string("\0", 1)) == "\\x00");
 }
 
+TEST_CASE("an answer keeps its lines, each as harmless as one alone", "[placement][printable]") {
+  CHECK(printable_lines("one\n\ttwo\x1b[2J\r\n\u202ethree\n") ==
+        "one\n\ttwo\\x1b[2J\\x0d\n\\u202ethree\n");
+  const std::string long_answer(100'000, 'x');
+  CHECK(printable_lines(long_answer) == long_answer);
+}
+
 TEST_CASE("bytes that are no UTF-8 are shown one by one", "[placement][printable]") {
   CHECK(printable("\xff\xfe") == "\\xff\\xfe");
   CHECK(printable("\xc0\x9b") == "\\xc0\\x9b");           // an overlong escape character

@@ -411,7 +411,7 @@ TEST_CASE("plans that cannot be are one line on stderr and exit code 3", "[tools
        "/topology: topology: link class 0 (): gb_per_s is 0, which must be above 0"},
       {start + route +
            R"j(,"topology":{"links":[{"name":"a\u001b[31m","latency_us":-1,"gb_per_s":1}]}})j",
-       "/topology: topology: link class 0 (a\\u001b[31m): latency_us is -1"},
+       "/topology: topology: link class 0 (a\\x1b[31m): latency_us is -1"},
       {R"j({"mesh":{"shape":[1024]},"tensor":{"shape":[1152921504606846975]},"src":["S(0)"],"dst":["R"]})j",
        "/: redistribute: 1024 ranks together would receive more than 2^63 - 1 bytes"},
       {R"j({"mesh":{"shape":[2]},"tensor":{"shape":[1152921504606846976,16],"dtype":"F64"},"src":["R"],"dst":["R"]})j",

@@ -140,7 +140,8 @@ StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
   CLI::App app("Tells what a sharding plan does, before anything runs.", program);
   app.set_version_flag("--version", program + " " + std::string(version()));
   app.require_subcommand(1);
-  Commands(app, line).add();
+  Commands commands(app, line);  // which the options of the app refer to
+  commands.add();
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
