@@ -1,5 +1,6 @@
 // Rows that lie beyond 2^31 elements and 2^32 bytes of their tensor. Pages that nobody writes take
-// no memory, so that such tensors cost only the rows that go somewhere.
+// no memory, so that such tensors cost only the rows that go somewhere. (Without the tag
+// [dispatch]: the thread sanitizer's memory of them would not fit.)
 #include "dtensor/local_rows.h"
 #include "dtensor/ops.h"
 #include "kernels/row_order.h"
@@ -55,8 +56,7 @@ DTensor ints(Runtime& runtime, const Shape& shape, const std::vector<std::int64_
 
 }  // namespace
 
-TEST_CASE("tokens beyond 2^31 elements are dispatched like the first ones",
-          "[moe][dispatch][C32]") {
+TEST_CASE("tokens beyond 2^31 elements are dispatched like the first ones", "[moe][far][C32]") {
   // Of each rank's tokens one near and three far ones have an expert: 0, 1, 0, 1.
   const std::vector<std::int64_t> routed = {1, kFirstFar, kFirstFar + 3, kFarRows - 1};
   const DispatcherKind kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical);
@@ -82,7 +82,7 @@ TEST_CASE("tokens beyond 2^31 elements are dispatched like the first ones",
 }
 
 TEST_CASE("rows beyond 2^31 elements are summed, reordered and multiplied like the first ones",
-          "[moe][dispatch][C32]") {
+          "[moe][far][C32]") {
   const std::vector<Ends> seen =
       results_of(1, {}, [&](World& world) {
         Runtime runtime(world);
@@ -134,7 +134,7 @@ TEST_CASE("rows beyond 2^31 elements are summed, reordered and multiplied like t
   CHECK(seen[3][2].first == 2 * seen[3][2].second);
 }
 
-TEST_CASE("sizes of a dispatch beyond 2^31 rows stay exact", "[moe][dispatch][C32]") {
+TEST_CASE("sizes of a dispatch beyond 2^31 rows stay exact", "[moe][far][C32]") {
   const std::int64_t far = (std::int64_t{1} << 32) + 3;
   CHECK(padded_bound(far, 8, 16) == (far + 8 * 15 + 15) / 16 * 16);
   const TokenRange third = chunk_of(far, 4, 3);
