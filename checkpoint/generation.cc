@@ -180,6 +180,14 @@ Status NewGeneration::prepare() {
     previous_manifest_ = last->text;
   }
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> names, list_folder(files_, ""));
+  const auto kept = std::find_if(names.begin(), names.end(), [](const std::string& name) {
+    return generation_of_kept_manifest(name) >= 0;
+  });
+  if (!last && kept != names.end()) {
+    return invalid_argument(files_.path() + "/" + *kept +
+                            ": is there without a manifest.json; put one back (a copy of it will "
+                            "do), or remove it");
+  }
   const std::vector<std::int64_t> stored = generations_among(names, previous_);
   std::int64_t latest = previous_;
   for (const std::string& name : names) {

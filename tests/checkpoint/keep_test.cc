@@ -95,6 +95,22 @@ TEST_CASE("damage of a kept generation is its own, and another one's manifest is
   CHECK(loaded_version(files, kOne) == 2);
 }
 
+TEST_CASE("generations whose folder has lost its manifest are not cleared away",
+          "[checkpoint][keep]") {
+  FaultFs files;
+  for (int version = 0; version < 3; ++version) REQUIRE(save(files, version, 3).ok());
+  files.remove_file("manifest.json");
+  const auto before = files.files();
+  const Status status = save(files, 3, 3);
+  CHECK_THAT(std::string(message_of(status)),
+             Catch::Contains("memory/manifest-1.json: is there without a manifest.json"));
+  CHECK(files.files() == before);
+  files.put_file("manifest.json", files.file("manifest-2.json"));
+  CHECK(loaded_version(files, kOne) == 1);
+  REQUIRE(save(files, 3, 3).ok());
+  CHECK(stored(files) == Generations{4, 2, 1});
+}
+
 TEST_CASE("a crash at any point leaves every generation that is listed whole",
           "[checkpoint][keep][crash][R25]") {
   FaultFs files;
