@@ -66,10 +66,10 @@ void check_rows(const DTensor& x, const RowMove& move, const Group& group) {
       (gathers ? move.send[self] : sum_of(move.send)) == x.global_shape()[0]) {
     return;
   }
-  throw Error(invalid_argument(absl::StrFormat(
-      gathers ? "%s: rows %s must be %d numbers, this rank's the operand's rows. [%s]"
-              : "%s: the splits %s must be %d numbers that add up to the operand's rows. [%s]",
-      name_of(move.kind), to_string(ShapeView(move.send)), ranks, x.spec().to_string())));
+  throw Error(invalid_argument(
+      absl::StrFormat("%s: %s %s must be %d numbers%s the operand's rows. [%s]", name_of(move.kind),
+                      gathers ? "rows" : "the splits", to_string(ShapeView(move.send)), ranks,
+                      gathers ? ", this rank's" : " that add up to", x.spec().to_string())));
 }
 
 /// A collective under way, or what it brought in the first pass of a selective piece.

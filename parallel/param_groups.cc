@@ -54,11 +54,15 @@ StatusOr<std::vector<std::size_t>> assign_groups(std::span<const std::string> na
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (uses[g].owns) continue;
-    return invalid_argument(absl::StrFormat(
-        uses[g].matches ? "param_groups: the patterns before \"%s\" take every parameter that it "
-                          "matches; the first match wins, so put it earlier or leave it out"
-                        : "param_groups: \"%s\" matches no trainable parameter",
-        printable(groups[g].pattern, kMaxShown)));
+    const std::string pattern = printable(groups[g].pattern, kMaxShown);
+    if (!uses[g].matches) {
+      return invalid_argument(
+          absl::StrFormat("param_groups: \"%s\" matches no trainable parameter", pattern));
+    }
+    return invalid_argument(
+        absl::StrFormat("param_groups: the patterns before \"%s\" take every parameter that it "
+                        "matches; the first match wins, so put it earlier or leave it out",
+                        pattern));
   }
   if (unowned != nullptr) {
     return invalid_argument(absl::StrFormat(

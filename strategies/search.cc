@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace tessera {
 namespace {
 
 using Kind = RowEntry::Kind;
 using RowIndices = absl::InlinedVector<std::int16_t, 4>;
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 const LevelList kWhole;
 
 class Search {

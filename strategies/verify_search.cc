@@ -20,7 +20,7 @@ RowEntry shard(std::size_t dim) {
 /// All of one op's samples, and the search over one of them.
 class RowSearch {
  public:
-  RowSearch(const Op& op, std::uint64_t seed) : op_(op) {
+  RowSearch(const Op& op, std::uint64_t seed) {
     for (const Sample& sample : op.def.samples) trials_.emplace_back(op, sample, seed);
   }
 
@@ -60,7 +60,6 @@ class RowSearch {
   bool holds_elsewhere(const TrialData& data, const Entries& inputs, Verdict& verdict);
   Entries expanded(const TrialData& data, const Entries& slots) const;
 
-  const Op& op_;
   std::vector<TrialData> trials_;
 };
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -295,7 +294,7 @@ int run_process(TrainFlags& flags, MpiSession& session, Signals& signals) {
   }
   const auto code = static_cast<int>(exit_code_for(status));
   session.abort(code);
-  std::_Exit(code);
+  return code;  // GCC does not see that abort() never returns
 }
 
 int run(TrainFlags& flags, MpiSession* session, Signals& signals) {
