@@ -15,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "placement/api.h"
+
 struct pollfd;
 
-namespace tessera {
+namespace tessera TSR_API {
 
 /// Stands in for the machine. Its functions are called by its own threads only, which it lets go on
 /// one at a time. Sockets never block and are told by number, from 0 up; a function about one
