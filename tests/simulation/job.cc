@@ -92,7 +92,9 @@ struct Job {
     const int process = simulation.process();
     const auto count = static_cast<std::int64_t>(plan.count);
     if (plan.fault == Fault::kKilledAtDisk && process == plan.rank && number >= count) {
-      if (!simulation.is_dead(process)) simulation.die();
+      const bool just_died = !simulation.is_dead(process);
+      if (just_died) simulation.die();
+      if (just_died && plan.full) return 0;  // it dies once the call is through
     }
     if (simulation.is_dead(process)) return EIO;  // it is no part of the world any more
     if (plan.fault != Fault::kDisk) return 0;
