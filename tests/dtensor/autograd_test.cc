@@ -5,7 +5,6 @@ namespace tessera::testing {
 namespace {
 
 const Replicate R{};
-const Partial P{};
 Shard S(int dim) { return Shard{dim}; }
 
 /// Runs `body` on one rank and returns what it returns.
