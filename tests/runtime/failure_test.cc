@@ -168,7 +168,7 @@ TEST_CASE("a negative timeout waits for a late rank", "[runtime][failure]") {
 
 TEST_CASE("a thousand worlds leave no thread and no file behind", "[runtime][failure]") {
   const auto run = [](int round) {
-    return launch(3, {},
+    return launch(2, {},  // MPI's own calls spin where ranks outnumber cores
                   [&](World& world, std::string&) {
                     reduce(everyone(world), 5000);
                     if (round % 4 == 3 && world.rank() == 1) throw Error(not_found("stop"));
