@@ -1,7 +1,10 @@
 #include "runtime/control_seal.h"
 
+#include <sodium/core.h>
 #include <sodium/randombytes.h>
 #include <sodium/utils.h>
+
+#include <cstdlib>
 
 namespace tessera {
 namespace {
@@ -13,6 +16,8 @@ const unsigned char* bytes_of(std::string_view text) {
 }  // namespace
 
 ControlNonce random_nonce() {
+  static const bool is_ready = ::sodium_init() >= 0;  // after that any thread may ask
+  if (!is_ready) std::abort();
   ControlNonce nonce;
   randombytes_buf(nonce.data(), nonce.size());
   return nonce;
