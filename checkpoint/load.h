@@ -22,8 +22,8 @@ StatusOr<std::vector<std::int64_t>> stored_generations(FileSystem& files);
 
 /// The folder's manifest, or that of a generation that it keeps; its tensors covered exactly once,
 /// and its files there, no more and no fewer. Errors: io_error where there is none or it cannot be
-/// read, those of parse_manifest(), and
-/// of check_manifest_coverage(); InvalidArgument naming a file that is missing or too many.
+/// read, those of parse_manifest() and of check_manifest_coverage(); InvalidArgument naming a file
+/// that is missing or too many.
 StatusOr<Manifest> read_manifest(FileSystem& files, std::optional<std::int64_t> generation = {});
 
 /// The generation's folder has the manifest's files, no more and no fewer. Errors: InvalidArgument.
@@ -48,8 +48,8 @@ struct Loaded {
 /// as they were: InvalidArgument naming the first tensor that is missing, too many, or of another
 /// shape or dtype (a checkpoint of another model), a range covered by none or by two, a file or
 /// chunk that is damaged, `tensors` empty on all ranks; io_error for what cannot be read. A
-/// checkpoint that a save replaces
-/// meanwhile is read anew. Collective: yes, over the world. Cost: memory of one chunk a file.
+/// checkpoint that a save replaces meanwhile is read anew. Collective: yes, over the world. Cost:
+/// memory of one chunk a file.
 Loaded load_checkpoint(World& world, FileSystem& files, std::span<const StateTensor> tensors,
                        const LoadOptions& options = {});
 

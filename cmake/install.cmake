@@ -15,7 +15,8 @@ configure_package_config_file(cmake/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}
                               INSTALL_DESTINATION ${TESSERA_CMAKE_DIR})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tesseraConfig.cmake ${PROJECT_BINARY_DIR}/tesseraConfigVersion.cmake
-              cmake/tessera_mpi_test.cmake cmake/FindRE2.cmake cmake/FindSodium.cmake
+              cmake/tessera_mpi_test.cmake cmake/plain_library.cmake cmake/FindRE2.cmake
+              cmake/FindSodium.cmake
         DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
 install(PROGRAMS cmake/tessera_mpirun DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
 

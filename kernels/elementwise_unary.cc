@@ -5,12 +5,6 @@
 #include "kernels/vector_math.h"
 #include "kernels/vector_sqrt.h"
 
-// Clang tells of loops that it was asked to vectorise and could not, which GCC does: a matter of
-// speed alone.
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 namespace tessera::kernels {
 namespace {
 

@@ -83,27 +83,29 @@ std::vector<std::string> changes_of(const ModelConfig& config, const Json& value
   return changes;
 }
 
-StatusOr<TrainProgress> progress_of(const Json& values, const std::string& path) {
+/// The numbers among a checkpoint's values.
+struct StoredNumbers {
+  TrainProgress progress;
+  std::int64_t optimizer_steps = 0;
+};
+
+StatusOr<StoredNumbers> numbers_of(const Json& values, const std::string& path) {
   const std::string text = values.to_string();
   TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, path));
   const JsonView root = document.root();
-  TrainProgress progress;
+  StoredNumbers stored;
+  TSR_ASSIGN_OR_RETURN(const JsonView steps, root.at("optimizer_steps"));
+  TSR_ASSIGN_OR_RETURN(stored.optimizer_steps, steps.integer_in(0, INT64_MAX));
   TSR_ASSIGN_OR_RETURN(const JsonView step, root.at("step"));
-  TSR_ASSIGN_OR_RETURN(progress.step, step.integer_in(0, INT64_MAX));
+  TSR_ASSIGN_OR_RETURN(stored.progress.step, step.integer_in(0, INT64_MAX));
   TSR_ASSIGN_OR_RETURN(const JsonView seed_view, root.at("seed"));
   TSR_ASSIGN_OR_RETURN(const std::string seed, seed_view.text());
-  const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), progress.seed);
+  const auto [end, error] =
+      std::from_chars(seed.data(), seed.data() + seed.size(), stored.progress.seed);
   if (error != std::errc() || end != seed.data() + seed.size()) {
     return seed_view.error("expected the digits of a 64-bit number");
   }
-  return progress;
-}
-
-StatusOr<std::int64_t> optimizer_steps_of(const Json& values, const std::string& path) {
-  const std::string text = values.to_string();
-  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, path));
-  TSR_ASSIGN_OR_RETURN(const JsonView steps, document.root().at("optimizer_steps"));
-  return steps.integer_in(0, INT64_MAX);
+  return stored;
 }
 
 /// What an error about the checkpoint's values begins with.
@@ -148,21 +150,21 @@ TrainProgress load_train_state(FileSystem& files, Model& model, Trainer& trainer
                                std::optional<std::int64_t> generation) {
   const std::string path = place_of(files, generation);
   const ModelConfig& config = model.context().config;
+  StoredNumbers stored;
   const auto check = [&](const Json& values) -> Status {
     TSR_RETURN_IF_ERROR(check_model(config, values, path));
     TSR_RETURN_IF_ERROR(check_state(config, values, path));
-    TSR_RETURN_IF_ERROR(optimizer_steps_of(values, path).status());
-    return progress_of(values, path).status();
+    TSR_ASSIGN_OR_RETURN(stored, numbers_of(values, path));
+    return absl::OkStatus();
   };
   const std::vector<StateTensor> tensors = train_tensors(model, trainer);
   const Loaded loaded = load_checkpoint(model.context().runtime.world(), files, tensors,
                                         {.generation = generation, .check = check});
-  trainer.optimizer().set_num_steps(value_or_throw(optimizer_steps_of(loaded.values, path)));
+  trainer.optimizer().set_num_steps(stored.optimizer_steps);
   // What was counted before belongs to another state: the next update counts from nothing.
   for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
-  TrainProgress progress = value_or_throw(progress_of(loaded.values, path));
-  progress.changes = changes_of(config, loaded.values);
-  return progress;
+  stored.progress.changes = changes_of(config, loaded.values);
+  return stored.progress;
 }
 
 void load_initial_weights(FileSystem& files, Model& model) {

@@ -11,12 +11,6 @@
 #include "absl/container/inlined_vector.h"
 #include "kernels/float16.h"
 
-// Clang tells of loops that it was asked to vectorise and could not, which GCC does: a matter of
-// speed alone.
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
 namespace tessera {
 namespace {
 

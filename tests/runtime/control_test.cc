@@ -47,6 +47,20 @@ int entries_of(const char* path) {
   return count;
 }
 
+/// The channels of a job, by rank, all in this thread's hands.
+std::vector<std::unique_ptr<ControlChannel>> open_channels(Rendezvous& rendezvous, int size) {
+  std::vector<std::unique_ptr<ControlChannel>> channels(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      channels[static_cast<std::size_t>(rank)] =
+          *ControlChannel::open({rank, size}, {}, rendezvous.for_rank(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return channels;
+}
+
 }  // namespace
 
 // ---- failure
@@ -130,15 +144,7 @@ TEST_CASE("a rank that has left is missed by the calls that it has not started",
 TEST_CASE("what a rank has left behind is no failure, though its channel is gone",
           "[runtime][control]") {
   Rendezvous rendezvous(3);
-  std::vector<std::unique_ptr<ControlChannel>> channels(3);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      channels[static_cast<std::size_t>(rank)] =
-          *ControlChannel::open({rank, 3}, {}, rendezvous.for_rank(rank));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::unique_ptr<ControlChannel>> channels = open_channels(rendezvous, 3);
   channels[2].reset();  // destroying is leaving
   CHECK(becomes_true([&] {
     return channels[0]->missing_for_good(ControlWait{kLane, 0, {0, 2}, ""}) == 2 &&
@@ -158,11 +164,9 @@ TEST_CASE("what a rank has left behind is no failure, though its channel is gone
 TEST_CASE("when rank 0 has left and gone, the others are told so instead of waiting",
           "[runtime][control]") {
   Rendezvous rendezvous(2);
-  std::unique_ptr<ControlChannel> hub, other;
-  std::thread thread([&] { hub = *ControlChannel::open({0, 2}, {}, rendezvous.for_rank(0)); });
-  other = *ControlChannel::open({1, 2}, {}, rendezvous.for_rank(1));
-  thread.join();
-  hub.reset();
+  std::vector<std::unique_ptr<ControlChannel>> channels = open_channels(rendezvous, 2);
+  channels[0].reset();
+  ControlChannel* const other = channels[1].get();
   const ControlWait wait{kLane, 0, {0, 1}, ""};
   CHECK(becomes_true([&] { return other->missing_for_good(wait) == 0; }));
   const std::vector<std::int64_t> both{0, 1};
@@ -173,15 +177,7 @@ TEST_CASE("when rank 0 has left and gone, the others are told so instead of wait
 
 TEST_CASE("with rank 0's end nobody waits for others to leave", "[runtime][control]") {
   Rendezvous rendezvous(3);
-  std::vector<std::unique_ptr<ControlChannel>> channels(3);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      channels[static_cast<std::size_t>(rank)] =
-          *ControlChannel::open({rank, 3}, {}, rendezvous.for_rank(rank));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::unique_ptr<ControlChannel>> channels = open_channels(rendezvous, 3);
   channels[0].reset();  // it leaves, and is killed before the others have left
   channels[1]->leave();
   CHECK(becomes_true([&] { return channels[1]->wait_until_all_left(milliseconds(1)); }));
