@@ -48,4 +48,5 @@ function(tessera_collect_ops target folder)
     COMMENT "Collecting ops"
     VERBATIM)
   target_sources(${target} PRIVATE ${generated})
+  set_source_files_properties(${op_sources} PROPERTIES COMPILE_OPTIONS "${TESSERA_COLD_OPTION}")
 endfunction()

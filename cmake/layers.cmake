@@ -21,13 +21,17 @@ function(tessera_layer name)
   target_link_libraries(tessera_${name} PRIVATE ${LAYER_PRIVATE})
   set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(tessera_${name})
-  if(NOT LAYER_HOT)
+  if(LAYER_HOT)
+    if(NOT TARGET tessera_precompiled_hot)
+      tessera_precompiled(tessera_precompiled_hot OpenMP::OpenMP_CXX)
+      tessera_hot_options(tessera_precompiled_hot)
+    endif()
+    tessera_hot_options(tessera_${name})
+    target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled_hot)
+  else()
     target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
   endif()
   tessera_count_lines(tessera_${name} ${name})
-  if(LAYER_HOT)
-    tessera_hot_options(tessera_${name})
-  endif()
 endfunction()
 
 # The machine's own instruction set (TESSERA_MARCH) and full vectorisation. Products and sums contract to fused
@@ -46,6 +50,9 @@ function(tessera_hot_options target)
   endif()
 endfunction()
 
+# What runs seldom, or where the libraries do the work, takes a third less to compile so.
+set(TESSERA_COLD_OPTION $<$<NOT:$<CONFIG:Debug>>:-O1>)
+
 # tessera_count_lines(TARGET LAYER): under TESSERA_COVERAGE, where scripts/coverage judges the layer.
 function(tessera_count_lines target layer)
   if(TESSERA_COVERAGE AND layer MATCHES "^(placement|strategies|runtime|checkpoint)$")
@@ -53,14 +60,14 @@ function(tessera_count_lines target layer)
   endif()
 endfunction()
 
-# The precompiled header of all layers that share one set of options.
-function(tessera_precompiled)
-  add_library(tessera_precompiled STATIC ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
-  target_link_libraries(tessera_precompiled PRIVATE absl::statusor absl::flat_hash_map
-                        absl::inlined_vector absl::str_format Threads::Threads)
-  target_precompile_headers(tessera_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
-  set_target_properties(tessera_precompiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  tessera_compile_options(tessera_precompiled)
+# tessera_precompiled(TARGET [LIBRARY…]): the precompiled header of the layers that share one set of options.
+function(tessera_precompiled target)
+  add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
+  target_link_libraries(${target} PRIVATE absl::statusor absl::flat_hash_map absl::inlined_vector absl::str_format
+                        Threads::Threads ${ARGN})
+  target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  tessera_compile_options(${target})
 endfunction()
 
 # Standard, place, warnings and sanitizers, for our own targets only. A shared library shows what public headers mark

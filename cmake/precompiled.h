@@ -1,5 +1,4 @@
-// cmake/precompiled.h: what nearly every source includes, compiled once for all layers but the hot
-// ones.
+// cmake/precompiled.h: what nearly every source includes, compiled once for each set of options.
 #pragma once
 
 #include <algorithm>

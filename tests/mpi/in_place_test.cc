@@ -164,7 +164,7 @@ TEST_CASE("moves have the bits of rank threads wherever the arrays lie", "[mpi][
 
 TEST_CASE("packed messages stay below the cap of the plan", "[mpi][in_place]") {
   const std::int64_t least = least_pack_bytes(num_processes());
-  const std::int64_t cap = GENERATE_COPY(least, 5 * least + 100, std::int64_t{1} << 18);
+  const std::int64_t cap = GENERATE_COPY(as<std::int64_t>{}, least, 5 * least + 100, 1 << 18);
   for (const Move& move : moves_on(num_processes())) {
     Buffers buffers;
     const Plan plan = plan_of(move, {512, 768}, DType::kF32, cap);
