@@ -38,7 +38,7 @@ Status merge(const Manifest& report, Manifest& manifest) {
                                               to_string(at->shape), name_of(tensor.dtype),
                                               to_string(tensor.shape)));
     }
-    at->parts.insert(at->parts.end(), tensor.parts.begin(), tensor.parts.end());
+    at->parts.append(tensor.parts);
   }
   return absl::OkStatus();
 }

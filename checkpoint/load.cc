@@ -75,7 +75,7 @@ class Reading {
   struct WantedPart {
     const StateTensor* wanted;
     const ManifestTensor* tensor;
-    const ManifestPart* part;
+    Region region;
   };
   /// f(reader, byte of the file, piece) for all that this rank needs of one file.
   template <class F>
@@ -115,7 +115,7 @@ void Reading::collect() {
     const ManifestTensor* tensor = manifest_.find(wanted.name);
     for (const ManifestPart& part : tensor->parts) {
       if (overlaps(part.region, selection)) {
-        by_file_[part.file].push_back({&wanted, tensor, &part});
+        by_file_[part.file].push_back({&wanted, tensor, part.region});
       }
     }
   }
@@ -140,7 +140,7 @@ void Reading::close_if_many(std::int64_t file) {
 template <class F>
 Status Reading::visit(ShardReader& reader, const std::vector<WantedPart>& parts, const F& f) {
   for (const WantedPart& each : parts) {
-    const Region& region = each.part->region;
+    const Region& region = each.region;
     const Spec& spec = each.wanted->tensor.spec();
     const Selection selection = selection_of(spec, *spec.mesh().coord_of(rank_));
     Status status;

@@ -110,6 +110,7 @@ StatusOr<ManifestTensor> read_tensor(const JsonView& view, std::int64_t world_si
   if (!dtype.ok()) return dtype_view.annotate(dtype.status());
   tensor.dtype = *dtype;
   TSR_ASSIGN_OR_RETURN(tensor.shape, read_sizes(view, "shape"));
+  tensor.parts = PartList(view_of(tensor.shape));
   TSR_ASSIGN_OR_RETURN(const JsonView parts_view, view.at("parts"));
   TSR_ASSIGN_OR_RETURN(const std::int64_t parts, parts_view.size());
   if (const std::int64_t most = num_elements(tensor.shape); parts > most) {
@@ -118,8 +119,9 @@ StatusOr<ManifestTensor> read_tensor(const JsonView& view, std::int64_t world_si
   }
   tensor.parts.reserve(static_cast<std::size_t>(parts));
   TSR_RETURN_IF_ERROR(parts_view.for_each_item([&](const JsonView& each) -> Status {
-    TSR_ASSIGN_OR_RETURN(ManifestPart part, read_part(each, view_of(tensor.shape), world_size));
-    tensor.parts.push_back(std::move(part));
+    TSR_ASSIGN_OR_RETURN(const ManifestPart part,
+                         read_part(each, view_of(tensor.shape), world_size));
+    tensor.parts.push_back(part);
     return absl::OkStatus();
   }));
   return tensor;
@@ -272,11 +274,8 @@ StatusOr<Manifest> parse_manifest(std::string_view text, std::string_view source
 }
 
 Status check_manifest_coverage(const Manifest& manifest, std::string_view source) {
-  std::vector<Region> regions;
   for (const ManifestTensor& tensor : manifest.tensors) {
-    regions.clear();
-    for (const ManifestPart& part : tensor.parts) regions.push_back(part.region);
-    const Status status = check_coverage(view_of(tensor.shape), regions);
+    const Status status = check_coverage(view_of(tensor.shape), tensor.parts);
     if (status.ok()) continue;
     return invalid_argument(absl::StrFormat("%s: tensor %s: %s", std::string(source),
                                             in_quotes(tensor.name),

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/region.h"
+#include "checkpoint/part_list.h"
 #include "io/json.h"
 #include "placement/api.h"
 #include "placement/dtype.h"
@@ -39,18 +39,11 @@ struct ManifestFile {
   bool operator==(const ManifestFile&) const = default;
 };
 
-/// A region of a tensor and the file that holds it, in one piece and row-major.
-struct ManifestPart {
-  Region region;
-  std::int64_t file = 0;  ///< a rank's shard
-  bool operator==(const ManifestPart&) const = default;
-};
-
 struct ManifestTensor {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
-  std::vector<ManifestPart> parts;
+  PartList parts = PartList(view_of(shape));
   std::int64_t num_bytes() const { return num_elements(shape) * size_of(dtype); }
   bool operator==(const ManifestTensor&) const = default;
 };

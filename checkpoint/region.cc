@@ -1,107 +1,13 @@
 #include "checkpoint/region.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "absl/strings/str_format.h"
 #include "checkpoint/chunk_hash.h"
 
 namespace tessera {
 namespace {
 
-// Cuts of meshes nest a few levels deep; a hostile file could nest them one inside the other.
-constexpr int kMaxNesting = 64;
-constexpr std::size_t kMaxPairwise = 4096;
-
 std::int64_t stop_of(const Region& region, std::size_t dim) {
   return region.offset[dim] + region.size[dim];
-}
-
-using Regions = std::vector<const Region*>;
-
-bool overlap(const Region& a, const Region& b) {
-  for (std::size_t d = 0; d < a.size.size(); ++d) {
-    if (stop_of(a, d) <= b.offset[d] || stop_of(b, d) <= a.offset[d]) return false;
-  }
-  return true;
-}
-
-Region common_part(const Region& a, const Region& b) {
-  Region out;
-  for (std::size_t d = 0; d < a.size.size(); ++d) {
-    out.offset.push_back(std::max(a.offset[d], b.offset[d]));
-    out.size.push_back(std::min(stop_of(a, d), stop_of(b, d)) - out.offset[d]);
-  }
-  return out;
-}
-
-Status covered_twice(const Region& a, const Region& b) {
-  return invalid_argument(to_string(common_part(a, b)) + " is covered twice");
-}
-
-/// The part of `box` before or after `part` in the first dim where they differ.
-Status not_covered(Region box, const Region& part) {
-  for (std::size_t d = 0; d < box.size.size(); ++d) {
-    if (part.offset[d] > box.offset[d]) {
-      box.size[d] = part.offset[d] - box.offset[d];
-      break;
-    }
-    if (stop_of(part, d) < stop_of(box, d)) {
-      const std::int64_t stop = stop_of(box, d);
-      box.offset[d] = stop_of(part, d);
-      box.size[d] = stop - box.offset[d];
-      break;
-    }
-  }
-  return invalid_argument(to_string(box) + " is covered by nothing");
-}
-
-/// Groups of regions that no plane across `dim` cuts, ascending.
-std::vector<Regions> split_along(Regions regions, std::size_t dim) {
-  std::sort(regions.begin(), regions.end(),
-            [&](const Region* a, const Region* b) { return a->offset[dim] < b->offset[dim]; });
-  std::vector<Regions> groups;
-  std::int64_t stop = 0;
-  for (const Region* region : regions) {
-    if (groups.empty() || region->offset[dim] >= stop) groups.emplace_back();
-    groups.back().push_back(region);
-    stop = std::max(stop, stop_of(*region, dim));
-  }
-  return groups;
-}
-
-/// Regions that no plane separates: one is covered twice, or they interlock, which no mesh does.
-Status check_interlocked(const Regions& regions) {
-  if (regions.size() <= kMaxPairwise) {
-    for (std::size_t i = 0; i < regions.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (overlap(*regions[i], *regions[j])) return covered_twice(*regions[j], *regions[i]);
-      }
-    }
-  }
-  return invalid_argument(absl::StrFormat("%s and %d others interlock; no mesh cuts so",
-                                          to_string(*regions[0]), regions.size() - 1));
-}
-
-Status check_box(const Region& box, const Regions& regions, int depth) {
-  if (regions.size() == 1) {
-    return *regions[0] == box ? absl::OkStatus() : not_covered(box, *regions[0]);
-  }
-  if (depth == kMaxNesting) return check_interlocked(regions);
-  for (std::size_t d = 0; d < box.size.size(); ++d) {
-    const std::vector<Regions> groups = split_along(regions, d);
-    if (groups.size() == 1) continue;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      Region part = box;
-      const auto first = [&](const Regions& group) { return group[0]->offset[d]; };
-      if (g > 0) part.offset[d] = first(groups[g]);
-      part.size[d] =
-          (g + 1 < groups.size() ? first(groups[g + 1]) : stop_of(box, d)) - part.offset[d];
-      TSR_RETURN_IF_ERROR(check_box(part, groups[g], depth + 1));
-    }
-    return absl::OkStatus();
-  }
-  return check_interlocked(regions);
 }
 
 }  // namespace
@@ -172,28 +78,6 @@ bool owns_part(const Spec& spec, const Coord& coord, std::string_view name) {
   }
   return static_cast<std::uint64_t>(replica) ==
          hash_of(name) % static_cast<std::uint64_t>(replicas);
-}
-
-Status check_coverage(ShapeView shape, std::span<const Region> regions) {
-  const Region whole = whole_region(shape);
-  Regions pointers;
-  for (const Region& region : regions) {
-    if (region.size.size() != shape.size() || region.offset.size() != shape.size()) {
-      return invalid_argument(
-          absl::StrFormat("%s has not %d dims", to_string(region), shape.size()));
-    }
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      if (region.offset[d] < 0 || region.size[d] < 1 || region.offset[d] > shape[d] ||
-          region.size[d] > shape[d] - region.offset[d]) {
-        return invalid_argument(absl::StrFormat("%s is empty or not inside of %s",
-                                                to_string(region), to_string(shape)));
-      }
-    }
-    pointers.push_back(&region);
-  }
-  if (num_elements(shape) == 0) return absl::OkStatus();
-  if (pointers.empty()) return invalid_argument(to_string(whole) + " is covered by nothing");
-  return check_box(whole, pointers, 0);
 }
 
 }  // namespace tessera

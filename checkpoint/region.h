@@ -1,9 +1,7 @@
-// checkpoint/region.h: boxes of a tensor's global indices: what a rank's local part is made of, and
-// whether boxes cover a tensor exactly once.
+// checkpoint/region.h: boxes of a tensor's global indices: what a rank's local part is made of.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,10 +37,5 @@ std::vector<Region> regions_of(const Selection& selection);
 /// Of the ranks that hold the same part of tensor `name`, exactly one owns it. Which one depends on
 /// the name, so that replicas share the work.
 bool owns_part(const Spec& spec, const Coord& coord, std::string_view name);
-
-/// Checks that `regions` cover a tensor of `shape` exactly once. Errors: InvalidArgument with the
-/// range that is covered by none or by two, without the tensor's name. Cost: O(n log n) for what
-/// cuts of meshes leave.
-Status check_coverage(ShapeView shape, std::span<const Region> regions);
 
 }  // namespace tessera

@@ -59,10 +59,8 @@ std::vector<ManifestTensor> tensors_of(std::span<const OwnedPart> parts, std::in
   std::vector<ManifestTensor> tensors;
   for (const OwnedPart& part : parts) {
     ManifestTensor& tensor =
-        tensors.emplace_back(ManifestTensor{part.name, part.local.dtype(), part.global_shape, {}});
-    for (Region& region : regions_of(part.selection)) {
-      tensor.parts.push_back({std::move(region), rank});
-    }
+        tensors.emplace_back(ManifestTensor{part.name, part.local.dtype(), part.global_shape});
+    for (const Region& region : regions_of(part.selection)) tensor.parts.push_back({region, rank});
   }
   std::sort(tensors.begin(), tensors.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });

@@ -124,9 +124,9 @@ TEST_CASE("saves that --keep keeps are listed, verified and gone on from", "[too
     std::string text;
     int exit_code;
   };
-  for (const Refused& each : {Refused{{"--keep", "2"}, "--keep 2: goes with --save", 3},
-                              Refused{{"--verify"}, "--verify: goes with --save", 3},
-                              Refused{{"--generation", "2"}, "--generation 2: goes with --load", 3},
+  for (const Refused& each : {Refused{{"--keep", "2"}, "--keep 2: goes with --save", 2},
+                              Refused{{"--verify"}, "--verify: goes with --save", 2},
+                              Refused{{"--generation", "2"}, "--generation 2: goes with --load", 2},
                               Refused{{"--save", ckpt, "--keep", "0"}, "--keep", 2},
                               Refused{{"--load", ckpt, "--generation", "9"},
                                       "generation 9 is not kept; there are 4, 3, 2",

@@ -26,7 +26,7 @@ struct Request {
   std::string input;                       ///< the document that --input names
   std::string input_name;                  ///< for errors: the file, or "standard input"
   std::vector<std::string> names;          ///< positional arguments: op names
-  std::vector<std::string> meshes;         ///< --mesh, split at commas
+  std::vector<Shape> meshes;               ///< verify --mesh
   std::string folder;                      ///< positional argument: flight records, or a checkpoint
   std::string other_folder;                ///< the second one: to compare with, or to write into
   std::optional<std::int64_t> generation;  ///< --generation: of a checkpoint; none: the last

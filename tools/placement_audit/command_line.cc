@@ -1,12 +1,51 @@
 #include "tools/placement_audit/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <optional>
 
+#include "absl/strings/str_format.h"
 #include "placement/version.h"
 #include "tools/command_line_error.h"
 
 namespace tessera::audit {
 namespace {
+
+// The prover holds every rank's arrays in one process.
+constexpr std::int64_t kMaxRanks = 64;
+
+/// "2x3" is {2, 3}; none for what is no mesh, or too large a one.
+std::optional<Shape> mesh_shape_of(std::string_view text) {
+  Shape shape;
+  std::int64_t ranks = 1;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    std::int64_t size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || size > kMaxRanks) return std::nullopt;
+    ranks *= size;
+    if (ranks > kMaxRanks) return std::nullopt;
+    shape.push_back(size);
+    if (stop == end) return shape;
+    if (*stop != 'x') return std::nullopt;
+    at = stop + 1;
+  }
+}
+
+std::vector<Shape> mesh_shapes_of(const std::vector<std::string>& texts) {
+  std::vector<Shape> shapes;
+  for (const std::string& text : texts) {
+    const std::optional<Shape> shape = mesh_shape_of(text);
+    if (!shape) {
+      throw CLI::ValidationError(
+          "--mesh", absl::StrFormat("%s: expected sizes such as 3 or 2x2, at most %d ranks in all",
+                                    in_quotes(text), kMaxRanks));
+    }
+    shapes.push_back(*shape);
+  }
+  return shapes;
+}
 
 /// Adds the commands, each with its options, to an app whose parsing fills `line`.
 class Commands {
@@ -76,7 +115,12 @@ void Commands::add_run() {
 void Commands::add_verify() {
   CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
                                   "Executes every row of the ops against one rank");
-  command->add_option("--mesh", line_.request.meshes, "meshes to cut over: 2,3,4,2x2")
+  const auto set_meshes = [this](const std::vector<std::string>& texts) {
+    line_.request.meshes = mesh_shapes_of(texts);
+  };
+  command
+      ->add_option_function<std::vector<std::string>>("--mesh", set_meshes,
+                                                      "meshes to cut over: 2,3,4,2x2")
       ->delimiter(',');
   add_flag(command, "--full", "every dtype, and the meshes 2x3, 3x2 and 2x2x2 too",
            [this] { line_.request.effort = Request::Effort::kFull; });

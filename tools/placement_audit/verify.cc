@@ -1,7 +1,6 @@
 #include "strategies/verify.h"
 
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -13,33 +12,6 @@
 
 namespace tessera::audit {
 namespace {
-
-// The prover holds every rank's arrays in one process.
-constexpr std::int64_t kMaxRanks = 64;
-
-// "2x3" → {2, 3}.
-StatusOr<Shape> parse_mesh_shape(std::string_view text) {
-  const auto refuse = [&] {
-    return invalid_argument(
-        absl::StrFormat("--mesh %s: expected sizes such as 3 or 2x2, at most %d ranks in all",
-                        in_quotes(text), kMaxRanks));
-  };
-  Shape shape;
-  std::int64_t ranks = 1;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;;) {
-    std::int64_t size = 0;
-    const auto [stop, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size < 1 || size > kMaxRanks) return refuse();
-    ranks *= size;
-    if (ranks > kMaxRanks) return refuse();
-    shape.push_back(size);
-    if (stop == end) return shape;
-    if (*stop != 'x') return refuse();
-    at = stop + 1;
-  }
-}
 
 /// Each op by one of the threads; the order of the answer is that of `ops`.
 std::vector<Verdict> verify_all(const OpTable& table, const std::vector<const Op*>& ops,
@@ -71,13 +43,7 @@ std::vector<Verdict> verify_all(const OpTable& table, const std::vector<const Op
 
 StatusOr<Answer> verify_ops(const Request& request) {
   VerifyOptions options;
-  if (!request.meshes.empty()) {
-    options.meshes.clear();
-    for (const std::string& text : request.meshes) {
-      TSR_ASSIGN_OR_RETURN(Shape shape, parse_mesh_shape(text));
-      options.meshes.push_back(std::move(shape));
-    }
-  }
+  if (!request.meshes.empty()) options.meshes = request.meshes;
   if (request.effort == Request::Effort::kFull) {
     options.dtypes = VerifyOptions::DTypes::kAll;
     if (request.meshes.empty()) {

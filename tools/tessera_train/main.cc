@@ -327,8 +327,8 @@ int main(int argc, char** argv) {
     tessera::print_error(tessera::command_line_error(app, error));
     return static_cast<int>(ExitCode::kUsage);
   }
-  if (!flags.placements && flags.data.empty()) {
-    tessera::print_error("--data is required");
+  if (const tessera::Status status = tessera::check_flags(flags); !status.ok()) {
+    tessera::print_error(tessera::message_of(status));
     return static_cast<int>(ExitCode::kUsage);
   }
   std::unique_ptr<tessera::MpiSession> session;

@@ -85,14 +85,19 @@ Status check_layers(const ModelConfig& config, const MeshViews& views) {
 
 }  // namespace
 
-StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
+Status check_flags(const TrainFlags& flags) {
+  if (!flags.placements && flags.data.empty()) return invalid_argument("--data is required");
   TSR_RETURN_IF_ERROR(check_backend(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
+  TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());
   const std::int64_t ranks = flags.ranks.value_or(1);
   const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
-  if (ranks < 1 || ranks > most) {
-    return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
-  }
+  if (ranks >= 1 && ranks <= most) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
+}
+
+StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
+  const std::int64_t ranks = flags.ranks.value_or(1);
   TrainPlan plan;
   TSR_ASSIGN_OR_RETURN(plan.dtype, computation_dtype(flags.dtype));
   TSR_ASSIGN_OR_RETURN(plan.config, read_model_config(flags.config));

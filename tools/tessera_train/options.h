@@ -47,6 +47,10 @@ struct TrainFlags {
   std::int64_t threads = 0;     ///< library threads per rank; 0: cores / ranks
 };
 
+/// What is wrong whatever the files hold: usage, as CLI11's own errors are. Errors:
+/// InvalidArgument, and Unimplemented, naming the flag, what was seen and what is allowed.
+Status check_flags(const TrainFlags& flags);
+
 /// Everything a run needs, checked.
 struct TrainPlan {
   ModelConfig config;
@@ -55,8 +59,8 @@ struct TrainPlan {
   TokenData data;
   std::int64_t num_steps = 0;
 };
-/// Errors: InvalidArgument or io_error naming the flag or file; Unimplemented for what this version
-/// does not have.
+/// Requires flags that check_flags() finds right. Errors: InvalidArgument or io_error naming the
+/// flag or file; Unimplemented for what this version does not have.
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags);
 
 /// Completes and checks --ranks against the number of processes that mpirun has started.
