@@ -157,13 +157,12 @@ void ExchangeMovement::begin_packed_landing() {
   PackedLanding::Sources sources;
   for (Incoming& incoming : incoming_) {
     if (incoming.received != nullptr) {
-      received_.push_back(incoming.received.get());
-      sources.push_back(std::move(incoming.received));
+      sources.push_back(incoming.received.get());
     } else {
-      sources.push_back(summands_of(incoming.pair.peer));
+      sources.push_back(&summands_of(incoming.pair.peer));
     }
   }
-  sources.push_back(summands_of(place_.group.rank));
+  sources.push_back(&summands_of(place_.group.rank));
   for (std::size_t p = 0; p < call_.parts.size(); ++p) {
     if (!call_.parts[p].boxes->fold) land_directly(p);
   }
@@ -181,7 +180,7 @@ void ExchangeMovement::land_directly(std::size_t p) {
   }
 }
 
-std::unique_ptr<LocalSource> ExchangeMovement::summands_of(int peer) const {
+LocalSource& ExchangeMovement::summands_of(int peer) {
   Pair pair{.peer = peer};
   std::vector<Packer::Source> sources;
   for (std::size_t p = 0; p < call_.parts.size(); ++p) {
@@ -196,8 +195,7 @@ std::unique_ptr<LocalSource> ExchangeMovement::summands_of(int peer) const {
     pair.bytes += pair.parts.back().bytes;
     sources.push_back({std::move(boxes), array_of(p, peer), element});
   }
-  return std::make_unique<LocalSource>(std::move(pair), std::move(sources), capacity_,
-                                       place_.allocator);
+  return summands_.emplace_back(std::move(pair), std::move(sources), capacity_, place_.allocator);
 }
 
 // Tells those whose arrays were read.
@@ -233,7 +231,6 @@ void ExchangeMovement::abandon() noexcept {
     incoming.messages.abandon();
     if (incoming.received != nullptr) incoming.received->abandon();
   }
-  for (ReceivedSource* source : received_) source->abandon();
   thanks_.abandon();
 }
 

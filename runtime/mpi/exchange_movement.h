@@ -60,7 +60,7 @@ class ExchangeMovement final : public Movement {
   void land_in_place();
   void begin_packed_landing();
   void land_directly(std::size_t part);
-  std::unique_ptr<LocalSource> summands_of(int peer) const;
+  LocalSource& summands_of(int peer);
   void thank();
   /// The array that a rank's boxes are cut from; null where they come in messages.
   const std::byte* array_of(std::size_t part, std::int64_t peer) const;
@@ -70,10 +70,10 @@ class ExchangeMovement final : public Movement {
   std::int64_t capacity_;
   std::deque<Outgoing> outgoing_;
   std::deque<Incoming> incoming_;
-  std::size_t heard_ = 0;                  ///< so many of the incoming are known to come how
-  std::int64_t sent_ = 0;                  ///< messages
-  std::size_t closed_ = 0;                 ///< so many of the outgoing are over
-  std::vector<ReceivedSource*> received_;  ///< in landing_
+  std::size_t heard_ = 0;   ///< so many of the incoming are known to come how
+  std::int64_t sent_ = 0;   ///< messages
+  std::size_t closed_ = 0;  ///< so many of the outgoing are over
+  std::deque<LocalSource> summands_;
   std::optional<PackedLanding> landing_;
   Phase phase_ = Phase::kHearing;
   Messages thanks_;

@@ -51,17 +51,21 @@ int MpiLink::tag(std::uint32_t group, std::uint64_t sequence, MessagePart part) 
 
 // ---- Messages
 
+MPI_Request& Messages::add(std::int64_t expected) {
+  expected_.push_back(expected);
+  requests_.push_back(MPI_REQUEST_NULL);
+  return requests_.back();
+}
+
 void Messages::send(const MpiLink& link, Address to, const std::byte* data, std::int64_t bytes,
                     std::int64_t element_bytes) {
   const std::int64_t piece = link.max_message_elements() * element_bytes;
   for (std::int64_t at = 0; at == 0 || at < bytes; at += piece) {
-    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Request& request = add(kSend);
     throw_if_error(
         check_mpi(MPI_Isend(data + at, static_cast<int>(std::min(piece, bytes - at)), MPI_BYTE,
                             static_cast<int>(to.rank), to.tag, link.comm(), &request),
                   "MPI_Isend"));
-    requests_.push_back(request);
-    expected_.push_back(kSend);
   }
 }
 
@@ -77,12 +81,10 @@ void Messages::recv(const MpiLink& link, Address from, std::byte* data, std::int
 
 void Messages::recv_up_to(const MpiLink& link, Address from, std::byte* data,
                           std::int64_t capacity) {
-  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Request& request = add(kAnySize);
   const int code = MPI_Irecv(data, static_cast<int>(capacity), MPI_BYTE,
                              static_cast<int>(from.rank), from.tag, link.comm(), &request);
   if (code != MPI_SUCCESS) throw Error(check_mpi(code, "MPI_Irecv"));
-  requests_.push_back(request);
-  expected_.push_back(kAnySize);
 }
 
 void Messages::check(std::size_t index, const MPI_Status& status) const {
@@ -121,6 +123,8 @@ void Messages::abandon() noexcept {
     MPI_Request_free(&requests_[i]);
   }
   requests_.clear();
+  expected_.clear();
+  next_ = 0;
 }
 
 }  // namespace tessera

@@ -88,6 +88,8 @@ class Messages {
   static constexpr std::int64_t kAnySize = -1;
   static constexpr std::int64_t kSend = -2;
   static constexpr std::size_t kFew = 8;  ///< without memory of their own
+  /// Memory for a request, before it is under way: none is lost where there is no more.
+  MPI_Request& add(std::int64_t expected);
   void check(std::size_t index, const MPI_Status& status) const;
 
   absl::InlinedVector<MPI_Request, kFew> requests_;

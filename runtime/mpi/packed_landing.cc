@@ -105,11 +105,11 @@ PackedLanding::PackedLanding(std::vector<ExchangePart> parts, Sources sources)
 }
 
 void PackedLanding::add_part(std::size_t p) {
-  for (const auto& source : sources_) {
+  for (PackedSource* source : sources_) {
     const auto slot = std::ranges::find(source->parts(), p, &PairPart::part);
     if (slot == source->parts().end()) continue;  // its boxes land without messages
     landing_.push_back({p,
-                        {source.get()},
+                        {source},
                         BoxWalk(boxes_of(parts_[p], Side::kTarget, source->peer()), Side::kTarget),
                         slot->bytes});
   }
@@ -135,11 +135,11 @@ void PackedLanding::add_folded_part(std::size_t p) {
     is_added[index] = true;
     const std::vector<PlacedBox> boxes = boxes_of(parts_[p], Side::kTarget, (*source)->peer());
     const std::int64_t bytes = elements_of(boxes) * element;
-    apart.push_back({p, {source->get()}, BoxWalk(boxes, Side::kTarget), bytes});
+    apart.push_back({p, {*source}, BoxWalk(boxes, Side::kTarget), bytes});
     const auto same =
         std::ranges::find_if(targets, [&](const auto& other) { return same_target(boxes, other); });
     if (same != targets.end()) {
-      stacks[static_cast<std::size_t>(same - targets.begin())].sources.push_back(source->get());
+      stacks[static_cast<std::size_t>(same - targets.begin())].sources.push_back(*source);
       continue;
     }
     targets.push_back(boxes);

@@ -82,9 +82,9 @@ class LocalSource final : public PackedSource {
 
 class PackedLanding {
  public:
-  using Sources = std::vector<std::unique_ptr<PackedSource>>;
+  using Sources = std::vector<PackedSource*>;
   /// `sources`: every peer that sends messages, and for parts that fold every other contributor,
-  /// this rank included.
+  /// this rank included. They outlive this.
   PackedLanding(std::vector<ExchangePart> parts, Sources sources);
   /// As far as it goes; true when all has landed.
   bool advance();
