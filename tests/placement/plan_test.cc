@@ -5,6 +5,7 @@
 #include <set>
 
 #include "placement/plan_cost.h"
+#include "placement/plan_refine.h"
 #include "tests/placement/brute.h"
 
 using namespace tessera;  // NOLINT
@@ -154,4 +155,18 @@ TEST_CASE("plans refuse specs of different tensors", "[placement][plan]") {
   CHECK(text(plan(spec_of(mesh, {4}, "R"), spec_of(mesh, {4}, "R", DType::kF32))) ==
         "redistribute: dtypes differ; a redistribution changes placements only [from F64[4] (R) on "
         "{dp: 2}, to F32[4] (R) on {dp: 2}]");
+}
+
+TEST_CASE("of two meshes seen as one, axes that stay whole keep their names", "[placement][plan]") {
+  const auto axes_of = [](const Mesh& a, const Mesh& b) {
+    const auto pair = on_common_mesh(spec_of(a, {8}, std::string(a.ndim() == 1 ? "R" : "R, R")),
+                                     spec_of(b, {8}, std::string(b.ndim() == 1 ? "R" : "R, R")));
+    std::string text = "none";
+    if (pair) text = pair->first.mesh().to_string() + " and " + pair->second.mesh().to_string();
+    return text;
+  };
+  const Mesh eight = mesh_of({8}, {"dp"}), cut = mesh_of({2, 4}, {"dp", "tp"});
+  CHECK(axes_of(cut, cut) == "{dp: 2, tp: 4} and {dp: 2, tp: 4}");
+  CHECK(axes_of(cut, eight) == "{dp_0: 2, dp_1: 4} and {dp_0: 2, dp_1: 4}");
+  CHECK(axes_of(eight, cut) == "{dp: 2, tp: 4} and {dp: 2, tp: 4}");
 }

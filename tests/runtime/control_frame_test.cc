@@ -28,7 +28,7 @@ std::vector<Message> one_of_each() {
           control::Probe{8},
           control::ProbeReply{8, 6, counts},
           control::Leave{counts},
-          control::Gone{2, control::End::kDied, {}},
+          control::Gone{2, control::End::kDied, counts},
           control::Query{{1, 0, 3}, 5},
           control::Answer{true, "runs"},
           control::Challenge{nonce},
@@ -61,11 +61,54 @@ TEST_CASE("every kind of control message survives its bytes", "[runtime][control
     CHECK(back->index() == kind);
     CHECK(frame_of(*back) == frame);
   }
-  const auto waiting = std::get<control::Waiting>(*decoded(frame_of(messages[6])));
+}
+
+template <class Kind>
+Kind kept(const Kind& message) {
+  return std::get<Kind>(*decoded(frame_of(message)));
+}
+
+TEST_CASE("control messages keep each of their fields", "[runtime][control]") {
+  const std::vector<Message> messages = one_of_each();
+  const auto& counts = std::get<control::Leave>(messages[10]).started;
+  const auto hello = kept(std::get<control::Hello>(messages[0]));
+  CHECK(hello.nonce == std::get<control::Hello>(messages[0]).nonce);
+  CHECK(std::tuple(hello.rank, hello.to) == std::tuple(3, 1));
+  CHECK(hello.purpose == control::Purpose::kVisit);
+  const auto poison = kept(control::Poison{9, "rank 2: no such expert"});
+  CHECK(poison.code == 9);
+  CHECK(poison.text == "rank 2: no such expert");
+  const auto failure = kept(control::Failure{14, "rank 3 died"});
+  CHECK(failure.code == 14);
+  CHECK(failure.text == "rank 3 died");
+  const auto asked = kept(control::GroupAsked{4, {3, 1, 2}});
+  CHECK(asked.request == 4);
+  CHECK(asked.ranks == std::vector<std::int64_t>{3, 1, 2});
+  const auto number = kept(control::GroupNumber{4, 17});
+  CHECK(std::tuple(number.request, number.id) == std::tuple(4, 17));
+  CHECK(kept(control::Probe{8}).epoch == 8);
+  const auto reply = kept(control::ProbeReply{8, 6, counts});
+  CHECK(std::tuple(reply.epoch, reply.number) == std::tuple(8, 6));
+  CHECK(reply.started == counts);
+  CHECK(kept(control::Leave{counts}).started == counts);
+  const auto gone = kept(control::Gone{2, control::End::kDied, counts});
+  CHECK(gone.rank == 2);
+  CHECK(gone.end == control::End::kDied);
+  CHECK(gone.started == counts);
+  CHECK(kept(control::Gone{2, control::End::kLeft, {}}).end == control::End::kLeft);
+  const auto query = kept(control::Query{{1, 0, 3}, 5});
+  CHECK(query.lane == LaneKey{1, 0, 3});
+  CHECK(query.sequence == 5);
+  const auto answer = kept(control::Answer{true, "runs"});
+  CHECK(answer.arrived);
+  CHECK(answer.doing == "runs");
+  const auto waiting = kept(std::get<control::Waiting>(messages[6]));
+  CHECK(waiting.number == 6);
+  CHECK(waiting.wait.lane == LaneKey{1, 0, 3});
+  CHECK(waiting.wait.sequence == 5);
   CHECK(waiting.wait.text == "recv #5 of moe.dispatch");
   CHECK(waiting.wait.parties == std::vector<std::int64_t>{0, 3});
   CHECK(waiting.started.at({9, 3, 0}) == ~std::uint64_t{0});
-  CHECK(std::get<control::Hello>(*decoded(frame_of(messages[0]))).nonce[0] == 250);
 }
 
 TEST_CASE("a frame cut short or drawn out is refused", "[runtime][control]") {
