@@ -57,6 +57,21 @@ TEST_CASE("a deadlock is judged once all have confirmed that they still wait",
   CHECK(crossed.reply(1, 4, kOther, crossed.epoch) == kVerdict);
 }
 
+TEST_CASE("groups are numbered from 1, one number for the same ranks in the same order",
+          "[runtime][control]") {
+  ControlHub hub(4);
+  const auto number_of = [&](std::int64_t from, const std::vector<std::int64_t>& ranks) {
+    const Letters letters = hub.receive(from, control::GroupAsked{7, ranks}, kStart);
+    const auto numbers = all_of<control::GroupNumber>(letters);
+    return numbers.size() == 1 && numbers[0].request == 7 && letters[0].to == from ? numbers[0].id
+                                                                                   : 0;
+  };
+  CHECK(number_of(0, {0, 1}) == 1);
+  CHECK(number_of(2, {2, 3}) == 2);
+  CHECK(number_of(1, {1, 0}) == 3);
+  CHECK(number_of(1, {0, 1}) == 1);
+}
+
 TEST_CASE("ranks that all wait are given a moment before they are asked", "[runtime][control]") {
   ControlHub hub(2);
   CHECK_FALSE(hub.due().has_value());
