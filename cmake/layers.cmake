@@ -87,6 +87,8 @@ function(tessera_compile_options target)
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
                            -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
     target_compile_options(${target} PRIVATE -fpch-preprocess)  # lets ccache keep what a header precompiled for
+    # It collects its garbage later, for a tenth more memory: a twelfth of its time.
+    target_compile_options(${target} PRIVATE --param=ggc-min-expand=300 --param=ggc-min-heapsize=600000)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # It tells of loops that it was asked to vectorise and could not, which GCC does: a matter of speed alone.

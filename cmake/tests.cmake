@@ -4,12 +4,13 @@ if(TESSERA_SANITIZE)
   set(TESSERA_TEST_LIMIT 9000)  # instrumented code is slower
 endif()
 
-# tessera_test(LAYER DEPENDS … [RANKS] [THREADS_ONLY patterns]): one Catch2 program from
+# tessera_test(LAYER DEPENDS … [RANKS] [COMPUTES] [THREADS_ONLY patterns]): one Catch2 program from
 # tests/LAYER/*.cc, registered with ctest. RANKS: its cases launch ranks (tests/support/launch.h). The sources are
 # compiled once and linked with ranks as threads (test_LAYER) and as processes of each MPI that was found
-# (test_mpi_LAYER, test_mpich_LAYER), the latter without the files that are about threads themselves.
+# (test_mpi_LAYER, test_mpich_LAYER), the latter without the files that are about threads themselves. COMPUTES: it keeps
+# two of ctest's slots busy, of which ./test gives two a core and one more; the others mostly wait.
 function(tessera_test name)
-  cmake_parse_arguments(TEST "RANKS" "" "DEPENDS;THREADS_ONLY" ${ARGN})
+  cmake_parse_arguments(TEST "RANKS;COMPUTES" "" "DEPENDS;THREADS_ONLY" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(NOT sources)
     return()
@@ -37,6 +38,9 @@ function(tessera_test name)
   tessera_test_program(test_${name} tests_${name} ${threads_only} ${launcher} tests_main_plain)
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TESSERA_TEST_LIMIT})
+  if(TEST_COMPUTES)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2 COST 800000)  # early, so that there is always one to go on with
+  endif()
   if(TEST_RANKS AND TESSERA_HAS_MPI)
     tessera_test_program(test_mpi_${name} tests_${name} tests_launch_mpi)
   endif()
