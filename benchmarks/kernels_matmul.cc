@@ -98,7 +98,7 @@ struct Heads {
   }
   /// Of one product over the pairs that the causal bound leaves, per width of the vectors.
   static double pair_flops(double width) {
-    return 2.0 * kBatch * kHeads * (kLength * (kLength + 1) / 2) * width;
+    return 1.0 * kBatch * kHeads * kLength * (kLength + 1) * width;
   }
 };
 

@@ -57,11 +57,11 @@ inline void stream_row(const float* from, float* to, std::int64_t floats) {
   for (; i < floats; ++i) to[i] = from[i];
 }
 
-/// Sums of up to four sources; requires rows of whole cache lines.
+/// Sums of one to four sources; requires rows of whole cache lines.
 inline void add_row(const Block& block, std::int64_t row, Stores stores) {
-  const float* from[4] = {};
   const std::size_t count = block.sources.size();
-  for (std::size_t s = 0; s < count; ++s) from[s] = block.sources[s] + row * block.source_stride;
+  const float* from[4] = {block.sources[0] + row * block.source_stride};
+  for (std::size_t s = 1; s < count; ++s) from[s] = block.sources[s] + row * block.source_stride;
   for (std::int64_t i = 0; i < block.row_floats; i += 16) {
     __m512 sum = _mm512_loadu_ps(from[0] + i);
     for (std::size_t s = 1; s < count; ++s) sum = _mm512_add_ps(sum, _mm512_loadu_ps(from[s] + i));

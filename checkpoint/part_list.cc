@@ -133,10 +133,14 @@ std::int64_t PartList::number(std::size_t part, std::size_t begin, std::size_t w
 }
 
 void PartList::put(std::size_t begin, std::size_t width, std::int64_t number) {
+  TSR_CHECK(number >= 0 && width_of(number) <= width,
+            absl::StrFormat("%d in %d bytes of a packed part", number, width));
   std::memcpy(bytes_.data() + bytes_.size() - stride_ + begin, &number, width);
 }
 
 void PartList::push_back(const ManifestPart& part) {
+  TSR_CHECK(part.region.offset.size() == dims_.size() && part.region.size.size() == dims_.size(),
+            absl::StrFormat("%s is of a tensor of %d dims", to_string(part.region), dims_.size()));
   bytes_.resize(bytes_.size() + stride_);
   put(0, kFileBytes, part.file);
   for (std::size_t d = 0; d < dims_.size(); ++d) {
@@ -147,6 +151,7 @@ void PartList::push_back(const ManifestPart& part) {
 }
 
 void PartList::append(const PartList& others) {
+  TSR_CHECK(others.dims_ == dims_, "parts of two tensors");
   bytes_.insert(bytes_.end(), others.bytes_.begin(), others.bytes_.end());
 }
 
@@ -158,24 +163,27 @@ std::int64_t PartList::offset(std::size_t part, std::size_t dim) const {
   return number(part, dims_[dim].begin, dims_[dim].width);
 }
 
-std::int64_t PartList::size(std::size_t part, std::size_t dim) const {
+std::int64_t PartList::extent(std::size_t part, std::size_t dim) const {
   return number(part, dims_[dim].begin + std::size_t{dims_[dim].width}, dims_[dim].width);
 }
 
 std::int64_t PartList::stop(std::size_t part, std::size_t dim) const {
-  return offset(part, dim) + size(part, dim);
+  return offset(part, dim) + extent(part, dim);
 }
 
 Region PartList::region(std::size_t part) const {
   Region region;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     region.offset.push_back(offset(part, d));
-    region.size.push_back(size(part, d));
+    region.size.push_back(extent(part, d));
   }
   return region;
 }
 
 Status check_coverage(ShapeView shape, const PartList& parts) {
+  if (!parts.holds_parts_of(shape)) {
+    return invalid_argument("the parts are of a tensor of another shape than " + to_string(shape));
+  }
   const Region whole = whole_region(shape);
   for (const ManifestPart& part : parts) {
     const Region& region = part.region;

@@ -32,16 +32,17 @@ class PartList {
   std::size_t size() const noexcept { return bytes_.size() / stride_; }
   bool empty() const noexcept { return bytes_.empty(); }
   void reserve(std::size_t parts) { bytes_.reserve(parts * stride_); }
-  /// Requires a region inside of the shape.
+  /// Requires a region inside of the shape, and a file that fits.
   void push_back(const ManifestPart& part);
   /// Requires parts of a tensor of the same shape.
   void append(const PartList& others);
 
   ManifestPart operator[](std::size_t part) const;
   std::int64_t offset(std::size_t part, std::size_t dim) const;
-  std::int64_t size(std::size_t part, std::size_t dim) const;
   std::int64_t stop(std::size_t part, std::size_t dim) const;
   Region region(std::size_t part) const;
+  /// Whether parts of a tensor of `shape` can stand here.
+  bool holds_parts_of(ShapeView shape) const { return PartList(shape).dims_ == dims_; }
 
   Iterator begin() const noexcept;
   Iterator end() const noexcept;
@@ -54,6 +55,7 @@ class PartList {
     bool operator==(const Dim&) const = default;
   };
   std::int64_t number(std::size_t part, std::size_t begin, std::size_t width) const;
+  std::int64_t extent(std::size_t part, std::size_t dim) const;
   void put(std::size_t begin, std::size_t width, std::int64_t number);
 
   absl::InlinedVector<Dim, 4> dims_;
@@ -89,7 +91,8 @@ inline PartList::Iterator PartList::begin() const noexcept { return {*this, 0}; 
 inline PartList::Iterator PartList::end() const noexcept { return {*this, size()}; }
 
 /// Checks that `parts` cover a tensor of `shape` exactly once. Errors: InvalidArgument with the
-/// range that is covered by none or by two, without the tensor's name. Cost: O(n log n) for what
+/// range that is covered by none or by two, or that the parts are of another tensor, without the
+/// tensor's name. Cost: O(n log n) for what
 /// cuts of meshes leave, and 4 bytes a part.
 Status check_coverage(ShapeView shape, const PartList& parts);
 

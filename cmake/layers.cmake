@@ -51,7 +51,7 @@ function(tessera_hot_options target)
 endfunction()
 
 # What runs seldom, or where the libraries do the work, takes a third less to compile so.
-set(TESSERA_COLD_OPTION $<$<NOT:$<CONFIG:Debug>>:-O1>)
+set(TESSERA_COLD_OPTION $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 
 # tessera_count_lines(TARGET LAYER): under TESSERA_COVERAGE, where scripts/coverage judges the layer.
 function(tessera_count_lines target layer)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -95,8 +96,8 @@ Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, st
 
 /// The first of all ranks' findings.
 Outside first_of_all(Runtime& runtime, const Mesh& mesh, const Outside& mine, const Site& site) {
-  std::vector<int> axes;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) axes.push_back(axis);
+  std::vector<int> axes(static_cast<std::size_t>(mesh.ndim()));
+  std::iota(axes.begin(), axes.end(), 0);
   Communicator& group = *value_or_throw(runtime.world().group_along(mesh, axes));
   const Array own = Array::empty({1, 2}, DType::kI64, runtime.kernels().allocator);
   own.data<std::int64_t>()[0] = mine.position;

@@ -359,6 +359,7 @@ Status write_safetensors(const std::string& path, std::span<const TensorBytes> t
            std::pair(width(b), std::string_view(b->name));
   });
   std::vector<TensorEntry> entries;
+  entries.reserve(ordered.size());
   for (const TensorBytes* tensor : ordered) {
     entries.push_back({tensor->name, tensor->dtype, tensor->shape});
   }

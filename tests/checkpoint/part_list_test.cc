@@ -105,4 +105,12 @@ TEST_CASE("parts that no cut of a mesh leaves are refused", "[checkpoint]") {
         "[0:1, 0:2] and 4 others interlock; no mesh cuts so");
 }
 
+TEST_CASE("parts of a tensor of other dims cover nothing", "[checkpoint]") {
+  const PartList parts = packed({4, 4}, {{{{0, 0}, {4, 4}}, 0}});
+  for (const Shape& shape : {Shape{4}, Shape{4, 4, 1}, Shape{256, 4}, Shape{}}) {
+    CHECK(message_of(check_coverage(view_of(shape), parts)) ==
+          "the parts are of a tensor of another shape than " + to_string(shape));
+  }
+}
+
 }  // namespace tessera

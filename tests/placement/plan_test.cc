@@ -2,10 +2,14 @@
 // with the exact target.
 #include "placement/plan.h"
 
+#include <cmath>
+#include <limits>
 #include <set>
 
+#include "placement/plan_chain.h"
 #include "placement/plan_cost.h"
 #include "placement/plan_refine.h"
+#include "placement/plan_step.h"
 #include "tests/placement/brute.h"
 
 using namespace tessera;  // NOLINT
@@ -169,4 +173,56 @@ TEST_CASE("of two meshes seen as one, axes that stay whole keep their names", "[
   CHECK(axes_of(cut, cut) == "{dp: 2, tp: 4} and {dp: 2, tp: 4}");
   CHECK(axes_of(cut, eight) == "{dp_0: 2, dp_1: 4} and {dp_0: 2, dp_1: 4}");
   CHECK(axes_of(eight, cut) == "{dp: 2, tp: 4} and {dp: 2, tp: 4}");
+}
+
+TEST_CASE("specs under which every rank holds the same need no step", "[placement][plan]") {
+  const Mesh mesh = mesh_of({1, 2}, {"dp", "tp"});
+  const auto steps = [&](const char* from, const char* to) {
+    return steps_of(spec_of(mesh, {6, 4}, from), spec_of(mesh, {6, 4}, to));
+  };
+  CHECK(steps("S(0), S(1)", "R, S(1)") == "");
+  CHECK(steps("R, S(0)", "S(1), S(0)") == "");
+  CHECK(steps("P, S(0)", "R, S(0)") == "");  // the sum of one
+}
+
+TEST_CASE("a chain of native collectives begins and ends with whole axes", "[placement][plan]") {
+  const Mesh mesh = mesh_of({2, 2}, {"dp", "tp"});
+  const Topology host = value_or_throw(topology_preset("host"));
+  const ChainLimits any{.budget_us = INFINITY,
+                        .budget_bytes = std::numeric_limits<std::int64_t>::max()};
+  const auto length = [&](const char* from, const char* to) {
+    const auto chain =
+        cheapest_chain(spec_of(mesh, {16, 16}, from), spec_of(mesh, {16, 16}, to), host, any);
+    return chain ? std::ssize(*chain) : -1;
+  };
+  CHECK(length("S(0), S(0)", "S(1), S(0)") > 0);
+  CHECK(length("SS(0,4), S(0)", "R, S(0)") == -1);
+  CHECK(length("R, S(0)", "SS(0,4), S(0)") == -1);
+  CHECK(length("R, R", "P, R") == -1);  // nothing native fills
+  CHECK(length("P, S(0)", "P, R") == 1);
+}
+
+TEST_CASE("of many steps on many ranks the busiest rank receives the sum of its own",
+          "[placement][plan]") {
+  const Mesh mesh = mesh_of({4, 4, 3, 4}, {"a", "b", "c", "d"});  // more than are asked one by one
+  const std::vector<const char*> cuts = {"S(0), S(1), S(2), S(3)", "R, S(1), S(2), S(3)",
+                                         "R, R, S(2), S(3)", "R, R, R, S(3)", "R, R, R, R"};
+  Plan gathers{.src = spec_of(mesh, {4, 8, 3, 8}, cuts.front()),
+               .dst = spec_of(mesh, {4, 8, 3, 8}, cuts.back()),
+               .steps = {}};
+  for (std::size_t i = 1; i < cuts.size(); ++i) {
+    gathers.steps.push_back(direct_step(spec_of(mesh, {4, 8, 3, 8}, cuts[i - 1]),
+                                        spec_of(mesh, {4, 8, 3, 8}, cuts[i])));
+  }
+  Volume bytes, messages;
+  for (const std::int64_t rank : ranks_of(gathers)) {
+    const RankCost own = cost_on(gathers, rank);
+    bytes.max = std::max(bytes.max, own.bytes_received);
+    bytes.total += own.bytes_received;
+    messages.max = std::max(messages.max, own.messages);
+    messages.total += own.messages;
+  }
+  const PlanCost cost = cost_of(gathers);
+  CHECK(cost.bytes_received == bytes);
+  CHECK(cost.messages == messages);
 }

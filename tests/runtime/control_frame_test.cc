@@ -40,6 +40,11 @@ std::optional<Message> decoded(const std::string& frame) {
   return decode(std::string_view(frame).substr(kLengthBytes));
 }
 
+template <class Kind>
+Kind kept(const Kind& message) {
+  return std::get<Kind>(*decoded(frame_of(message)));
+}
+
 /// A frame whose first bytes claim `length`.
 std::string claiming(std::uint32_t length, const std::string& rest) {
   std::string frame;
@@ -61,11 +66,6 @@ TEST_CASE("every kind of control message survives its bytes", "[runtime][control
     CHECK(back->index() == kind);
     CHECK(frame_of(*back) == frame);
   }
-}
-
-template <class Kind>
-Kind kept(const Kind& message) {
-  return std::get<Kind>(*decoded(frame_of(message)));
 }
 
 TEST_CASE("control messages keep each of their fields", "[runtime][control]") {

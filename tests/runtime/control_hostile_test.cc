@@ -9,6 +9,7 @@
 
 #include "runtime/control_greeting.h"
 #include "runtime/control_socket.h"
+#include "runtime/control_visit.h"
 #include "tests/runtime/control_ranks.h"
 #include "tests/runtime/control_relay.h"
 
@@ -319,6 +320,28 @@ TEST_CASE("a frame that is kept back ends its rank's connection, and all hear of
                 unavailable("rank 1 was dropped: control frames of it are missing"));
   };
   CHECK(complaints_of_channels(3, body, kPatient, relay.tamper()) == Texts{});
+}
+
+TEST_CASE("a visit calls once, and is over with the answer", "[runtime][control]") {
+  Relay relay;
+  const auto attack = [&](const Seat& seat) {
+    if (seat.rank == 1) {
+      const std::vector<ControlHost> hub{{0, endpoints_of(seat)[0]}};
+      const ControlVisitor visitor{token_of(seat), 1};
+      const auto asked = visit(hub, visitor, control::Query{kLane, 0}, testing::kSoon);
+      const auto* answer = asked[0] ? std::get_if<control::Answer>(&*asked[0]) : nullptr;
+      seat.expect(answer != nullptr && answer->doing == "runs", "answered");
+      const auto told = visit(hub, visitor, control::Poison{14, "rank 1: x"}, testing::kSoon);
+      seat.expect(told[0] && std::holds_alternative<control::Welcome>(*told[0]), "taken note of");
+    }
+    seat.sync();
+  };
+  CHECK(complaints_of_channels(2, attack, kPatient, relay.tamper()) == Texts{});
+  std::map<std::size_t, int> visits;
+  for (const RelayedFrame& frame : relay.seen()) {
+    if (frame.is_visit && frame.from_caller) ++visits[frame.connection];
+  }
+  CHECK(visits.size() == 2);
 }
 
 TEST_CASE("the token goes over no control connection", "[runtime][control]") {

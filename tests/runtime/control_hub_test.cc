@@ -86,6 +86,16 @@ TEST_CASE("ranks that all wait are given a moment before they are asked", "[runt
   CHECK(hub.tick(kLater + ControlHub::kGrace).empty());
 }
 
+TEST_CASE("ranks are not asked once one of them goes on", "[runtime][control]") {
+  ControlHub hub(2);
+  hub.receive(0, waiting(1, kLane, "A"), kStart);
+  hub.receive(1, waiting(1, kOther, "B"), kStart);
+  REQUIRE(hub.due().has_value());
+  hub.receive(1, control::Running{}, kStart);
+  CHECK_FALSE(hub.due().has_value());
+  CHECK(hub.tick(kLater).empty());
+}
+
 TEST_CASE("no deadlock is judged by stale or changed answers", "[runtime][control]") {
   Crossed crossed;
   SECTION("of an earlier question") {

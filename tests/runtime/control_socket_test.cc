@@ -2,7 +2,10 @@
 // of statuses that a peer may say.
 #include "runtime/control_socket.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <catch2/catch.hpp>
 
@@ -42,7 +45,32 @@ std::size_t drain(const Descriptor& socket, std::size_t bytes) {
   return read;
 }
 
+int option_of(const Descriptor& socket, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  getsockopt(socket.number(), level, option, &value, &size);
+  return value;
+}
+
 }  // namespace
+
+TEST_CASE("a host that vanishes without a word is missed within ten seconds",
+          "[runtime][control][socket]") {
+  const Pair pair = connected();
+  for (const Descriptor* end : {&pair.near, &pair.far}) {
+    CHECK(option_of(*end, SOL_SOCKET, SO_KEEPALIVE) == 1);
+    CHECK(option_of(*end, IPPROTO_TCP, TCP_NODELAY) == 1);
+    const int idle = option_of(*end, IPPROTO_TCP, TCP_KEEPIDLE);
+    const int probes = option_of(*end, IPPROTO_TCP, TCP_KEEPCNT);
+    CHECK(probes >= 3);  // one may be lost
+    CHECK(idle + probes * option_of(*end, IPPROTO_TCP, TCP_KEEPINTVL) <= 10);
+  }
+}
+
+TEST_CASE("an endpoint's name is never looked up", "[runtime][control][socket]") {
+  CHECK_FALSE(begin_connecting({"localhost", 4711}).ok());
+  CHECK(begin_connecting({"127.0.0.1", 4711}).ok());
+}
 
 TEST_CASE("a socket that takes no more stays open, and takes the rest once it was read",
           "[runtime][control][socket]") {

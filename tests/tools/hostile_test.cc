@@ -118,7 +118,9 @@ constexpr bool kHasLlvmOpenMp = true;
 #else
 constexpr bool kHasLlvmOpenMp = false;
 #endif
-bool is_others(std::string_view variable) { return kHasLlvmOpenMp && variable.starts_with("OMP_"); }
+bool is_for_llvm_openmp(std::string_view variable) {
+  return kHasLlvmOpenMp && variable.starts_with("OMP_");
+}
 
 class HostileCase {
  public:
@@ -141,7 +143,7 @@ class HostileCase {
     const std::vector<std::string> command = commands();
     const std::map<std::string, std::string> variables = environment();
     for (const auto& [name, value] : members_of(view_, "environment")) {
-      if (!is_others(name)) continue;
+      if (!is_for_llvm_openmp(name)) continue;
       std::puts(("skipped: hostile values of " + name + ": this OpenMP's own").c_str());
       return;
     }
@@ -268,7 +270,7 @@ TEST_CASE("no variable of the environment changes an answer", "[tools][hostile][
                                     "HOME",
                                     "GOMP_SPINCOUNT",
                                     "DNNL_VERBOSE"};
-  std::erase_if(names, is_others);
+  std::erase_if(names, is_for_llvm_openmp);
   const std::vector<std::string> arguments = {"run", "--format", "text"};
   const Ran usual = run_program("placement-audit", arguments, program);
   REQUIRE(usual.exit_code == 0);

@@ -83,6 +83,13 @@ Status check_layers(const ModelConfig& config, const MeshViews& views) {
   return views.check_experts("model", config.num_experts);
 }
 
+Status check_ranks(const TrainFlags& flags) {
+  const std::int64_t ranks = flags.ranks.value_or(1);
+  const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
+  if (ranks >= 1 && ranks <= most) return absl::OkStatus();
+  return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
+}
+
 }  // namespace
 
 Status check_flags(const TrainFlags& flags) {
@@ -90,10 +97,7 @@ Status check_flags(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_backend(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
   TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());
-  const std::int64_t ranks = flags.ranks.value_or(1);
-  const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
-  if (ranks >= 1 && ranks <= most) return absl::OkStatus();
-  return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
+  return check_ranks(flags);
 }
 
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
@@ -121,7 +125,7 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
 
 Status check_launch(TrainFlags& flags, std::int64_t num_processes) {
   if (!flags.ranks) flags.ranks = num_processes;
-  if (flags.ranks == num_processes) return absl::OkStatus();
+  if (flags.ranks == num_processes) return check_ranks(flags);
   return invalid_argument(absl::StrFormat(
       "--ranks %d, but mpirun has started %d processes; start as many as there are ranks (mpirun "
       "-n %d), or leave --ranks out",
