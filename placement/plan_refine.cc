@@ -212,8 +212,8 @@ std::optional<std::pair<Spec, Spec>> on_common_mesh(const Spec& a, const Spec& b
   if (!same_order && !keeps_order(*layout_a)) return std::nullopt;
   const std::optional<Mesh> mesh = mesh_of(b.mesh().first_rank(), of_b->axes);
   if (!mesh) return std::nullopt;
-  *layout_a = renumber(*std::move(layout_a), of_a->axes, of_b->axes);
-  StatusOr<Spec> first = Spec::make(*mesh, a.global_shape(), a.dtype(), *std::move(layout_a));
+  StatusOr<Spec> first = Spec::make(*mesh, a.global_shape(), a.dtype(),
+                                    renumber(*std::move(layout_a), of_a->axes, of_b->axes));
   StatusOr<Spec> second = Spec::make(*mesh, b.global_shape(), b.dtype(), *std::move(layout_b));
   if (!first.ok() || !second.ok()) return std::nullopt;
   return std::pair{*std::move(first), *std::move(second)};
