@@ -161,9 +161,11 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const bool stays = inputs[i] == nullptr || *given[i] == chosen.inputs[i];
     resolution.moved_bytes.push_back(stays ? 0 : estimate_moved_bytes(*given[i], chosen.inputs[i]));
-    resolution.inputs.push_back(inputs[i] == nullptr ? Spec()
-                                : stays              ? *inputs[i]
-                                                     : std::move(chosen.inputs[i]));
+    if (inputs[i] == nullptr) {
+      resolution.inputs.emplace_back();
+    } else {
+      resolution.inputs.push_back(stays ? *inputs[i] : chosen.inputs[i]);
+    }
   }
   resolution.outputs = std::move(chosen.outputs);
   resolution.why = std::move(chosen.why);

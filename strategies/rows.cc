@@ -178,9 +178,6 @@ void RowMaker::linearity_rows(int index) {
     case Kind::kAff:
       return polynomial_rows(index, ReduceOp::kAvg);
     case Kind::kMono:
-      extreme_rows(index, ReduceOp::kMax);
-      extreme_rows(index, ReduceOp::kMin);
-      return;
     case Kind::kAnti:
       extreme_rows(index, ReduceOp::kMax);
       extreme_rows(index, ReduceOp::kMin);

@@ -125,7 +125,10 @@ std::vector<Var> bag_gradient(GradContext& c) {
 
 void bag_starts(int operand, const Shape&, std::vector<double>& values) {
   if (operand != 2) return;
-  for (std::size_t b = 0; b < values.size(); ++b) values[b] = static_cast<double>(b + b / 3);
+  for (std::size_t b = 0; b < values.size(); ++b) {
+    const std::size_t start = b + b / 3;
+    values[b] = static_cast<double>(start);
+  }
 }
 
 std::vector<Sample> bag_samples() {

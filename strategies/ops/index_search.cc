@@ -18,9 +18,10 @@ const DType kI = DType::kI64;
 void ascending(const Shape& shape, std::vector<double>& values) {
   const std::int64_t size = shape.back();
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto place = static_cast<double>(static_cast<std::int64_t>(i) % size);
-    values[i] = -1.6 + 3.0 * (place + 0.3) / static_cast<double>(size) +
-                0.01 * static_cast<double>(static_cast<std::int64_t>(i) / size);
+    const std::int64_t row = static_cast<std::int64_t>(i) / size;
+    const std::int64_t place = static_cast<std::int64_t>(i) % size;
+    values[i] = -1.6 + 3.0 * (static_cast<double>(place) + 0.3) / static_cast<double>(size) +
+                0.01 * static_cast<double>(row);
   }
 }
 

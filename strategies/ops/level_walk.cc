@@ -195,7 +195,8 @@ LevelWalk reshape_walk(const Mesh& mesh, Shape from, Shape to) {
       return walk_without_elements(from, to, levels);
     };
   }
-  return [&mesh, groups = group_dims(from, to), from = std::move(from),
+  std::vector<DimGroup> groups = group_dims(from, to);
+  return [&mesh, groups = std::move(groups), from = std::move(from),
           to = std::move(to)](const std::vector<Levels>& levels) -> StatusOr<std::vector<Levels>> {
     std::vector<Levels> out(to.size());
     for (const DimGroup& group : groups) {

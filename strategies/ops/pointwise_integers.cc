@@ -5,8 +5,6 @@
 namespace tessera {
 namespace {
 
-using ops::PointwiseDef;
-
 StatusOr<std::vector<TensorMeta>> infer_integers(std::span<const TensorMeta> inputs,
                                                  const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));

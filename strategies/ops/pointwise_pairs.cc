@@ -9,7 +9,6 @@ namespace tessera {
 namespace {
 
 using ops::double_attr;
-using ops::PointwiseDef;
 
 const char kPlain[] = "*, * -> *";
 

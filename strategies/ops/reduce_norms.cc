@@ -13,7 +13,6 @@ namespace tessera {
 namespace {
 
 using kernels::Binary;
-using kernels::RowFold;
 using Kind = LoweringStep::Kind;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -7,7 +7,6 @@ namespace tessera {
 namespace {
 
 using kernels::Unary;
-using ops::grad_like;
 
 template <Unary kOp>
 void run_unary(KernelCall& call) {
