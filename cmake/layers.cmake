@@ -71,11 +71,13 @@ function(tessera_precompiled target)
 endfunction()
 
 # Standard, place, warnings and sanitizers, for our own targets only. A shared library shows what public headers mark
-# TSR_API.
+# TSR_API; as Clang compiles it, all: there a namespace's mark does not reach what is defined outside of its header.
 function(tessera_compile_options target)
   set_target_properties(${target} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
-                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-                        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+                        VISIBILITY_INLINES_HIDDEN ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden)
+  endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wno-sign-conversion
                          -Wno-missing-field-initializers)
   if(TESSERA_WERROR)
