@@ -148,6 +148,15 @@ TEST_CASE("of a reduction's fewest bytes a rank has its share, rounded up", "[pl
   CHECK((bound(8) == Volume{.max = 7, .total = 56}));
 }
 
+TEST_CASE("an axis that stays Partial moves as it lies, and need not be reduced",
+          "[placement][plan]") {
+  const Mesh mesh = mesh_of({2, 2}, {"dp", "tp"});
+  const Spec src = spec_of(mesh, {8, 8}, "P, S(0)"), dst = spec_of(mesh, {8, 8}, "P, S(1)");
+  // Each of four ranks lacks a quarter of the tensor.
+  CHECK(lower_bound(src, dst) == Volume{16 * 8, 4 * 16 * 8});
+  CHECK(cost_of(value_or_throw(plan(src, dst))).bytes_received == Volume{16 * 8, 4 * 16 * 8});
+}
+
 TEST_CASE("plans refuse specs of different tensors", "[placement][plan]") {
   const Mesh mesh = mesh_of({2}, {"dp"});
   const auto text = [](const StatusOr<Plan>& made) {
