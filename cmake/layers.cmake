@@ -57,6 +57,7 @@ set(TESSERA_COLD_OPTION $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
 function(tessera_count_lines target layer)
   if(TESSERA_COVERAGE AND layer MATCHES "^(placement|strategies|runtime|checkpoint)$")
     target_compile_options(${target} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(${target} PUBLIC -fprofile-instr-generate)
   endif()
 endfunction()
 
@@ -89,6 +90,10 @@ function(tessera_compile_options target)
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized -Wno-restrict
                            -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
     target_compile_options(${target} PRIVATE -fpch-preprocess)  # lets ccache keep what a header precompiled for
+    # The thread sanitizer does not see fences: what they order is what went past the caches, or a file that outlives the process.
+    if(TESSERA_SANITIZE MATCHES "thread")
+      target_compile_options(${target} PRIVATE -Wno-tsan)
+    endif()
     # It collects its garbage later, for a tenth more memory: a twelfth of its time.
     target_compile_options(${target} PRIVATE --param=ggc-min-expand=300 --param=ggc-min-heapsize=600000)
   endif()

@@ -28,6 +28,9 @@ function(tessera_library target name export_name)
   else()
     target_link_options(${target} PRIVATE LINKER:-z,defs)  # what a header forgot to export shows here
   endif()
+  if(TESSERA_COVERAGE)
+    target_link_options(${target} PRIVATE -fprofile-instr-generate)
+  endif()
   # Calls inside the library need no detour for a symbol that somebody might replace.
   target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
 endfunction()

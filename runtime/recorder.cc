@@ -16,11 +16,6 @@
 #include <new>
 #include <system_error>
 
-#ifdef __SANITIZE_THREAD__
-// The fences order what a reader of the file sees, never this process' threads among themselves.
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-
 namespace tessera {
 namespace {
 

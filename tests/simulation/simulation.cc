@@ -1,6 +1,8 @@
 #include "tests/simulation/simulation.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -27,6 +29,16 @@ Delays draw_delays(Draw& draw) {
   }
 }
 
+/// Of a simulation's threads one runs at a time. On one core a turn is passed where it is given up;
+/// another core would have to be woken first, or to finish what it does for somebody else.
+void stay_on(int core) noexcept {
+  if (core < 0) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<std::size_t>(core), &cores);
+  pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+}
+
 }  // namespace
 
 std::shared_ptr<Simulation> Simulation::make(std::uint64_t seed, Trace trace) {
@@ -40,6 +52,7 @@ Simulation::Simulation(std::uint64_t seed, Trace trace)
       style_(static_cast<Style>(draw_.below(3))),
       switches_once_in_(std::vector<std::uint64_t>{1, 2, 5, 20}[draw_.below(4)]),
       wakes_for_nothing_(draw_.once_in(4)),
+      core_(sched_getcpu()),
       wires_(draw_, delays_),
       mail_(std::make_unique<Mail>(*this)) {}
 
@@ -75,6 +88,7 @@ std::string Simulation::run() {
 }
 
 void Simulation::live(Fiber& fiber) {
+  stay_on(core_);
   this_environment = this;
   fiber.turn.acquire();
   fiber.body();

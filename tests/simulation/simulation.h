@@ -146,6 +146,7 @@ class Simulation final : public Environment, public std::enable_shared_from_this
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Process> processes_;
   std::vector<Freeze> freezes_;
+  int core_;  ///< where all threads run
   Wires wires_;
   std::unique_ptr<Mail> mail_;
   Fiber* running_ = nullptr;
