@@ -125,7 +125,6 @@ void signatures(benchmark::State& state) {
   first.in = first.out = array;
   std::vector<Signature> peers(kRanks, make_signature(first, info, 0));
   std::vector<const Signature*> calls;
-  calls.reserve(peers.size());
   for (const Signature& peer : peers) calls.push_back(&peer);
   const std::vector<std::int64_t> ranks = {0, 1, 2, 3};
   for (auto _ : state) {

@@ -92,8 +92,7 @@ inline PartList::Iterator PartList::end() const noexcept { return {*this, size()
 
 /// Checks that `parts` cover a tensor of `shape` exactly once. Errors: InvalidArgument with the
 /// range that is covered by none or by two, or that the parts are of another tensor, without the
-/// tensor's name. Cost: O(n log n) for what
-/// cuts of meshes leave, and 4 bytes a part.
+/// tensor's name. Cost: O(n log n) for what cuts of meshes leave, and 4 bytes a part.
 Status check_coverage(ShapeView shape, const PartList& parts);
 
 }  // namespace tessera

@@ -87,7 +87,6 @@ std::vector<DTensor> GatherBucket::Share::move_all(std::span<const DTensor> xs,
 
 std::vector<std::uint32_t> GatherBucket::Share::leaf_versions() const {
   std::vector<std::uint32_t> versions;
-  versions.reserve(items.size());
   for (const Item& item : items) versions.push_back(version_of(item.stored.local()));
   return versions;
 }

@@ -26,8 +26,9 @@ double huber_slope(double x, double t, Params p) {
 }
 /// A logarithm is held at −100, so that a wrong certainty costs a finite amount. Source: torch.
 double held_log(double log) { return log < -100.0 ? -100.0 : log; }
+/// Each term is negated by itself, so that the loss of a right answer is +0 under any contraction.
 double bce(double x, double t) {
-  return -(t * held_log(std::log(x)) + (1.0 - t) * held_log(std::log1p(-x)));
+  return t * -held_log(std::log(x)) + (1.0 - t) * -held_log(std::log1p(-x));
 }
 double bce_slope(double x, double t) {
   const double room = x * (1.0 - x);

@@ -1,8 +1,8 @@
 // Jobs that end otherwise than by returning, and processes that divide: no crash, no hang, the exit
 // code that was asked for.
 #include <algorithm>
-#include <cstdio>
 
+#include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -52,12 +52,10 @@ TEST_CASE("a process that forks, or whose child exits or becomes another program
           "[endings][R24]") {
   const std::string backend = backend_here();
   const std::string ending = GENERATE("fork", "fork_exit", "exec");
-#ifdef __clang__
-  if (ending == "fork_exit") {
-    std::puts("skipped: a forked process that exits: LLVM's OpenMP runtime aborts in it");
+  if (kHasLlvmOpenMp && ending == "fork_exit") {
+    skip("a forked process that exits: LLVM's OpenMP runtime aborts in it");
     return;
   }
-#endif
   const Ran ran = run_ending(backend, ending);
   CAPTURE(backend, ending, ran.out, ran.err);
   CHECK(ran.exit_code == 0);

@@ -9,4 +9,12 @@ namespace tessera::testing {
 /// why", and ./test counts it. Main thread only.
 void skip(const std::string& why);
 
+/// Whether these programs link LLVM's OpenMP runtime, as Clang's do. It aborts in a forked process
+/// that exits, and over some values of its variables before a program begins.
+#ifdef __clang__
+inline constexpr bool kHasLlvmOpenMp = true;
+#else
+inline constexpr bool kHasLlvmOpenMp = false;
+#endif
+
 }  // namespace tessera::testing

@@ -2,7 +2,6 @@
 // ends as it should, says what it should, drives no terminal and takes no more memory than allowed.
 #include <malloc.h>
 
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include "checkpoint/chunk_hash.h"
 #include "io/json.h"
 #include "placement/printable.h"
+#include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -111,13 +111,7 @@ std::string expand(const std::vector<JsonView>& pieces) {
   return text;
 }
 
-// LLVM's OpenMP runtime, which Clang links, prints values of its variables as they are and aborts
-// over some, before a program begins.
-#ifdef __clang__
-constexpr bool kHasLlvmOpenMp = true;
-#else
-constexpr bool kHasLlvmOpenMp = false;
-#endif
+/// LLVM's prints values of its variables as they are and aborts over some, before a program begins.
 bool is_for_llvm_openmp(std::string_view variable) {
   return kHasLlvmOpenMp && variable.starts_with("OMP_");
 }
@@ -144,7 +138,7 @@ class HostileCase {
     const std::map<std::string, std::string> variables = environment();
     for (const auto& [name, value] : members_of(view_, "environment")) {
       if (!is_for_llvm_openmp(name)) continue;
-      std::puts(("skipped: hostile values of " + name + ": this OpenMP's own").c_str());
+      skip("hostile values of " + name + ": LLVM's OpenMP runtime reads them first");
       return;
     }
     ::malloc_trim(0);  // a process begins with the memory of the one that it comes from
