@@ -1,0 +1,30 @@
+# Device code for real devices, where a CUDA toolkit is found. Its runtime is asked for at run time only: what is
+# built here starts on machines without a driver.
+option(TESSERA_WITH_CUDA "Compile device code with nvcc where a toolkit is found" ON)
+set(TESSERA_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for")
+
+set(TESSERA_HAS_CUDA OFF)
+if(TESSERA_WITH_CUDA)
+  find_program(TESSERA_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+  if(TESSERA_NVCC)
+    set(CMAKE_CUDA_COMPILER ${TESSERA_NVCC})
+    set(CMAKE_CUDA_ARCHITECTURES ${TESSERA_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+    enable_language(CUDA)
+    set(TESSERA_HAS_CUDA ON)
+  endif()
+endif()
+if(NOT TESSERA_HAS_CUDA)
+  message(STATUS "No CUDA toolkit: device code is compiled for the emulation alone")
+endif()
+
+# tessera_device_objects(TARGET FILE.cu…): compiled by nvcc, without warnings. The folder must not be one whose
+# targets compile the same files for the emulation.
+function(tessera_device_objects target)
+  add_library(${target} OBJECT ${ARGN})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  # CMake 3.25 does not know C++20 for this compiler.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --Werror all-warnings
+                         -Xcompiler=-Wall,-Wextra>)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()

@@ -1,0 +1,33 @@
+# Kernels, streams, events and graphs of CUDA on the processor: emulation/ (docs/cuda.md). What links this gets its
+# <cuda_runtime.h>, and its .cu sources are compiled as C++.
+
+# tessera_emulation(TARGET [SANITIZERS]): beside what TESSERA_SANITIZE asks for.
+function(tessera_emulation target)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/emulation/*.cc)
+  # The thread sanitizer is told of these by name: switches of stacks, and values that pass between lanes.
+  set(told ${PROJECT_SOURCE_DIR}/emulation/block.cc ${PROJECT_SOURCE_DIR}/emulation/fiber.cc)
+  list(REMOVE_ITEM sources ${told})
+  add_library(${target}_blocks OBJECT ${told})
+  add_library(${target} STATIC ${sources} $<TARGET_OBJECTS:${target}_blocks>)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/emulation)
+  target_include_directories(${target}_blocks PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PUBLIC Threads::Threads)
+  foreach(part ${target} ${target}_blocks)
+    set_target_properties(${part} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    tessera_compile_options(${part})
+    if(ARGN)
+      target_compile_options(${part} PUBLIC -fsanitize=${ARGN} -fno-omit-frame-pointer)
+      target_link_options(${part} PUBLIC -fsanitize=${ARGN})
+    endif()
+  endforeach()
+  if("${TESSERA_SANITIZE};${ARGN}" MATCHES "thread")
+    target_compile_options(${target}_blocks PRIVATE -fno-sanitize=thread -DTSR_UNDER_THREAD_SANITIZER)
+  endif()
+endfunction()
+
+# tessera_emulated_sources(FILE.cu…): of the calling folder's targets.
+function(tessera_emulated_sources)
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
+tessera_emulation(tessera_emulation)
