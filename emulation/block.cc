@@ -169,6 +169,7 @@ class BlockRunner::Impl {
 
   [[noreturn]] void device_fault(const char* what) {
     note_fault(what);
+    order_before(&end_);
     threads_[current_].fiber->leave();
     std::abort();  // it is never entered again
   }
@@ -277,6 +278,7 @@ class BlockRunner::Impl {
 
   void wait_at(DeviceThread& thread, State state, const void* order) {
     if (order != nullptr) order_before(order);
+    order_before(&end_);  // it may never come to its own
     thread.state = state;
     thread.fiber->leave();
     if (order != nullptr) order_after(order);
