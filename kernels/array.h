@@ -9,13 +9,12 @@
 #include <span>
 #include <vector>
 
+#include "kernels/device.h"
 #include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/shape.h"
 
 namespace tessera TSR_API {
-
-enum class Device : std::uint8_t { kCpu, kCuda };
 
 /// Where buffers come from: a World's pool, an MPI window, registered device memory.
 /// Thread-safety: a buffer may be released by another thread than the one that asked for it.
@@ -25,7 +24,7 @@ class Allocator {
   /// At least `bytes`, aligned to 64. Throws Error(ResourceExhausted) naming the size.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
-  virtual Device device() const noexcept { return Device::kCpu; }
+  virtual Device& device() const noexcept { return cpu_device(); }
 };
 /// Plain aligned memory without a pool; large blocks advise huge pages.
 std::shared_ptr<Allocator> plain_allocator();
@@ -50,7 +49,7 @@ class Storage {
 
   std::byte* data() noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  Device device() const noexcept { return allocator_->device(); }
+  Device& device() const noexcept { return allocator_->device(); }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
   /// Blocks until a pending producer is done; at once where there is none.
@@ -85,7 +84,7 @@ class Array {
   std::int64_t size(int dim) const { return shape_[static_cast<std::size_t>(dim)]; }
   int ndim() const noexcept { return static_cast<int>(shape_.size()); }
   DType dtype() const noexcept { return dtype_; }
-  Device device() const noexcept { return storage_->device(); }
+  Device& device() const noexcept { return storage_->device(); }
   std::int64_t num_elements() const noexcept { return tessera::num_elements(shape_); }
   std::int64_t num_bytes() const noexcept { return num_elements() * size_of(dtype_); }
   bool is_contiguous() const noexcept;
@@ -124,8 +123,8 @@ Shape contiguous_strides(const Shape& shape);
 
 /// What a kernel may use.
 struct KernelContext {
-  int threads = 1;         ///< library threads this rank may run
-  void* stream = nullptr;  ///< CUDA stream, or null
+  int threads = 1;                 ///< library threads this rank may run
+  Device* device = &cpu_device();  ///< whose kernels run, on its compute stream
   std::shared_ptr<Allocator> allocator = plain_allocator();
   bool checked = false;  ///< verify indices and report the first bad position
 };

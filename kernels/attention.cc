@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/attention_head.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_tasks.h"
 #include "kernels/simd.h"
 #include "placement/status.h"
@@ -173,8 +174,8 @@ void check_attention(const char* op, const Array& q, const Array& k, const Array
   }
 }
 
-void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
-               const AttentionOptions& options, const Array& out, const Array& lse) {
+void cpu::attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
+                    const AttentionOptions& options, const Array& out, const Array& lse) {
   check_attention("attention", q, k, v, out, lse);
   const std::int64_t heads = q.size(1), all_heads = q.size(0) * heads;
   const std::int64_t blocks = (q.size(2) + kBlockQueries - 1) / kBlockQueries;

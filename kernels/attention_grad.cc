@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/attention.h"
 #include "kernels/attention_head.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_tasks.h"
 #include "kernels/simd.h"
 #include "placement/status.h"
@@ -129,9 +130,9 @@ void check_like(const char* name, const Array& x, const Array& like) {
 
 }  // namespace
 
-void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const Array& k,
-                    const Array& v, const Array& out, const Array& lse,
-                    const AttentionOptions& options, const AttentionGradients& grads) {
+void cpu::attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const Array& k,
+                         const Array& v, const Array& out, const Array& lse,
+                         const AttentionOptions& options, const AttentionGradients& grads) {
   check_attention("attention_grad", q, k, v, out, lse);
   check_like("grad", grad, out);
   check_like("grads.q", grads.q, q);

@@ -4,6 +4,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_head.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_tasks.h"
 
 namespace tessera::kernels {
@@ -20,11 +21,11 @@ struct Addend {
     if (mask.dtype() == DType::kBool) {
       const Array seen = Array::empty({}, dtype, ctx.allocator);
       const Array hidden = Array::empty({}, dtype, ctx.allocator);
-      fill(ctx, 0.0, seen);
-      fill(ctx, -std::numeric_limits<double>::infinity(), hidden);
-      where(ctx, mask, seen, hidden, values);
+      cpu::fill(ctx, 0.0, seen);
+      cpu::fill(ctx, -std::numeric_limits<double>::infinity(), hidden);
+      cpu::where(ctx, mask, seen, hidden, values);
     } else {
-      copy(ctx, mask, values);
+      cpu::copy(ctx, mask, values);
     }
     const std::size_t lead = wanted.size() - mask.shape().size();
     for (std::size_t d = 0; d < mask.shape().size(); ++d) {
@@ -99,8 +100,8 @@ class MaskedHead {
 
 }  // namespace
 
-void masked_attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
-                      const Array& mask, double scale, const Array& out, const Array& lse) {
+void cpu::masked_attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
+                           const Array& mask, double scale, const Array& out, const Array& lse) {
   check_attention("masked_attention", q, k, v, out, lse);
   const std::int64_t heads = q.size(1), all_heads = q.size(0) * heads;
   if (out.num_elements() == 0 && lse.num_elements() == 0) return;

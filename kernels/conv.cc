@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/matmul.h"
 #include "kernels/parallel_tasks.h"
 #include "kernels/reduce.h"
@@ -132,27 +133,28 @@ Array unfold_image(KernelContext& ctx, const ConvSizes& sizes, const WindowPlane
 
 }  // namespace
 
-void conv2d(KernelContext& ctx, const Array& x, const Array& weight, const WindowPlane& window,
-            const Array& out) {
+void cpu::conv2d(KernelContext& ctx, const Array& x, const Array& weight, const WindowPlane& window,
+                 const Array& out) {
   const ConvSizes sizes("conv2d", x, weight, out);
   if (out.num_elements() == 0) return;
-  if (sizes.taps() == 0) return fill(ctx, 0.0, out);
+  if (sizes.taps() == 0) return cpu::fill(ctx, 0.0, out);
   const Array dense = contiguous(ctx, x), kernel = contiguous(ctx, weight);
   const Array result =
       out.is_contiguous() ? out : Array::empty(out.shape(), out.dtype(), ctx.allocator);
   for_images(sizes, [&](std::int64_t n, std::int64_t g) {
     const std::int64_t image = n * sizes.groups + g;
-    matmul(ctx,
-           matrix(kernel, g * sizes.out_channels * sizes.taps(), sizes.out_channels, sizes.taps()),
-           unfold_image(ctx, sizes, window, dense, image),
-           matrix(result, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
-                  sizes.pixels()));
+    cpu::matmul(
+        ctx,
+        matrix(kernel, g * sizes.out_channels * sizes.taps(), sizes.out_channels, sizes.taps()),
+        unfold_image(ctx, sizes, window, dense, image),
+        matrix(result, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
+               sizes.pixels()));
   });
-  if (!out.is_contiguous()) copy(ctx, result, out);
+  if (!out.is_contiguous()) cpu::copy(ctx, result, out);
 }
 
-void conv2d_input_grad(KernelContext& ctx, const Array& grad, const Array& weight,
-                       const WindowPlane& window, const Array& grad_x) {
+void cpu::conv2d_input_grad(KernelContext& ctx, const Array& grad, const Array& weight,
+                            const WindowPlane& window, const Array& grad_x) {
   const ConvSizes sizes("conv2d_input_grad", grad_x, weight, grad);
   if (grad_x.num_elements() == 0) return;
   const DType type = sum_type(grad.dtype());
@@ -164,10 +166,10 @@ void conv2d_input_grad(KernelContext& ctx, const Array& grad, const Array& weigh
       const std::int64_t image = n * sizes.groups + g;
       const Array own =
           matrix(kernel, g * sizes.out_channels * sizes.taps(), sizes.out_channels, sizes.taps());
-      matmul(ctx, own.transpose(0, 1),
-             matrix(dense, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
-                    sizes.pixels()),
-             columns);
+      cpu::matmul(ctx, own.transpose(0, 1),
+                  matrix(dense, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
+                         sizes.pixels()),
+                  columns);
       const std::int64_t offset = image * sizes.in_channels * sizes.plane();
       visit_floating(type, [&](auto tag) {
         using T = typename decltype(tag)::type;
@@ -177,11 +179,11 @@ void conv2d_input_grad(KernelContext& ctx, const Array& grad, const Array& weigh
       });
     });
   }
-  copy(ctx, sum, grad_x);
+  cpu::copy(ctx, sum, grad_x);
 }
 
-void conv2d_weight_grad(KernelContext& ctx, const Array& grad, const Array& x,
-                        const WindowPlane& window, const Array& grad_weight) {
+void cpu::conv2d_weight_grad(KernelContext& ctx, const Array& grad, const Array& x,
+                             const WindowPlane& window, const Array& grad_weight) {
   const ConvSizes sizes("conv2d_weight_grad", x, grad_weight, grad);
   if (grad_weight.num_elements() == 0) return;
   const DType type = sum_type(grad.dtype());
@@ -192,17 +194,17 @@ void conv2d_weight_grad(KernelContext& ctx, const Array& grad, const Array& x,
     for_images(sizes, [&](std::int64_t n, std::int64_t g) {
       const std::int64_t image = n * sizes.groups + g;
       const Array columns = unfold_image(ctx, sizes, window, dense, image);
-      matmul(ctx,
-             matrix(grads, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
-                    sizes.pixels()),
-             columns.transpose(0, 1), own);
+      cpu::matmul(ctx,
+                  matrix(grads, image * sizes.out_channels * sizes.pixels(), sizes.out_channels,
+                         sizes.pixels()),
+                  columns.transpose(0, 1), own);
       accumulate(
           ctx, ReduceOp::kSum,
           matrix(sum, g * sizes.out_channels * sizes.taps(), sizes.out_channels, sizes.taps()),
           own);
     });
   }
-  copy(ctx, sum, grad_weight);
+  cpu::copy(ctx, sum, grad_weight);
 }
 
 }  // namespace tessera::kernels

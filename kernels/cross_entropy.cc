@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/exp_line.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
 #include "kernels/parallel_loop.h"
@@ -105,7 +106,7 @@ void write_grad(int threads, const GradArrays& arrays) {
 
 }  // namespace
 
-void row_max(KernelContext& ctx, const Array& logits, const Array& max) {
+void cpu::row_max(KernelContext& ctx, const Array& logits, const Array& max) {
   check_shape("row_max", "max", max, rows_shape("row_max", logits));
   const StagedOutput staged(ctx, max, line_dtype(logits.dtype()));
   visit_floating(logits.dtype(), [&](auto tag) {
@@ -117,7 +118,7 @@ void row_max(KernelContext& ctx, const Array& logits, const Array& max) {
   staged.finish(ctx);
 }
 
-void row_sum_exp(KernelContext& ctx, const Array& logits, const Array& max, const Array& sum) {
+void cpu::row_sum_exp(KernelContext& ctx, const Array& logits, const Array& max, const Array& sum) {
   const Shape rows = rows_shape("row_sum_exp", logits);
   check_shape("row_sum_exp", "max", max, rows);
   check_shape("row_sum_exp", "sum", sum, rows);
@@ -135,7 +136,8 @@ void row_sum_exp(KernelContext& ctx, const Array& logits, const Array& max, cons
   staged.finish(ctx);
 }
 
-void row_target(KernelContext& ctx, const Array& logits, const Array& target, const Array& out) {
+void cpu::row_target(KernelContext& ctx, const Array& logits, const Array& target,
+                     const Array& out) {
   const Shape rows = rows_shape("row_target", logits);
   check_shape("row_target", "target", target, rows);
   check_shape("row_target", "out", out, rows);
@@ -156,8 +158,8 @@ void row_target(KernelContext& ctx, const Array& logits, const Array& target, co
   staged.finish(ctx);
 }
 
-void cross_entropy_grad(KernelContext& ctx, const Array& grad, const Array& logits,
-                        const Array& target, const Array& lse, const Array& grad_logits) {
+void cpu::cross_entropy_grad(KernelContext& ctx, const Array& grad, const Array& logits,
+                             const Array& target, const Array& lse, const Array& grad_logits) {
   const Shape rows = rows_shape("cross_entropy_grad", logits);
   check_shape("cross_entropy_grad", "target", target, rows);
   check_shape("cross_entropy_grad", "lse", lse, rows);

@@ -3,6 +3,7 @@
 
 #include "kernels/block_map.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/vector_math.h"
 
 namespace tessera::kernels {
@@ -358,11 +359,11 @@ Array integers_as(KernelContext& ctx, const Array& x, DType dtype) {
   return cast;
 }
 
-void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const Array& out) {
+void cpu::binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const Array& out) {
   const DType promoted = promote(a.dtype(), b.dtype());
   const bool mixed = is_floating(a.dtype()) != is_floating(b.dtype());
   if (mixed && size_of(promoted) == 2) {  // computed in F32, which holds more integers
-    return binary(ctx, op, integers_as(ctx, a, promoted), integers_as(ctx, b, promoted), out);
+    return cpu::binary(ctx, op, integers_as(ctx, a, promoted), integers_as(ctx, b, promoted), out);
   }
   const DType compute = compute_dtype(op, promoted, out.dtype());
   const int threads = threads_for(ctx, op, compute);
@@ -381,7 +382,7 @@ void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const
   });
 }
 
-void binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, const Array& out) {
+void cpu::binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, const Array& out) {
   const DType compute = scalar_compute_dtype(op, a.dtype(), b, out.dtype());
   const int threads = threads_for(ctx, op, compute);
   visit_compute_type(compute, [&]<class C>(TypeTag<C>) {

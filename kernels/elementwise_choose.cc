@@ -3,6 +3,7 @@
 
 #include "kernels/block_map.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/vector_math.h"
 
 namespace tessera::kernels {
@@ -56,9 +57,9 @@ void swiglu_grad_block(const C* const* in, C* const* out, std::int64_t n) {
 
 }  // namespace
 
-void clamp(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
+void cpu::clamp(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
   if (is_floating(x.dtype()) && (std::isnan(low) || std::isnan(high))) {
-    return fill(ctx, std::numeric_limits<double>::quiet_NaN(), out);
+    return cpu::fill(ctx, std::numeric_limits<double>::quiet_NaN(), out);
   }
   visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
     const C least = lower_bound_of<C>(low);
@@ -76,8 +77,8 @@ void clamp(KernelContext& ctx, const Array& x, double low, double high, const Ar
   });
 }
 
-void where(KernelContext& ctx, const Array& condition, const Array& a, const Array& b,
-           const Array& out) {
+void cpu::where(KernelContext& ctx, const Array& condition, const Array& a, const Array& b,
+                const Array& out) {
   require_bool("where", condition);
   visit_compute_type(promote(a.dtype(), b.dtype()), [&]<class C>(TypeTag<C>) {
     BlockMap<C, 1, 3>("where", {&out, &condition, &a, &b})
@@ -92,8 +93,8 @@ void where(KernelContext& ctx, const Array& condition, const Array& a, const Arr
   });
 }
 
-void masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double value,
-                 const Array& out) {
+void cpu::masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double value,
+                      const Array& out) {
   require_bool("masked_fill", mask);
   visit_compute_type(x.dtype(), [&]<class C>(TypeTag<C>) {
     const C filler = x.dtype() == DType::kBool ? static_cast<C>(value != 0.0) : convert<C>(value);
@@ -108,7 +109,7 @@ void masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double v
   });
 }
 
-void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array& out) {
+void cpu::swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array& out) {
   const DType dtype = promote(gate.dtype(), up.dtype());
   require_floating("swiglu", dtype);
   visit_compute_type(dtype, [&]<class C>(TypeTag<C>) {
@@ -118,8 +119,8 @@ void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array&
   });
 }
 
-void swiglu_grad(KernelContext& ctx, const Array& grad, const Array& gate, const Array& up,
-                 const Array& grad_gate, const Array& grad_up) {
+void cpu::swiglu_grad(KernelContext& ctx, const Array& grad, const Array& gate, const Array& up,
+                      const Array& grad_gate, const Array& grad_up) {
   const DType dtype = promote(grad.dtype(), promote(gate.dtype(), up.dtype()));
   require_floating("swiglu_grad", dtype);
   visit_compute_type(dtype, [&]<class C>(TypeTag<C>) {

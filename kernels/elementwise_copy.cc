@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -188,7 +189,7 @@ void copy_words(KernelContext& ctx, const Array& src, const Array& dst) {
 
 }  // namespace
 
-void copy(KernelContext& ctx, const Array& src, const Array& dst) {
+void cpu::copy(KernelContext& ctx, const Array& src, const Array& dst) {
   if (src.dtype() == dst.dtype()) {
     if (src.num_elements() < kParallelElements && same_dense(src, dst)) {
       std::memcpy(dst.bytes(), src.bytes(), static_cast<std::size_t>(src.num_bytes()));
@@ -212,7 +213,7 @@ Array contiguous(KernelContext& ctx, const Array& src) {
   return dense;
 }
 
-void fill(KernelContext& ctx, double value, const Array& out) {
+void cpu::fill(KernelContext& ctx, double value, const Array& out) {
   const StridedLoop loop("fill", std::array{&out});
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
     const T filler = convert<T>(value);
@@ -225,7 +226,7 @@ void fill(KernelContext& ctx, double value, const Array& out) {
   });
 }
 
-void arange(KernelContext& ctx, double start, double step, const Array& out) {
+void cpu::arange(KernelContext& ctx, double start, double step, const Array& out) {
   if (out.ndim() != 1) {
     throw Error(invalid_argument("arange: the output has shape " + to_string(out.shape()) +
                                  ", expected one dim"));

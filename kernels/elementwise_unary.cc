@@ -2,6 +2,7 @@
 
 #include "kernels/block_map.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/vector_math.h"
 #include "kernels/vector_sqrt.h"
 
@@ -244,7 +245,7 @@ UnaryBlock<C> block_of(Unary op) {
 
 }  // namespace
 
-void unary(KernelContext& ctx, Unary op, const Array& x, const Array& out) {
+void cpu::unary(KernelContext& ctx, Unary op, const Array& x, const Array& out) {
   DType compute = x.dtype();
   if (needs_floating(op) && !is_floating(compute)) {
     require_floating(name_of(op), out.dtype());

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/matmul.h"
 #include "kernels/matrix_product.h"
@@ -138,22 +139,22 @@ void accumulate_group(ProductCall call, const Operand& x, const Operand& g, cons
 
 }  // namespace
 
-void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
-                    const Array& counts_E, const Array& out_TN) {
+void cpu::grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
+                         const Array& counts_E, const Array& out_TN) {
   check_ranks("grouped_matmul", x_TK, w_EKN, counts_E, out_TN);
   check_product_dtypes("grouped_matmul", x_TK, w_EKN, out_TN);
   if (x_TK.dtype() == DType::kF16) {
     const StagedOutput wide(ctx, out_TN, DType::kF32);
-    grouped_matmul(ctx, as_dtype(ctx, x_TK, DType::kF32), as_dtype(ctx, w_EKN, DType::kF32),
-                   counts_E, wide.array());
+    cpu::grouped_matmul(ctx, as_dtype(ctx, x_TK, DType::kF32), as_dtype(ctx, w_EKN, DType::kF32),
+                        counts_E, wide.array());
     return wide.finish(ctx);
   }
   const std::vector<Group> groups = read_groups("grouped_matmul", counts_E, x_TK.size(0));
   const std::int64_t used = groups.empty() ? 0 : groups.back().begin + groups.back().rows;
   const std::int64_t cols = out_TN.size(1), depth = x_TK.size(1);
-  if (used < out_TN.size(0)) fill(ctx, 0.0, out_TN.slice(0, used, out_TN.size(0)));
+  if (used < out_TN.size(0)) cpu::fill(ctx, 0.0, out_TN.slice(0, used, out_TN.size(0)));
   if (used == 0 || cols == 0) return;
-  if (depth == 0) return fill(ctx, 0.0, out_TN);
+  if (depth == 0) return cpu::fill(ctx, 0.0, out_TN);
 
   const Array x = with_unit_lines(ctx, x_TK);
   const Array w = takes_operand(depth, cols, Operand::of(w_EKN)) ? w_EKN : contiguous(ctx, w_EKN);
@@ -169,17 +170,17 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
         Operand::of(w, block.expert * w.strides()[0]).at(0, block.col),
         Operand::of(out).at(block.row, block.col));
   });
-  if (!direct) copy(ctx, out.slice(0, 0, used), out_TN.slice(0, 0, used));
+  if (!direct) cpu::copy(ctx, out.slice(0, 0, used), out_TN.slice(0, 0, used));
 }
 
-void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Array& grad_TN,
-                                const Array& counts_E, const Array& grad_w_EKN) {
+void cpu::grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Array& grad_TN,
+                                     const Array& counts_E, const Array& grad_w_EKN) {
   check_ranks("grouped_matmul_weight_grad", x_TK, grad_w_EKN, counts_E, grad_TN);
   check_product_dtypes("grouped_matmul_weight_grad", x_TK, grad_TN, grad_w_EKN);
   if (x_TK.dtype() == DType::kF16) {
     const StagedOutput wide(ctx, grad_w_EKN, DType::kF32);
-    grouped_matmul_weight_grad(ctx, as_dtype(ctx, x_TK, DType::kF32),
-                               as_dtype(ctx, grad_TN, DType::kF32), counts_E, wide.array());
+    cpu::grouped_matmul_weight_grad(ctx, as_dtype(ctx, x_TK, DType::kF32),
+                                    as_dtype(ctx, grad_TN, DType::kF32), counts_E, wide.array());
     return wide.finish(ctx);
   }
   const std::vector<Group> groups =

@@ -4,6 +4,7 @@
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
 #include "kernels/index_check.h"
+#include "kernels/kernel_table.h"
 
 namespace tessera::kernels {
 namespace {
@@ -162,21 +163,21 @@ Array corner(const Array& x, const Shape& shape) {
 template <class Add>
 void add_in_f32(KernelContext& ctx, const Array& out, Add add) {
   Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
-  copy(ctx, out, wide);
+  cpu::copy(ctx, out, wide);
   add(wide);
-  copy(ctx, wide, out);
+  cpu::copy(ctx, wide, out);
 }
 
 Array as_f32(KernelContext& ctx, const Array& x) {
   Array wide = Array::empty(x.shape(), DType::kF32, ctx.allocator);
-  copy(ctx, x, wide);
+  cpu::copy(ctx, x, wide);
   return wide;
 }
 
 }  // namespace
 
-void gather(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
-            const Array& out) {
+void cpu::gather(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
+                 const Array& out) {
   require_dim("gather", x, dim);
   require_within("gather", index, x, dim);
   require_shape("gather", "output", out, index.shape());
@@ -188,25 +189,25 @@ void gather(KernelContext& ctx, const Array& x, int dim, const Array& index, Abs
   });
 }
 
-void scatter(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,
-             Absent absent) {
+void cpu::scatter(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                  const Array& src, Absent absent) {
   require_dim("scatter", out, dim);
   check_scatter({"scatter", out.size(dim), absent}, out, dim, index, src);
   scatter_with(ctx, out, dim, index, src, Assign{});
 }
 
-void scatter_value(KernelContext& ctx, const Array& out, int dim, const Array& index, double value,
-                   Absent absent) {
+void cpu::scatter_value(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                        double value, Absent absent) {
   const Array scalar = Array::empty({}, out.dtype(), ctx.allocator);
-  fill(ctx, value, scalar);
+  cpu::fill(ctx, value, scalar);
   const Array src = scalar.as_strided(index.shape(), Shape(index.shape().size(), 0), 0);
   require_dim("scatter_value", out, dim);
   check_scatter({"scatter_value", out.size(dim), absent}, out, dim, index, src);
   scatter_with(ctx, out, dim, index, src, Assign{});
 }
 
-void scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                 const Array& src, Absent absent) {
+void cpu::scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                      const Array& src, Absent absent) {
   require_dim("scatter_add", out, dim);
   check_scatter({"scatter_add", out.size(dim), absent}, out, dim, index, src);
   if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, AddTo{});
@@ -215,9 +216,9 @@ void scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& ind
              [&](const Array& wide) { scatter_with(ctx, wide, dim, index, wide_src, AddTo{}); });
 }
 
-void scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                     const Array& src, Combine combine, Absent absent) {
-  if (combine == Combine::kAdd) return scatter_add(ctx, out, dim, index, src, absent);
+void cpu::scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                          const Array& src, Combine combine, Absent absent) {
+  if (combine == Combine::kAdd) return cpu::scatter_add(ctx, out, dim, index, src, absent);
   require_dim("scatter_reduce", out, dim);
   check_scatter({"scatter_reduce", out.size(dim), absent}, out, dim, index, src);
   switch (combine) {

@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/index_check.h"
+#include "kernels/kernel_table.h"
 #include "kernels/row_order.h"
 #include "kernels/stream_row.h"
 
@@ -65,7 +66,7 @@ void check_rows(const IndexUse& use, const Array& whole, int dim, const Array& i
 Array dense_positions(KernelContext& ctx, const Array& index) {
   if (index.dtype() == DType::kI64 && index.is_contiguous()) return index;
   Array dense = Array::empty(index.shape(), DType::kI64, ctx.allocator);
-  copy(ctx, index, dense);
+  cpu::copy(ctx, index, dense);
   return dense;
 }
 
@@ -199,12 +200,12 @@ void add_checked_rows(KernelContext& ctx, const Array& out, int dim, const Array
   if (is_half(out.dtype())) {
     const Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
     const Array wide_src = Array::empty(src.shape(), DType::kF32, ctx.allocator);
-    copy(ctx, out, wide);
-    copy(ctx, src, wide_src);
+    cpu::copy(ctx, out, wide);
+    cpu::copy(ctx, src, wide_src);
     add_checked_rows(ctx, wide, dim, positions, wide_src);
-    return copy(ctx, wide, out);
+    return cpu::copy(ctx, wide, out);
   }
-  scatter_add(ctx, out, dim, expand_index(positions, dim, src.shape()), src, Absent::kSkip);
+  cpu::scatter_add(ctx, out, dim, expand_index(positions, dim, src.shape()), src, Absent::kSkip);
 }
 
 /// Ids of any shape as one dense dim.
@@ -226,8 +227,8 @@ void check_embedding(std::string_view kernel, const Array& weight_VD, const Arra
 
 }  // namespace
 
-void index_select(KernelContext& ctx, const Array& x, int dim, const Array& index, Absent absent,
-                  const Array& out) {
+void cpu::index_select(KernelContext& ctx, const Array& x, int dim, const Array& index,
+                       Absent absent, const Array& out) {
   check_rows({"index_select"}, x, dim, index, out);
   check_index(index, {"index_select", x.size(dim), absent});
   Rows from_rows;
@@ -235,44 +236,45 @@ void index_select(KernelContext& ctx, const Array& x, int dim, const Array& inde
   if (describe_rows(x, dim, from_rows) && describe_rows(out, dim, to_rows)) {
     return select_rows(ctx, x, dense_positions(ctx, index), out, {from_rows, to_rows});
   }
-  gather(ctx, x, dim, expand_index(index, dim, out.shape()), absent, out);
+  cpu::gather(ctx, x, dim, expand_index(index, dim, out.shape()), absent, out);
 }
 
-void index_add(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,
-               Absent absent) {
+void cpu::index_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                    const Array& src, Absent absent) {
   check_rows({"index_add"}, out, dim, index, src);
   check_index(index, {"index_add", out.size(dim), absent});
   add_checked_rows(ctx, out, dim, index, src);
 }
 
-void embedding(KernelContext& ctx, const Array& weight_VD, const Array& ids, Absent absent,
-               const Array& out) {
+void cpu::embedding(KernelContext& ctx, const Array& weight_VD, const Array& ids, Absent absent,
+                    const Array& out) {
   check_embedding("embedding", weight_VD, ids, out);
   check_index(ids, {"embedding", weight_VD.size(0), absent});
   const Shape flat_shape = {ids.num_elements(), weight_VD.size(1)};
   const Array flat = out.try_view(flat_shape);
   const Array target = flat.is_null() ? Array::empty(flat_shape, out.dtype(), ctx.allocator) : flat;
-  index_select(ctx, weight_VD, 0, flat_ids(ctx, ids), absent, target);
-  if (flat.is_null()) copy(ctx, target.try_view(out.shape()), out);
+  cpu::index_select(ctx, weight_VD, 0, flat_ids(ctx, ids), absent, target);
+  if (flat.is_null()) cpu::copy(ctx, target.try_view(out.shape()), out);
 }
 
-void embedding_grad(KernelContext& ctx, const Array& grad, const Array& ids, Absent absent,
-                    const Array& grad_weight_VD) {
+void cpu::embedding_grad(KernelContext& ctx, const Array& grad, const Array& ids, Absent absent,
+                         const Array& grad_weight_VD) {
   check_embedding("embedding_grad", grad_weight_VD, ids, grad);
   check_index(ids, {"embedding_grad", grad_weight_VD.size(0), absent});
-  fill(ctx, 0.0, grad_weight_VD);
+  cpu::fill(ctx, 0.0, grad_weight_VD);
   const Array rows = contiguous(ctx, grad).try_view({ids.num_elements(), grad_weight_VD.size(1)});
-  index_add(ctx, grad_weight_VD, 0, flat_ids(ctx, ids), rows, absent);
+  cpu::index_add(ctx, grad_weight_VD, 0, flat_ids(ctx, ids), rows, absent);
 }
 
-void permute_rows(KernelContext& ctx, const Array& x_TD, const Array& tok_N, const Array& out_ND) {
+void cpu::permute_rows(KernelContext& ctx, const Array& x_TD, const Array& tok_N,
+                       const Array& out_ND) {
   if (x_TD.ndim() != 2) {
     throw Error(invalid_argument("permute_rows: x has shape " + to_string(x_TD.shape()) +
                                  ", expected two dims"));
   }
   check_rows({"permute_rows"}, x_TD, 0, tok_N, out_ND);
   check_index(tok_N, {"permute_rows", x_TD.size(0), Absent::kError});
-  index_select(ctx, x_TD, 0, tok_N, Absent::kError, out_ND);
+  cpu::index_select(ctx, x_TD, 0, tok_N, Absent::kError, out_ND);
 }
 
 }  // namespace tessera::kernels

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/index_check.h"
+#include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -30,14 +31,14 @@ std::int64_t place(const C* line, std::int64_t size, C value, Side side) {
 Array dense_as(KernelContext& ctx, const Array& x, DType dtype) {
   if (x.dtype() == dtype && x.is_contiguous()) return x;
   Array dense = Array::empty(x.shape(), dtype, ctx.allocator);
-  copy(ctx, x, dense);
+  cpu::copy(ctx, x, dense);
   return dense;
 }
 
 }  // namespace
 
-void searchsorted(KernelContext& ctx, const Array& sorted, const Array& values, Side side,
-                  const Array& out) {
+void cpu::searchsorted(KernelContext& ctx, const Array& sorted, const Array& values, Side side,
+                       const Array& out) {
   const bool one_line = sorted.ndim() == 1;
   bool fits = sorted.ndim() > 0 && (one_line || sorted.ndim() == values.ndim());
   for (int d = 0; fits && !one_line && d + 1 < sorted.ndim(); ++d) {
@@ -71,18 +72,18 @@ void searchsorted(KernelContext& ctx, const Array& sorted, const Array& values, 
                       });
     }
   });
-  copy(ctx, places, out);
+  cpu::copy(ctx, places, out);
 }
 
-void bincount(KernelContext& ctx, const Array& x, const Array& weights, Absent absent,
-              const Array& out) {
+void cpu::bincount(KernelContext& ctx, const Array& x, const Array& weights, Absent absent,
+                   const Array& out) {
   check_index(x, {"bincount", out.size(0), absent});
   const Array places = dense_as(ctx, x, DType::kI64);
   const bool weighted = !weights.is_null();
   if (weighted) require_shape("bincount", "weights", weights, x.shape());
   const DType sum_type = weighted ? accumulation_type(weights.dtype()) : DType::kI64;
   const Array sums = Array::empty(out.shape(), sum_type, ctx.allocator);
-  fill(ctx, 0.0, sums);
+  cpu::fill(ctx, 0.0, sums);
   const Array terms = weighted ? dense_as(ctx, weights, sum_type) : Array();
   const auto* place = places.data<std::int64_t>();
   visit_dtype(sum_type, [&]<class T>(TypeTag<T>) {
@@ -94,10 +95,10 @@ void bincount(KernelContext& ctx, const Array& x, const Array& weights, Absent a
       }
     }
   });
-  copy(ctx, sums, out);
+  cpu::copy(ctx, sums, out);
 }
 
-std::vector<std::int64_t> nonzero_positions(KernelContext& ctx, const Array& x) {
+std::vector<std::int64_t> cpu::nonzero_positions(KernelContext& ctx, const Array& x) {
   const Array dense = contiguous(ctx, x);
   std::vector<std::int64_t> positions;
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {

@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/index_check.h"
+#include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -143,8 +144,8 @@ Shape tuple_shape(const Shape& x, std::span<const int> dims, const Shape& index_
   return shape;
 }
 
-void index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Absent absent,
-               const Array& out) {
+void cpu::index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Absent absent,
+                    const Array& out) {
   check_tuple("index", x, tuple, absent, out);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     for_each_element<T>(x, tuple, out, [](const T* held, T& to) {
@@ -153,16 +154,16 @@ void index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Absent a
   });
 }
 
-void index_put(KernelContext& ctx, const Array& out, const IndexTuple& tuple, const Array& values,
-               Combine combine, Absent absent) {
+void cpu::index_put(KernelContext& ctx, const Array& out, const IndexTuple& tuple,
+                    const Array& values, Combine combine, Absent absent) {
   check_tuple("index_put", out, tuple, absent, values);
   if (combine == Combine::kAdd && is_half(out.dtype())) {
     const Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
     const Array terms = Array::empty(values.shape(), DType::kF32, ctx.allocator);
-    copy(ctx, out, wide);
-    copy(ctx, values, terms);
-    index_put(ctx, wide, tuple, terms, combine, absent);
-    return copy(ctx, wide, out);
+    cpu::copy(ctx, out, wide);
+    cpu::copy(ctx, values, terms);
+    cpu::index_put(ctx, wide, tuple, terms, combine, absent);
+    return cpu::copy(ctx, wide, out);
   }
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
     for_each_element<T>(out, tuple, values, [combine](T* held, T& value) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/matrix_product.h"
 #include "kernels/parallel_tasks.h"
@@ -126,17 +127,17 @@ void run_batch(KernelContext& ctx, Array a, Array b, Array out) {
 
 }  // namespace
 
-void matmul(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+void cpu::matmul(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   check_product_dtypes("matmul", a, b, out);
   check_shapes(a, b, out);
   if (out.num_elements() == 0) return;
   if (cols_of(a) == 0) {
-    fill(ctx, 0.0, out);
+    cpu::fill(ctx, 0.0, out);
     return;
   }
   if (a.dtype() == DType::kF16) {  // the library's products of F16 need newer processors
     const StagedOutput wide(ctx, out, DType::kF32);
-    matmul(ctx, as_dtype(ctx, a, DType::kF32), as_dtype(ctx, b, DType::kF32), wide.array());
+    cpu::matmul(ctx, as_dtype(ctx, a, DType::kF32), as_dtype(ctx, b, DType::kF32), wide.array());
     return wide.finish(ctx);
   }
   const Array ready_a = is_taken(a) ? a : contiguous(ctx, a);
@@ -147,7 +148,7 @@ void matmul(KernelContext& ctx, const Array& a, const Array& b, const Array& out
   }
   const Array dense = Array::empty(out.shape(), out.dtype(), ctx.allocator);
   run_batch(ctx, ready_a, ready_b, dense);
-  copy(ctx, dense, out);
+  cpu::copy(ctx, dense, out);
 }
 
 }  // namespace tessera::kernels

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/block_map.h"
+#include "kernels/kernel_table.h"
 #include "kernels/vector_math.h"
 #include "kernels/vector_sqrt.h"
 
@@ -128,8 +129,8 @@ void run_sgd_with_momentum(KernelContext& ctx, const SgdFactors<C>& f, const Arr
 
 }  // namespace
 
-void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, const Array& grad,
-         const Array& buffer) {
+void cpu::sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, const Array& grad,
+              const Array& buffer) {
   require_floating("sgd", param.dtype());
   require_shape("sgd", "grad", grad, param.shape());
   if (!buffer.is_null()) require_shape("sgd", "buffer", buffer, param.shape());
@@ -143,8 +144,8 @@ void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, cons
   });
 }
 
-void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, const Array& grad,
-           const Array& m, const Array& v) {
+void cpu::adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param,
+                const Array& grad, const Array& m, const Array& v) {
   require_floating("adamw", param.dtype());
   require_shape("adamw", "grad", grad, param.shape());
   require_shape("adamw", "m", m, param.shape());

@@ -13,6 +13,7 @@
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
 #include "kernels/float16.h"
+#include "kernels/kernel_table.h"
 #include "kernels/pointwise_table.h"
 
 namespace tessera::kernels {
@@ -116,8 +117,8 @@ const Pointwise& pointwise_function(std::string_view name) {
   throw Error(internal_error(absl::StrFormat("no pointwise function '%s'", std::string(name))));
 }
 
-void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
-               std::span<const double> params, const Array& out) {
+void cpu::pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
+                    std::span<const double> params, const Array& out) {
   const bool is_complete = static_cast<int>(operands.size()) == function.num_operands;
   if (!is_complete) {
     throw Error(internal_error(absl::StrFormat("%s: %d operands of %d", std::string(function.name),
@@ -138,7 +139,7 @@ void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Ar
   run_typed<double>(ctx, function, function.floating, operands, params.data(), out);
 }
 
-void nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
+void cpu::nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   switch (out.dtype()) {
     case DType::kF64:
       return run_nextafter<double>(ctx, a, b, out);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_tasks.h"
 #include "placement/status.h"
 
@@ -107,8 +108,8 @@ Array result_like(KernelContext& ctx, const Array& out) {
 
 }  // namespace
 
-void max_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, const Array& out,
-              const Array& indices) {
+void cpu::max_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, const Array& out,
+                   const Array& indices) {
   const PoolSizes sizes("max_pool", x, out);
   const Array dense = contiguous(ctx, x), result = result_like(ctx, out);
   const Array places = indices.is_null() ? Array() : result_like(ctx, indices);
@@ -130,12 +131,12 @@ void max_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, con
                   });
     });
   });
-  if (!out.is_contiguous()) copy(ctx, result, out);
-  if (!indices.is_null() && !indices.is_contiguous()) copy(ctx, places, indices);
+  if (!out.is_contiguous()) cpu::copy(ctx, result, out);
+  if (!indices.is_null() && !indices.is_contiguous()) cpu::copy(ctx, places, indices);
 }
 
-void max_pool_grad(KernelContext& ctx, const Array& grad, const Array& x, const WindowPlane& window,
-                   const Array& grad_x) {
+void cpu::max_pool_grad(KernelContext& ctx, const Array& grad, const Array& x,
+                        const WindowPlane& window, const Array& grad_x) {
   const PoolSizes sizes("max_pool_grad", x, grad);
   const Array dense = contiguous(ctx, x), grads = contiguous(ctx, grad);
   const Array result = result_like(ctx, grad_x);
@@ -157,11 +158,11 @@ void max_pool_grad(KernelContext& ctx, const Array& grad, const Array& x, const 
       for (std::size_t i = 0; i < sum.size(); ++i) to[i] = convert<T>(sum[i]);
     });
   });
-  if (!grad_x.is_contiguous()) copy(ctx, result, grad_x);
+  if (!grad_x.is_contiguous()) cpu::copy(ctx, result, grad_x);
 }
 
-void avg_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, const Divisor& divisor,
-              const Array& out) {
+void cpu::avg_pool(KernelContext& ctx, const Array& x, const WindowPlane& window,
+                   const Divisor& divisor, const Array& out) {
   const PoolSizes sizes("avg_pool", x, out);
   const Array dense = contiguous(ctx, x), result = result_like(ctx, out);
   visit_floating(x.dtype(), [&](auto tag) {
@@ -187,11 +188,11 @@ void avg_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, con
                   });
     });
   });
-  if (!out.is_contiguous()) copy(ctx, result, out);
+  if (!out.is_contiguous()) cpu::copy(ctx, result, out);
 }
 
-void avg_pool_grad(KernelContext& ctx, const Array& grad, const WindowPlane& window,
-                   const Divisor& divisor, const Array& grad_x) {
+void cpu::avg_pool_grad(KernelContext& ctx, const Array& grad, const WindowPlane& window,
+                        const Divisor& divisor, const Array& grad_x) {
   const PoolSizes sizes("avg_pool_grad", grad_x, grad);
   const Array grads = contiguous(ctx, grad), result = result_like(ctx, grad_x);
   visit_floating(grad.dtype(), [&](auto tag) {
@@ -218,7 +219,7 @@ void avg_pool_grad(KernelContext& ctx, const Array& grad, const WindowPlane& win
       for (std::size_t i = 0; i < sum.size(); ++i) to[i] = convert<T>(sum[i]);
     });
   });
-  if (!grad_x.is_contiguous()) copy(ctx, result, grad_x);
+  if (!grad_x.is_contiguous()) cpu::copy(ctx, result, grad_x);
 }
 
 }  // namespace tessera::kernels

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/philox.h"
 
@@ -258,8 +259,8 @@ Status check_random(const RandomSpec& spec, DType dtype) {
                           " is not supported; allowed: F64, F32, BF16, F16");
 }
 
-void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
-            std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
+void cpu::random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
+                 std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
   check_indices(global_shape, global_index, out);
   if (const Status status = check_random(spec, out.dtype()); !status.ok()) {
     throw Error(Status(status.code(), to_absl("random: " + std::string(message_of(status)))));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -162,7 +163,7 @@ Array reduced_last(KernelContext& ctx, const Array& x, absl::InlinedVector<bool,
   }
   std::stable_sort(marks.begin(), marks.end());
   Array dense = Array::empty(shape, x.dtype(), ctx.allocator);
-  copy(ctx, x.as_strided(shape, strides, x.offset()), dense);
+  cpu::copy(ctx, x.as_strided(shape, strides, x.offset()), dense);
   return dense;
 }
 
@@ -325,8 +326,8 @@ void check_output(const Array& x, const absl::InlinedVector<bool, 6>& marks, con
 
 }  // namespace
 
-void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
-            const Array& out) {
+void cpu::reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
+                 const Array& out) {
   absl::InlinedVector<bool, 6> marks = reduced_marks(x, dims);
   check_output(x, marks, out);
   if (out.num_elements() == 0) return;
@@ -342,17 +343,17 @@ void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) { reduce_typed<T>(reduction, source, out); });
 }
 
-void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x) {
+void cpu::accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAvg:
-      return binary(ctx, Binary::kAdd, accumulator, x, accumulator);
+      return cpu::binary(ctx, Binary::kAdd, accumulator, x, accumulator);
     case ReduceOp::kProd:
-      return binary(ctx, Binary::kMul, accumulator, x, accumulator);
+      return cpu::binary(ctx, Binary::kMul, accumulator, x, accumulator);
     case ReduceOp::kMax:
-      return binary(ctx, Binary::kMaximum, accumulator, x, accumulator);
+      return cpu::binary(ctx, Binary::kMaximum, accumulator, x, accumulator);
     case ReduceOp::kMin:
-      return binary(ctx, Binary::kMinimum, accumulator, x, accumulator);
+      return cpu::binary(ctx, Binary::kMinimum, accumulator, x, accumulator);
   }
 }
 

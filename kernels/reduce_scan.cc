@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/reduce.h"
 
 namespace tessera::kernels {
@@ -85,8 +86,8 @@ double sum_of_squares_block(const T* x, std::int64_t n) {
 
 }  // namespace
 
-void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
-                 const Array& indices) {
+void cpu::arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim,
+                      const Array& values, const Array& indices) {
   require_dim("arg_extreme", x, dim);
   require_extreme_outputs(x, dim, values, indices);
   if (indices.num_elements() == 0) return;
@@ -111,7 +112,7 @@ void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, con
   });
 }
 
-double sum_of_squares(KernelContext& ctx, const Array& x) {
+double cpu::sum_of_squares(KernelContext& ctx, const Array& x) {
   constexpr std::int64_t kBlock = 16384;
   const Array dense = contiguous(ctx, x);
   const std::int64_t count = dense.num_elements();

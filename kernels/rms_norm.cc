@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
 #include "kernels/parallel_loop.h"
@@ -168,8 +169,8 @@ void check_norm(const char* op, const Array& x, const Array& weight, const Array
 
 }  // namespace
 
-void rms_norm(KernelContext& ctx, const Array& x, const Array& weight, double eps, const Array& out,
-              const Array& rstd) {
+void cpu::rms_norm(KernelContext& ctx, const Array& x, const Array& weight, double eps,
+                   const Array& out, const Array& rstd) {
   check_norm("rms_norm", x, weight, rstd);
   check_shape("rms_norm", "out", out, x.shape());
   const DType dtype = common_floating("rms_norm", {x.dtype(), out.dtype()});
@@ -184,8 +185,8 @@ void rms_norm(KernelContext& ctx, const Array& x, const Array& weight, double ep
   scale.finish(ctx);
 }
 
-void rms_norm_grad(KernelContext& ctx, const Array& grad, const Array& x, const Array& rstd,
-                   const Array& weight, const Array& grad_x, const Array& grad_weight) {
+void cpu::rms_norm_grad(KernelContext& ctx, const Array& grad, const Array& x, const Array& rstd,
+                        const Array& weight, const Array& grad_x, const Array& grad_weight) {
   check_norm("rms_norm_grad", x, weight, rstd);
   check_shape("rms_norm_grad", "grad", grad, x.shape());
   check_shape("rms_norm_grad", "grad_x", grad_x, x.shape());
@@ -199,7 +200,7 @@ void rms_norm_grad(KernelContext& ctx, const Array& grad, const Array& x, const 
     using T = typename decltype(tag)::type;
     const std::vector<double> sum =
         NormGrad<T>({g, in, scale, weight, staged.array()}).run(ctx.threads);
-    copy(ctx, Array::from_values(grad_weight.shape(), DType::kF64, sum), grad_weight);
+    cpu::copy(ctx, Array::from_values(grad_weight.shape(), DType::kF64, sum), grad_weight);
   });
   staged.finish(ctx);
 }

@@ -1,5 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
 #include "kernels/parallel_loop.h"
@@ -65,14 +66,14 @@ Array read_sine(KernelContext& ctx, const Array& table, DType dtype, Rotation ro
   const Array sine = read_table(ctx, table, dtype);
   if (rotation == Rotation::kForward) return sine;
   Array negated = Array::empty(sine.shape(), dtype, ctx.allocator);
-  unary(ctx, Unary::kNeg, sine, negated);
+  cpu::unary(ctx, Unary::kNeg, sine, negated);
   return negated;
 }
 
 }  // namespace
 
-void rope(KernelContext& ctx, const Array& x, const Array& cos, const Array& sin, Rotation rotation,
-          const Array& out) {
+void cpu::rope(KernelContext& ctx, const Array& x, const Array& cos, const Array& sin,
+               Rotation rotation, const Array& out) {
   const int ndim = x.ndim();
   if (ndim < 3 || x.size(ndim - 1) % 2 != 0) {
     throw Error(invalid_argument(

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
 
@@ -123,18 +124,18 @@ Shape with_first(std::int64_t size, Shape shape) {
 
 }  // namespace
 
-void fold_rows(KernelContext& ctx, RowFolding folding, const Array& x, const Array& out) {
+void cpu::fold_rows(KernelContext& ctx, RowFolding folding, const Array& x, const Array& out) {
   const Shape kept = without_dim(x.shape(), x.ndim() - 1);
   check_shape("fold_rows", "out", out, kept);
   const bool direct = out.dtype() == DType::kF64 && out.is_contiguous();
   const Array results = direct ? out : Array::empty(kept, DType::kF64, ctx.allocator);
   visit_dtype(x.dtype(),
               [&]<class T>(TypeTag<T>) { fold_typed<T>(ctx, folding, x, results.data<double>()); });
-  if (!direct) copy(ctx, results, out);
+  if (!direct) cpu::copy(ctx, results, out);
 }
 
-void products_of_others(KernelContext& ctx, const Array& x, const Array& others,
-                        const Array& totals) {
+void cpu::products_of_others(KernelContext& ctx, const Array& x, const Array& others,
+                             const Array& totals) {
   const int last = x.ndim() - 1;
   const std::int64_t n = x.size(last), stride = x.strides()[static_cast<std::size_t>(last)];
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -155,7 +156,7 @@ void products_of_others(KernelContext& ctx, const Array& x, const Array& others,
   });
 }
 
-void row_moments(KernelContext& ctx, const Array& x, const Array& out) {
+void cpu::row_moments(KernelContext& ctx, const Array& x, const Array& out) {
   const int last = x.ndim() - 1;
   const Shape kept = without_dim(x.shape(), last);
   check_moments("row_moments", out, with_first(3, kept));
@@ -174,7 +175,7 @@ void row_moments(KernelContext& ctx, const Array& x, const Array& out) {
   });
 }
 
-void combine_moments(KernelContext& ctx, const Array& parts, const Array& out) {
+void cpu::combine_moments(KernelContext& ctx, const Array& parts, const Array& out) {
   check_shape("combine_moments", "parts", parts, with_first(parts.size(0), out.shape()));
   check_moments("combine_moments", out, with_first(3, without_dim(out.shape(), 0)));
   const Array dense = contiguous(ctx, parts);

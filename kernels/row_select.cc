@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/select_keys.h"
@@ -83,14 +84,14 @@ std::int64_t index_of_mode(Row& row) {
 
 }  // namespace
 
-void kth_value(KernelContext& ctx, const Array& x, std::int64_t k, const Array& values,
-               const Array& indices) {
+void cpu::kth_value(KernelContext& ctx, const Array& x, std::int64_t k, const Array& values,
+                    const Array& indices) {
   pick_each(ctx, x, values, indices,
             [k](Row& row, std::int64_t) { return index_of_rank(row, k - 1); });
 }
 
-void median(KernelContext& ctx, NanRows nan, const Array& x, const Array& values,
-            const Array& indices) {
+void cpu::median(KernelContext& ctx, NanRows nan, const Array& x, const Array& values,
+                 const Array& indices) {
   pick_each(ctx, x, values, indices, [nan](Row& row, std::int64_t numbers) {
     const auto n = static_cast<std::int64_t>(row.size());
     // NaN stand last, the first of them at rank `numbers`.
@@ -100,11 +101,11 @@ void median(KernelContext& ctx, NanRows nan, const Array& x, const Array& values
   });
 }
 
-void mode(KernelContext& ctx, const Array& x, const Array& values, const Array& indices) {
+void cpu::mode(KernelContext& ctx, const Array& x, const Array& values, const Array& indices) {
   pick_each(ctx, x, values, indices, [](Row& row, std::int64_t) { return index_of_mode(row); });
 }
 
-void histogram(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
+void cpu::histogram(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
   const Array dense = contiguous(ctx, x);
   const std::int64_t bins = out.size(0);
   const double scale = static_cast<double>(bins) / (high - low);
@@ -118,7 +119,7 @@ void histogram(KernelContext& ctx, const Array& x, double low, double high, cons
       counts[static_cast<std::size_t>(std::min(bin, bins - 1))] += 1.0;
     }
   });
-  copy(ctx, Array::from_values({bins}, DType::kF64, counts), out);
+  cpu::copy(ctx, Array::from_values({bins}, DType::kF64, counts), out);
 }
 
 }  // namespace tessera::kernels

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/row_order.h"
 #include "kernels/simd.h"
@@ -268,8 +269,8 @@ void grad_rows(KernelContext& ctx, const Array& rows, const Array& weights, cons
 
 }  // namespace
 
-void weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
-                      const Array& place_TK, const Array& out_TD) {
+void cpu::weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
+                           const Array& place_TK, const Array& out_TD) {
   check_operands("weighted_row_sum", rows_ND, weights_TK, out_TD);
   check_places("weighted_row_sum", place_TK, rows_ND.size(0));
   if (place_TK.ndim() != 2 || place_TK.size(0) != out_TD.size(0) ||
@@ -284,8 +285,9 @@ void weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& wei
   });
 }
 
-void weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
-                           const Array& slot_N, const Array& grad_TD, const RowSumGrads& grads) {
+void cpu::weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
+                                const Array& slot_N, const Array& grad_TD,
+                                const RowSumGrads& grads) {
   check_operands("weighted_row_sum_grad", rows_ND, weights_TK, grad_TD);
   check_places("weighted_row_sum_grad", slot_N, weights_TK.num_elements());
   if (slot_N.num_elements() != rows_ND.size(0) || grads.rows_ND.shape() != rows_ND.shape() ||
@@ -293,7 +295,7 @@ void weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array
     throw Error(
         invalid_argument("weighted_row_sum_grad: gradients and slots must fit their operands"));
   }
-  fill(ctx, 0.0, grads.weights_TK);
+  cpu::fill(ctx, 0.0, grads.weights_TK);
   visit_types("weighted_row_sum_grad", rows_ND.dtype(), grad_TD.dtype(), [&](auto row, auto grad) {
     grad_rows<typename decltype(row)::type, typename decltype(grad)::type>(ctx, rows_ND, weights_TK,
                                                                            slot_N, grad_TD, grads);

@@ -5,6 +5,7 @@
 
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 
 namespace tessera::kernels {
 namespace {
@@ -67,7 +68,7 @@ bool takes_over(Extreme which, C value, C best) {
 
 }  // namespace
 
-void scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& out) {
+void cpu::scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& out) {
   require_dim("scan", x, dim);
   require_shape("scan", "output", out, x.shape());
   const DimLines lines(dim, {&out, &x});
@@ -89,7 +90,7 @@ void scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& o
   });
 }
 
-void sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out) {
+void cpu::sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   require_dim("sum_back", x, dim);
   require_shape("sum_back", "output", out, x.shape());
   const DimLines lines(dim, {&out, &x});
@@ -109,8 +110,8 @@ void sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   });
 }
 
-void carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int64_t count, int dim,
-                const Array& out) {
+void cpu::carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int64_t count, int dim,
+                     const Array& out) {
   if (count == 0 || out.num_elements() == 0) return;
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
     using Value = ScanType<T>;
@@ -133,8 +134,8 @@ void carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int64_t 
   });
 }
 
-void scan_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
-                  const Array& indices) {
+void cpu::scan_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim,
+                       const Array& values, const Array& indices) {
   require_dim("scan_extreme", x, dim);
   require_shape("scan_extreme", "values", values, x.shape());
   require_shape("scan_extreme", "indices", indices, x.shape());
@@ -156,8 +157,8 @@ void scan_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, co
   });
 }
 
-void carry_extreme(KernelContext& ctx, Extreme which, const ExtremeParts& parts, int dim,
-                   const Array& values, const Array& indices) {
+void cpu::carry_extreme(KernelContext& ctx, Extreme which, const ExtremeParts& parts, int dim,
+                        const Array& values, const Array& indices) {
   if (parts.count == 0 || values.num_elements() == 0) return;
   const Array first = part_of(parts.values, 0, dim);
   const Array first_index = part_of(parts.indices, 0, dim);
@@ -188,8 +189,8 @@ void carry_extreme(KernelContext& ctx, Extreme which, const ExtremeParts& parts,
   });
 }
 
-void log_scan_sums(KernelContext& ctx, const Array& grad, const Array& result, int dim,
-                   const Array& sums) {
+void cpu::log_scan_sums(KernelContext& ctx, const Array& grad, const Array& result, int dim,
+                        const Array& sums) {
   require_shape("log_scan_sums", "result", result, grad.shape());
   require_shape("log_scan_sums", "sums", sums, grad.shape());
   if (sums.dtype() != DType::kF64) throw_dtype("log_scan_sums", sums.dtype(), "F64 for sums");
@@ -211,8 +212,8 @@ void log_scan_sums(KernelContext& ctx, const Array& grad, const Array& result, i
   });
 }
 
-void log_scan_grad(KernelContext& ctx, const LogScan& scan, const LogScanParts& parts, int dim,
-                   const Array& sums) {
+void cpu::log_scan_grad(KernelContext& ctx, const LogScan& scan, const LogScanParts& parts, int dim,
+                        const Array& sums) {
   if (sums.num_elements() == 0) return;
   const Array first_result = part_of(parts.results, 0, dim);
   const Array first_sum = part_of(parts.sums, 0, dim);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
+#include "kernels/kernel_table.h"
 #include "kernels/select_keys.h"
 #include "kernels/select_lanes.h"
 
@@ -307,8 +308,8 @@ void check_sort_by_key(const Array& keys_N, std::int64_t num_keys, const Array& 
 
 }  // namespace
 
-void topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
-          const Array& indices) {
+void cpu::topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
+               const Array& indices) {
   require_dim("topk", x, dim);
   check_outputs("topk", x, values, indices);
   Shape expected = x.shape();
@@ -318,16 +319,16 @@ void topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array&
   select_lines(ctx, x, dim, order, {values, indices});
 }
 
-void sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
-          const Array& indices) {
+void cpu::sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
+               const Array& indices) {
   require_dim("sort", x, dim);
   check_outputs("sort", x, values, indices);
   require_shape("sort", "values", values, x.shape());
   select_lines(ctx, x, dim, order, {values, indices});
 }
 
-void sort_by_key(KernelContext&, const Array& keys_N, std::int64_t num_keys,
-                 const Array& permutation_N, const Array& counts_E) {
+void cpu::sort_by_key(KernelContext&, const Array& keys_N, std::int64_t num_keys,
+                      const Array& permutation_N, const Array& counts_E) {
   check_sort_by_key(keys_N, num_keys, permutation_N, counts_E);
   const auto size = static_cast<std::size_t>(num_keys);
   const auto counts = std::make_unique_for_overwrite<std::int64_t[]>(size);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/exp_line.h"
+#include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
 #include "kernels/parallel_loop.h"
@@ -66,7 +67,7 @@ int checked_dim(const char* op, int dim, const Array& x, const Array& out) {
 
 }  // namespace
 
-void softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
+void cpu::softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   const int along = checked_dim("softmax", dim, x, out);
   if (out.num_elements() == 0) return;
   const DType dtype = common_floating("softmax", {x.dtype(), out.dtype()});
@@ -79,7 +80,7 @@ void softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   staged.finish(ctx);
 }
 
-void log_softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
+void cpu::log_softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   const int along = checked_dim("log_softmax", dim, x, out);
   if (out.num_elements() == 0) return;
   const DType dtype = common_floating("log_softmax", {x.dtype(), out.dtype()});
@@ -92,8 +93,8 @@ void log_softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) 
   staged.finish(ctx);
 }
 
-void softmax_grad(KernelContext& ctx, const Array& grad, const Array& out, int dim,
-                  const Array& grad_x) {
+void cpu::softmax_grad(KernelContext& ctx, const Array& grad, const Array& out, int dim,
+                       const Array& grad_x) {
   check_shape("softmax_grad", "grad", grad, out.shape());
   const int along = checked_dim("softmax_grad", dim, out, grad_x);
   if (grad_x.num_elements() == 0) return;

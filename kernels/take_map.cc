@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/reduce.h"
 #include "placement/status.h"
 
@@ -35,29 +36,29 @@ void for_stretches(std::span<const std::int64_t> places, const F& f) {
 
 }  // namespace
 
-void take_map(KernelContext& ctx, const Array& x, int dim, std::span<const std::int64_t> places,
-              double otherwise, const Array& out) {
+void cpu::take_map(KernelContext& ctx, const Array& x, int dim,
+                   std::span<const std::int64_t> places, double otherwise, const Array& out) {
   check_places("take_map", places, out.size(dim), x.size(dim));
   for_stretches(places, [&](std::int64_t first, std::int64_t count) {
     const Array target = out.slice(dim, first, first + count);
     const std::int64_t from = places[static_cast<std::size_t>(first)];
     if (from < 0) {
-      fill(ctx, otherwise, target);
+      cpu::fill(ctx, otherwise, target);
     } else {
-      copy(ctx, x.slice(dim, from, from + count), target);
+      cpu::copy(ctx, x.slice(dim, from, from + count), target);
     }
   });
 }
 
-void add_map(KernelContext& ctx, const Array& grad, int dim, std::span<const std::int64_t> places,
-             const Array& out) {
+void cpu::add_map(KernelContext& ctx, const Array& grad, int dim,
+                  std::span<const std::int64_t> places, const Array& out) {
   check_places("add_map", places, grad.size(dim), out.size(dim));
-  fill(ctx, 0.0, out);
+  cpu::fill(ctx, 0.0, out);
   for_stretches(places, [&](std::int64_t first, std::int64_t count) {
     const std::int64_t to = places[static_cast<std::size_t>(first)];
     if (to < 0) return;
     const Array target = out.slice(dim, to, to + count);
-    binary(ctx, Binary::kAdd, target, grad.slice(dim, first, first + count), target);
+    cpu::binary(ctx, Binary::kAdd, target, grad.slice(dim, first, first + count), target);
   });
 }
 

@@ -1,0 +1,86 @@
+// kernels/device.h: where arrays lie and their kernels run. A device has streams, each of which
+// does one thing after another, and marks, moments of a stream that others wait for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+class Allocator;
+namespace kernels {
+struct KernelTable;
+}
+
+struct DeviceId {
+  enum class Kind : std::uint8_t { kCpu, kCuda, kEmulated };
+  Kind kind = Kind::kCpu;
+  int ordinal = 0;
+  bool operator==(const DeviceId&) const = default;
+};
+/// "cpu:0", "cuda:3", "emulated:0".
+std::string to_string(DeviceId id);
+
+/// A queue of a device's work. The processor's do at once what they are given.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+};
+
+/// A moment of a stream's work. Null: one that has come. A value handle: copies are the same
+/// moment.
+class Mark {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+  };
+  Mark() = default;
+  explicit Mark(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const std::shared_ptr<State>& state() const noexcept { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Thread-safety: a device may be used by many threads; a stream by one at a time.
+/// Errors: Internal with the device's name, the call and what it said, where a device fails.
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  DeviceId id() const noexcept { return id_; }
+  /// What the functions of kernels:: call for arrays of this device.
+  const kernels::KernelTable& kernels() const noexcept { return *kernels_; }
+
+  /// Where mathematics goes, and where collectives go beside it.
+  virtual Stream& compute() = 0;
+  virtual Stream& comm() = 0;
+  /// Copies between memory of this device, of its peers and of the host, at the stream's turn.
+  virtual void copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
+  /// What the stream holds so far.
+  virtual Mark record(Stream& stream) = 0;
+  /// What is given to `stream` from now on waits for the mark, of whatever device.
+  virtual void wait(Stream& stream, const Mark& mark) = 0;
+  virtual bool done(const Mark& mark) = 0;
+  /// Blocks this thread until the mark has come.
+  virtual void synchronize(const Mark& mark) = 0;
+
+ protected:
+  Device(DeviceId id, const kernels::KernelTable& kernels) : id_(id), kernels_(&kernels) {}
+
+ private:
+  DeviceId id_;
+  const kernels::KernelTable* kernels_;
+};
+
+/// The machine's own processor and memory.
+Device& cpu_device() noexcept;
+
+}  // namespace tessera
