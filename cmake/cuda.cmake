@@ -18,13 +18,13 @@ if(NOT TESSERA_HAS_CUDA)
   message(STATUS "No CUDA toolkit: device code is compiled for the emulation alone")
 endif()
 
-# tessera_device_objects(TARGET FILE.cu…): compiled by nvcc, without warnings. The folder must not be one whose
-# targets compile the same files for the emulation.
+# tessera_device_objects(TARGET FILE.cu…): compiled by nvcc, without warnings. In another folder than the targets that
+# compile the same files for the emulation.
 function(tessera_device_objects target)
   add_library(${target} OBJECT ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   # CMake 3.25 does not know C++20 for this compiler.
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --Werror all-warnings
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --Werror all-warnings
                          -Xcompiler=-Wall,-Wextra>)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()

@@ -31,3 +31,11 @@ function(tessera_emulated_sources)
 endfunction()
 
 tessera_emulation(tessera_emulation)
+
+# The engine's device code on it.
+file(GLOB device_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+tessera_emulated_sources(${device_sources})
+add_library(tessera_emulated_device STATIC ${device_sources})
+target_link_libraries(tessera_emulated_device PUBLIC tessera_kernels PRIVATE tessera_emulation)
+set_target_properties(tessera_emulated_device PROPERTIES POSITION_INDEPENDENT_CODE ON)
+tessera_compile_options(tessera_emulated_device)

@@ -3,6 +3,7 @@
 // through small blocks on the stack.
 #pragma once
 
+#include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/array.h"
 #include "kernels/kernel_table.h"
 
 namespace tessera {
@@ -11,6 +12,7 @@ namespace {
 class CpuDevice final : public Device {
  public:
   CpuDevice() : Device({}, kernels::cpu_kernels()) {}
+  std::shared_ptr<Allocator> make_allocator() override { return make_pool_allocator(); }
   Stream& compute() override { return stream_; }
   Stream& comm() override { return stream_; }
   void copy(void* to, const void* from, std::size_t bytes, Stream&) override {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "placement/api.h"
 
@@ -49,7 +50,7 @@ class Mark {
 
 /// Thread-safety: a device may be used by many threads; a stream by one at a time.
 /// Errors: Internal with the device's name, the call and what it said, where a device fails.
-class Device {
+class Device : public std::enable_shared_from_this<Device> {
  public:
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -58,6 +59,10 @@ class Device {
   DeviceId id() const noexcept { return id_; }
   /// What the functions of kernels:: call for arrays of this device.
   const kernels::KernelTable& kernels() const noexcept { return *kernels_; }
+
+  /// Memory of this device, which it keeps alive. What is released serves the compute stream again,
+  /// in its order. Errors of allocate(): ResourceExhausted with the bytes asked for and those free.
+  virtual std::shared_ptr<Allocator> make_allocator() = 0;
 
   /// Where mathematics goes, and where collectives go beside it.
   virtual Stream& compute() = 0;

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {

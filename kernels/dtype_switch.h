@@ -9,6 +9,7 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/float16.h"
+#include "kernels/host_device.h"
 #include "placement/dtype.h"
 
 namespace tessera::kernels {
@@ -86,7 +87,7 @@ constexpr DType dtype_of() noexcept {
 
 /// A floating number as a signed integer: towards 0, the integers' ends beyond them, 0 of NaN.
 template <class To, class From>
-inline To truncated(From value) noexcept {
+TSR_HOST_DEVICE inline To truncated(From value) noexcept {
   // Selections, so that loops stay vectors; only what the integers hold is converted.
   constexpr From kEnd = static_cast<From>(std::uint64_t{1} << (8 * sizeof(To) - 1));
   const From held = value >= -kEnd && value < kEnd ? value : From{0};
@@ -98,7 +99,7 @@ inline To truncated(From value) noexcept {
 /// One element as another type: BF16 and F16 go through F32, BOOL is "not zero", floating numbers
 /// become integers as `truncated` has it, U8 is the low byte of an integer.
 template <class To, class From>
-inline To convert(From value) noexcept {
+TSR_HOST_DEVICE inline To convert(From value) noexcept {
   if constexpr (std::is_same_v<To, From>) {
     return value;
   } else if constexpr (kIsHalf<From>) {

@@ -2,31 +2,14 @@
 #include <limits>
 
 #include "kernels/block_map.h"
-#include "kernels/elementwise.h"
+#include "kernels/elementwise_ops.h"
 #include "kernels/kernel_table.h"
-#include "kernels/vector_math.h"
 
 namespace tessera::kernels {
+
+using namespace functions;
+
 namespace {
-
-void require_bool(std::string_view kernel, const Array& mask) {
-  if (mask.dtype() != DType::kBool) throw_dtype(kernel, mask.dtype(), "BOOL for the condition");
-}
-
-/// The smallest whole bound not below `low` for integers, as values cannot lie between.
-template <class C>
-C lower_bound_of(double low) {
-  return convert<C>(std::is_integral_v<C> ? std::ceil(low) : low);
-}
-template <class C>
-C upper_bound_of(double high) {
-  return convert<C>(std::is_integral_v<C> ? std::floor(high) : high);
-}
-
-inline float swish(float x) { return silu_f32(x); }
-inline double swish(double x) { return silu_f64(x); }
-inline float logistic(float x) { return sigmoid_f32(x); }
-inline double logistic(double x) { return sigmoid_f64(x); }
 
 template <class C>
 void swiglu_block(const C* const* in, C* const* out, std::int64_t n) {
@@ -34,7 +17,7 @@ void swiglu_block(const C* const* in, C* const* out, std::int64_t n) {
   const C* up = in[1];
   C* to = out[0];
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) to[i] = swish(gate[i]) * up[i];
+  for (std::int64_t i = 0; i < n; ++i) to[i] = Silu::apply(gate[i]) * up[i];
 }
 
 template <class C>
@@ -46,7 +29,7 @@ void swiglu_grad_block(const C* const* in, C* const* out, std::int64_t n) {
   C* grad_up = out[1];
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    const C s = logistic(gate[i]);
+    const C s = Sigmoid::apply(gate[i]);
     const C g = grad[i];
     const C u = up[i];
     const C x = gate[i];

@@ -4,13 +4,14 @@
 #include <bit>
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "placement/api.h"
 
 namespace tessera TSR_API {
 
 /// Bits of the half nearest to `value`, ties to even; beyond 65504 infinite, subnormals kept, NaN
 /// stays NaN. Without branches, so that loops vectorise.
-constexpr std::uint16_t half_bits(float value) noexcept {
+TSR_HOST_DEVICE constexpr std::uint16_t half_bits(float value) noexcept {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = word & 0x7fffffffU;
   // Exponents differ by 112; what rounds up to 2^16 has become the infinity's bits by itself.
@@ -25,7 +26,7 @@ constexpr std::uint16_t half_bits(float value) noexcept {
 }
 
 /// Exact.
-constexpr float half_value(std::uint16_t bits) noexcept {
+TSR_HOST_DEVICE constexpr float half_value(std::uint16_t bits) noexcept {
   const std::uint32_t shifted = (bits & 0x7fffU) << 13;
   const std::uint32_t normal = shifted + (shifted >= 0x0f800000U ? 0x70000000U : 0x38000000U);
   const float small = std::bit_cast<float>(shifted + 0x38800000U) - 0x1p-14F;
@@ -36,8 +37,8 @@ constexpr float half_value(std::uint16_t bits) noexcept {
 struct Float16 {
   std::uint16_t bits = 0;
   Float16() = default;
-  explicit Float16(float value) noexcept : bits(half_bits(value)) {}
-  explicit operator float() const noexcept { return half_value(bits); }
+  TSR_HOST_DEVICE explicit Float16(float value) noexcept : bits(half_bits(value)) {}
+  TSR_HOST_DEVICE explicit operator float() const noexcept { return half_value(bits); }
 };
 static_assert(sizeof(Float16) == 2);
 static_assert(half_bits(65504.0F) == 0x7bff && half_bits(65520.0F) == 0x7c00);

@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index_check.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 
 namespace tessera::kernels {
 namespace {

@@ -6,6 +6,7 @@
 #include "kernels/index.h"
 #include "kernels/index_check.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/row_order.h"
 #include "kernels/stream_row.h"
 

@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index_check.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {

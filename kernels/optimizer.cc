@@ -4,6 +4,7 @@
 
 #include "kernels/block_map.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/vector_math.h"
 #include "kernels/vector_sqrt.h"
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {

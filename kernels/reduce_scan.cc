@@ -4,6 +4,7 @@
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/reduce.h"
 
 namespace tessera::kernels {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/kernel_table.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/select_keys.h"
 #include "kernels/select_lanes.h"
 

@@ -10,7 +10,6 @@
 
 #include "kernels/array.h"
 #include "kernels/dtype_switch.h"
-#include "kernels/parallel_loop.h"
 
 namespace tessera::kernels {
 

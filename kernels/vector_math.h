@@ -8,26 +8,28 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/host_device.h"
+
 namespace tessera::kernels {
 
 /// a·b + c with one rounding where the machine can, the same in a vector loop and in its remainder.
-inline float mul_add(float a, float b, float c) noexcept {
-#ifdef __FMA__
-  return __builtin_fmaf(a, b, c);
+TSR_HOST_DEVICE inline float mul_add(float a, float b, float c) noexcept {
+#if defined(__FMA__) || defined(__CUDA_ARCH__)
+  return std::fma(a, b, c);
 #else
   return a * b + c;
 #endif
 }
-inline double mul_add(double a, double b, double c) noexcept {
-#ifdef __FMA__
-  return __builtin_fma(a, b, c);
+TSR_HOST_DEVICE inline double mul_add(double a, double b, double c) noexcept {
+#if defined(__FMA__) || defined(__CUDA_ARCH__)
+  return std::fma(a, b, c);
 #else
   return a * b + c;
 #endif
 }
 
 /// e^x: −inf gives 0, beyond 88.73 +inf, NaN stays NaN; subnormal results are kept.
-inline float exp_f32(float x) noexcept {
+TSR_HOST_DEVICE inline float exp_f32(float x) noexcept {
   // Both comparisons are false for NaN, which then runs through to the result.
   float t = x < -104.0F ? -104.0F : x;
   t = t > 89.0F ? 89.0F : t;
@@ -51,10 +53,10 @@ inline float exp_f32(float x) noexcept {
   const float high = std::bit_cast<float>((power - half + 127U) << 23);
   return p * low * high;
 }
-inline double exp_f64(double x) noexcept { return std::exp(x); }
+TSR_HOST_DEVICE inline double exp_f64(double x) noexcept { return std::exp(x); }
 
 /// The natural logarithm: 0 gives −inf, below 0 NaN, +inf and NaN stay.
-inline float log_f32(float x) noexcept {
+TSR_HOST_DEVICE inline float log_f32(float x) noexcept {
   const bool tiny = x < 1.17549435e-38F;
   const std::uint32_t word = std::bit_cast<std::uint32_t>(tiny ? x * 8388608.0F : x);
   // m in [√½, √2), x = m·2^e
@@ -83,14 +85,14 @@ inline float log_f32(float x) noexcept {
 }
 
 /// 1 / (1 + e^−x)
-inline float sigmoid_f32(float x) noexcept { return 1.0F / (1.0F + exp_f32(-x)); }
-inline double sigmoid_f64(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
+TSR_HOST_DEVICE inline float sigmoid_f32(float x) noexcept { return 1.0F / (1.0F + exp_f32(-x)); }
+TSR_HOST_DEVICE inline double sigmoid_f64(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
 /// x / (1 + e^−x)
-inline float silu_f32(float x) noexcept { return x / (1.0F + exp_f32(-x)); }
-inline double silu_f64(double x) noexcept { return x / (1.0 + std::exp(-x)); }
+TSR_HOST_DEVICE inline float silu_f32(float x) noexcept { return x / (1.0F + exp_f32(-x)); }
+TSR_HOST_DEVICE inline double silu_f64(double x) noexcept { return x / (1.0 + std::exp(-x)); }
 
-inline float tanh_f32(float x) noexcept {
-  const float magnitude = __builtin_fabsf(x);
+TSR_HOST_DEVICE inline float tanh_f32(float x) noexcept {
+  const float magnitude = std::fabs(x);
   const float z = x * x;
   float p = -5.70498872745e-3F;  // Source: Cephes tanhf, below 0.625
   p = mul_add(p, z, 2.06390887954e-2F);
@@ -99,7 +101,7 @@ inline float tanh_f32(float x) noexcept {
   p = mul_add(p, z, -3.33332819422e-1F);
   const float small = mul_add(p * z, x, x);
   const float large = 1.0F - 2.0F / (exp_f32(2.0F * magnitude) + 1.0F);
-  return __builtin_copysignf(magnitude < 0.625F ? small : large, x);
+  return std::copysign(magnitude < 0.625F ? small : large, x);
 }
 
 }  // namespace tessera::kernels

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/copy_strip.h"
+#include "kernels/parallel_loop.h"
 #include "kernels/parallel_tasks.h"
 #include "runtime/fold.h"
 

@@ -7,6 +7,14 @@
 #include <cstddef>
 #include <type_traits>
 
+// Where a source's own names lie: a program may hold what nvcc made of it and what the emulation
+// did.
+#if defined(__CUDACC__)
+#define TSR_CUDA cuda
+#else
+#define TSR_CUDA emulated
+#endif
+
 #if defined(__CUDACC__)
 
 /// A variable of the block: TSR_SHARED(float, tile, [32][33]).

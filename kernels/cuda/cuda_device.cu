@@ -1,0 +1,217 @@
+#include <string>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda_device.h"
+#include "placement/status.h"
+#ifndef __CUDACC__
+#include "emulation/control.h"
+#endif
+
+namespace tessera {
+namespace kernels::TSR_CUDA {
+namespace {
+
+#ifdef __CUDACC__
+constexpr DeviceId::Kind kKind = DeviceId::Kind::kCuda;
+std::string fault_of(int) { return {}; }
+#else
+constexpr DeviceId::Kind kKind = DeviceId::Kind::kEmulated;
+std::string fault_of(int ordinal) {
+  const std::string fault = emulation::fault(ordinal);
+  return fault.empty() ? "" : " (" + fault + ")";
+}
+#endif
+
+class MarkState final : public Mark::State {
+ public:
+  explicit MarkState(const Device& device) {
+    check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), device, "cudaEventCreate");
+  }
+  ~MarkState() override { static_cast<void>(cudaEventDestroy(event_)); }
+  cudaEvent_t event() const noexcept { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+cudaEvent_t event_of(const Mark& mark) {
+  return static_cast<const MarkState&>(*mark.state()).event();
+}
+cudaStream_t handle_of(Stream& stream) { return static_cast<CudaStream&>(stream).handle(); }
+
+}  // namespace
+
+void check(cudaError_t error, const Device& device, const char* call) {
+  if (error == cudaSuccess) return;
+  const std::string text = to_string(device.id()) + ": " + call + ": " + cudaGetErrorString(error) +
+                           fault_of(device.id().ordinal);
+  if (error == cudaErrorMemoryAllocation) throw Error(absl::ResourceExhaustedError(text));
+  throw Error(internal_error(text));
+}
+
+Current::Current(const Device& device) {
+  static_cast<void>(cudaGetDevice(&before_));
+  if (before_ != device.id().ordinal)
+    check(cudaSetDevice(device.id().ordinal), device, "cudaSetDevice");
+}
+Current::~Current() { static_cast<void>(cudaSetDevice(before_)); }
+
+CudaStream::CudaStream(const Device& device) {
+  const Current current(device);
+  check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), device, "cudaStreamCreate");
+}
+CudaStream::~CudaStream() { static_cast<void>(cudaStreamDestroy(handle_)); }
+
+CudaDevice::CudaDevice(int ordinal)
+    : Device({.kind = kKind, .ordinal = ordinal}, device_kernels()),
+      compute_(*this),
+      comm_(*this) {}
+
+void CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle_of(stream)), *this,
+        "cudaMemcpyAsync");
+}
+
+Mark CudaDevice::record(Stream& stream) {
+  const Current current(*this);
+  auto state = std::make_shared<MarkState>(*this);
+  check(cudaEventRecord(state->event(), handle_of(stream)), *this, "cudaEventRecord");
+  return Mark(std::move(state));
+}
+
+void CudaDevice::wait(Stream& stream, const Mark& mark) {
+  if (mark.state() == nullptr) return;
+  check(cudaStreamWaitEvent(handle_of(stream), event_of(mark), 0), *this, "cudaStreamWaitEvent");
+}
+
+bool CudaDevice::done(const Mark& mark) {
+  if (mark.state() == nullptr) return true;
+  const cudaError_t error = cudaEventQuery(event_of(mark));
+  if (error == cudaErrorNotReady) return false;
+  check(error, *this, "cudaEventQuery");
+  return true;
+}
+
+void CudaDevice::synchronize(const Mark& mark) {
+  if (mark.state() == nullptr) return;
+  check(cudaEventSynchronize(event_of(mark)), *this, "cudaEventSynchronize");
+}
+
+cudaStream_t stream_of(KernelContext& ctx) { return handle_of(ctx.device->compute()); }
+
+namespace {
+
+/// Memory by power of two and a half, kept for the compute stream: what it is given next comes
+/// after all that used the block before.
+class DeviceAllocator final : public Allocator {
+ public:
+  explicit DeviceAllocator(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  ~DeviceAllocator() override {
+    for (const auto& blocks : free_) {
+      for (void* block : blocks) static_cast<void>(cudaFree(block));
+    }
+  }
+
+  void* allocate(std::size_t bytes) override {
+    const int size_class = class_of(bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      std::vector<void*>& blocks = free_[static_cast<std::size_t>(size_class)];
+      if (!blocks.empty()) {
+        void* block = blocks.back();
+        blocks.pop_back();
+        return block;
+      }
+    }
+    const Current current(*device_);
+    void* block = nullptr;
+    cudaError_t error = cudaMalloc(&block, bytes_of(size_class));
+    if (error == cudaErrorMemoryAllocation) {
+      give_back();
+      error = cudaMalloc(&block, bytes_of(size_class));
+    }
+    if (error == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
+      std::size_t free_bytes = 0, total_bytes = 0;
+      static_cast<void>(cudaMemGetInfo(&free_bytes, &total_bytes));
+      throw Error(absl::ResourceExhaustedError(
+          to_string(device_->id()) + ": no memory for a buffer of " + std::to_string(bytes) +
+          " bytes: " + std::to_string(free_bytes) + " of " + std::to_string(total_bytes) +
+          " are free"));
+    }
+    check(error, *device_, "cudaMalloc");
+    return block;
+  }
+
+  void release(void* data, std::size_t bytes) noexcept override {
+    const std::lock_guard lock(mutex_);
+    free_[static_cast<std::size_t>(class_of(bytes))].push_back(data);
+  }
+  Device& device() const noexcept override { return *device_; }
+
+ private:
+  // Classes 2k and 2k + 1 hold 256·2^k and 384·2^k bytes.
+  static constexpr std::size_t kLeast = 256;
+  static std::size_t bytes_of(int size_class) {
+    return (size_class % 2 == 0 ? kLeast : kLeast * 3 / 2) << (size_class / 2);
+  }
+  static int class_of(std::size_t bytes) {
+    int size_class = 0;
+    while (size_class + 1 < kClasses && bytes_of(size_class) < bytes) ++size_class;
+    return size_class;
+  }
+
+  void give_back() {
+    const std::lock_guard lock(mutex_);
+    for (auto& blocks : free_) {
+      for (void* block : blocks) static_cast<void>(cudaFree(block));
+      blocks.clear();
+    }
+  }
+
+  static constexpr int kClasses = 80;
+  std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::array<std::vector<void*>, kClasses> free_;
+};
+
+}  // namespace
+
+std::shared_ptr<Allocator> CudaDevice::make_allocator() {
+  return std::make_shared<DeviceAllocator>(shared_from_this());
+}
+
+namespace {
+
+StatusOr<std::shared_ptr<Device>> make_device(int ordinal) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess && error != cudaErrorNoDevice) {
+    return unavailable(std::string("no device: ") + cudaGetErrorString(error));
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return not_found(to_string({.kind = kKind, .ordinal = ordinal}) +
+                     ": there is no such device; there are " + std::to_string(count) + ", from 0");
+  }
+  try {
+    return std::make_shared<CudaDevice>(ordinal);
+  } catch (const Error& failed) {
+    return failed.status();
+  }
+}
+
+}  // namespace
+}  // namespace kernels::TSR_CUDA
+
+#ifdef __CUDACC__
+StatusOr<std::shared_ptr<Device>> make_cuda_device(int ordinal) {
+  return kernels::TSR_CUDA::make_device(ordinal);
+}
+#else
+StatusOr<std::shared_ptr<Device>> make_emulated_device(int ordinal) {
+  return kernels::TSR_CUDA::make_device(ordinal);
+}
+#endif
+
+}  // namespace tessera

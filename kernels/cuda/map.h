@@ -1,0 +1,180 @@
+// kernels/cuda/map.h: a function of elements over operands of any strides and dtypes that broadcast
+// to the first, on the device. Elements are read as a computation type C and stored as each
+// operand's own.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/dtype_switch.h"
+#include "kernels/strided_loop.h"
+
+namespace tessera::kernels::TSR_CUDA {
+
+/// Dims that one launch covers; what is left of more, after merging, takes a launch each.
+inline constexpr int kLaunchDims = 8;
+
+struct MapOperand {
+  std::byte* data;
+  DType dtype;
+  std::int64_t strides[kLaunchDims];  // in elements
+};
+
+template <int kOperands>
+struct MapLayout {
+  std::int64_t total = 0;
+  int ndim = 0;  // 0: element i of the loop is element i of every operand
+  std::int64_t sizes[kLaunchDims] = {};
+  MapOperand operands[kOperands] = {};
+};
+
+template <class C, class T>
+__device__ C load_as(const std::byte* data, std::int64_t at) {
+  return convert<C>(reinterpret_cast<const T*>(data)[at]);
+}
+template <class C>
+__device__ C load(const MapOperand& from, std::int64_t at) {
+  switch (from.dtype) {
+    case DType::kF64:
+      return load_as<C, double>(from.data, at);
+    case DType::kF32:
+      return load_as<C, float>(from.data, at);
+    case DType::kBF16:
+      return load_as<C, BFloat16>(from.data, at);
+    case DType::kF16:
+      return load_as<C, Float16>(from.data, at);
+    case DType::kI64:
+      return load_as<C, std::int64_t>(from.data, at);
+    case DType::kI32:
+      return load_as<C, std::int32_t>(from.data, at);
+    case DType::kU8:
+      return load_as<C, std::uint8_t>(from.data, at);
+    case DType::kBool:
+      break;
+  }
+  return load_as<C, bool>(from.data, at);
+}
+
+template <class T, class C>
+__device__ void store_as(std::byte* data, std::int64_t at, C value) {
+  reinterpret_cast<T*>(data)[at] = convert<T>(value);
+}
+template <class C>
+__device__ void store(const MapOperand& to, std::int64_t at, C value) {
+  switch (to.dtype) {
+    case DType::kF64:
+      return store_as<double>(to.data, at, value);
+    case DType::kF32:
+      return store_as<float>(to.data, at, value);
+    case DType::kBF16:
+      return store_as<BFloat16>(to.data, at, value);
+    case DType::kF16:
+      return store_as<Float16>(to.data, at, value);
+    case DType::kI64:
+      return store_as<std::int64_t>(to.data, at, value);
+    case DType::kI32:
+      return store_as<std::int32_t>(to.data, at, value);
+    case DType::kU8:
+      return store_as<std::uint8_t>(to.data, at, value);
+    case DType::kBool:
+      break;
+  }
+  store_as<bool>(to.data, at, value);
+}
+
+/// f(i, offsets of the operands' element i, in elements) for each element that falls to this
+/// thread.
+template <int kOperands, class F>
+__device__ void for_each_element(const MapLayout<kOperands>& layout, F&& f) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; i < layout.total; i += step) {
+    std::int64_t offsets[kOperands];
+    for (int k = 0; k < kOperands; ++k) offsets[k] = layout.ndim == 0 ? i : 0;
+    std::int64_t rest = i;
+    for (int d = 0; d < layout.ndim; ++d) {
+      const std::int64_t coord = rest % layout.sizes[d];
+      rest /= layout.sizes[d];
+      for (int k = 0; k < kOperands; ++k) offsets[k] += coord * layout.operands[k].strides[d];
+    }
+    f(i, offsets);
+  }
+}
+
+/// function(i, in, out) for each element i.
+template <class C, int kOutputs, int kInputs, class F>
+__global__ void map_elements(MapLayout<kOutputs + kInputs> layout, F function) {
+  for_each_element(layout, [&](std::int64_t i, const std::int64_t* offsets) {
+    C in[kInputs > 0 ? kInputs : 1];
+    C out[kOutputs];
+    for (int k = 0; k < kInputs; ++k) {
+      in[k] = load<C>(layout.operands[kOutputs + k], offsets[kOutputs + k]);
+    }
+    function(i, in, out);
+    for (int k = 0; k < kOutputs; ++k) store(layout.operands[k], offsets[k], out[k]);
+  });
+}
+
+/// Enough threads to fill a card; the emulation's are few, as each costs as much as its work.
+inline Grid grid_for(std::int64_t elements) {
+#ifdef __CUDACC__
+  constexpr std::int64_t kThreads = 256, kMaxBlocks = 4096;
+#else
+  constexpr std::int64_t kThreads = 32, kMaxBlocks = 3;
+#endif
+  return {.blocks = static_cast<unsigned>(
+              std::clamp<std::int64_t>((elements + kThreads - 1) / kThreads, 1, kMaxBlocks)),
+          .threads = static_cast<unsigned>(kThreads)};
+}
+
+/// Calls run(layout), which launches, for operands that broadcast to the first: once, but for more
+/// dims than one launch covers. Errors: InvalidArgument naming `name` and the shapes; those of
+/// check().
+template <int kOperands, class Run>
+void run_layouts(KernelContext& ctx, const char* name,
+                 const std::array<const Array*, kOperands>& operands, Run&& run) {
+  const StridedLoop loop(name, operands);
+  if (loop.total() == 0) return;
+  MapLayout<kOperands> layout;
+  layout.ndim = std::min(loop.ndim(), kLaunchDims);
+  layout.total = 1;
+  for (int d = 0; d < layout.ndim; ++d) layout.total *= layout.sizes[d] = loop.size(d);
+  bool is_linear = loop.ndim() == 1;
+  for (int k = 0; k < kOperands; ++k) {
+    const Array& array = *operands[static_cast<std::size_t>(k)];
+    layout.operands[k] = {.data = array.bytes(), .dtype = array.dtype(), .strides = {}};
+    for (int d = 0; d < layout.ndim; ++d) layout.operands[k].strides[d] = loop.stride(k, d);
+    is_linear = is_linear && loop.stride(k, 0) == 1;
+  }
+  if (is_linear) layout.ndim = 0;
+
+  const Current current(*ctx.device);
+  std::int64_t coords[kMaxDims] = {};  // of the dims beyond
+  for (int d = 0; d < loop.ndim();) {
+    check(run(layout), *ctx.device, name);
+    for (d = kLaunchDims; d < loop.ndim(); ++d) {
+      const bool carries = ++coords[d] == loop.size(d);
+      for (int k = 0; k < kOperands; ++k) {
+        MapOperand& operand = layout.operands[k];
+        operand.data +=
+            (carries ? 1 - loop.size(d) : 1) * loop.stride(k, d) * size_of(operand.dtype);
+      }
+      if (!carries) break;
+      coords[d] = 0;
+    }
+  }
+}
+
+/// function(i, in, out) for each element i of the outputs, which are of one shape, and of the
+/// inputs. `operands`: outputs, then inputs. Errors: as run_layouts().
+template <class C, int kOutputs, int kInputs, class F>
+void map(KernelContext& ctx, const char* name,
+         const std::array<const Array*, kOutputs + kInputs>& operands, const F& function) {
+  run_layouts<kOutputs + kInputs>(ctx, name, operands, [&](const auto& layout) {
+    return launch<map_elements<C, kOutputs, kInputs, F>>(grid_for(layout.total), stream_of(ctx),
+                                                         layout, function);
+  });
+}
+
+}  // namespace tessera::kernels::TSR_CUDA

@@ -1,0 +1,109 @@
+// Devices by themselves: their names, memory, marks, and what they refuse.
+#include "kernels/device.h"
+
+#include <cmath>
+
+#include "emulation/control.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "tests/device/device_arrays.h"
+
+namespace tessera::testing {
+
+TEST_CASE("arrays know their device, and kernels run on that of the context", "[device]") {
+  OnDevice on;
+  const Array a = Array::empty({2, 3}, DType::kF32, on.memory);
+  CHECK(to_string(a.device().id()) == "emulated:0");
+  CHECK(to_string(Array::zeros({1}, DType::kF32).device().id()) == "cpu:0");
+  CHECK(to_string(DeviceId{.kind = DeviceId::Kind::kCuda, .ordinal = 3}) == "cuda:3");
+  const std::int64_t before = emulation::launches(0);
+  kernels::fill(on.ctx, 2.5, a);
+  kernels::binary_scalar(on.ctx, kernels::Binary::kMul, a, 4.0, a);
+  CHECK(fetch(on, a).to_vector() == std::vector<double>(6, 10.0));
+  CHECK(emulation::launches(0) - before == 2);
+}
+
+TEST_CASE("a kernel that a device lacks is named, with the device", "[device][errors]") {
+  OnDevice on;
+  const Array a = Array::empty({2, 2}, DType::kI32, on.memory);
+  const auto error_of = [](auto&& call) -> std::string {
+    try {
+      call();
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK(error_of([&] { kernels::matmul(on.ctx, a, a, a); }) ==
+        "matmul has no kernel on emulated:0");
+  CHECK(error_of([&] { kernels::binary(on.ctx, kernels::Binary::kRemainder, a, a, a); }) ==
+        "remainder of integers has no kernel on emulated:0");
+  const StatusOr<std::shared_ptr<Device>> none = make_emulated_device(8);
+  CHECK(message_of(none.status()) == "emulated:8: there is no such device; there are 8, from 0");
+  CHECK_FALSE(make_emulated_device(-1).ok());
+  emulation::set_device_count(0);
+  CHECK(message_of(make_emulated_device(0).status()) ==
+        "emulated:0: there is no such device; there are 0, from 0");
+  emulation::set_device_count(8);
+}
+
+TEST_CASE("memory that is not there is an error that says how much, and what there is stays",
+          "[device][errors]") {
+  OnDevice on;
+  emulation::set_device_memory(1 << 20);
+  const Array kept = Array::empty({1000}, DType::kF32, on.memory);
+  kernels::fill(on.ctx, 1.0, kept);
+  std::string text;
+  try {
+    static_cast<void>(Array::empty({1 << 20}, DType::kF32, on.memory));
+  } catch (const Error& error) {
+    CHECK(error.status().code() == absl::StatusCode::kResourceExhausted);
+    text = error.what();
+  }
+  emulation::set_device_memory(std::size_t{16} << 30);
+  CHECK_THAT(text, Catch::StartsWith("emulated:0: no memory for a buffer of 4194304 bytes: ") &&
+                       Catch::EndsWith(" of 1048576 are free"));
+  CHECK(fetch(on, kept).to_vector() == std::vector<double>(1000, 1.0));
+}
+
+TEST_CASE("released memory serves the same stream again; fresh memory is poison",
+          "[device][memory]") {
+  OnDevice on;
+  Array a = Array::empty({100}, DType::kF32, on.memory);
+  CHECK(std::isnan(fetch(on, a).to_vector()[99]));
+  kernels::fill(on.ctx, 1.0, a);
+  const std::byte* where = a.bytes();
+  a = Array();
+  a = Array::empty({98}, DType::kF32, on.memory);
+  CHECK(a.bytes() == where);
+  kernels::fill(on.ctx, 2.0, a);
+  CHECK(fetch(on, a).to_vector() == std::vector<double>(98, 2.0));
+}
+
+TEST_CASE("marks order the streams of two devices", "[device][streams]") {
+  OnDevice first;
+  const std::shared_ptr<Device> second = value_or_throw(make_emulated_device(1));
+  const std::shared_ptr<Allocator> memory = second->make_allocator();
+  const Array a = Array::empty({1000}, DType::kF64, first.memory),
+              b = Array::empty({1000}, DType::kF64, memory);
+  KernelContext ctx{.device = second.get(), .allocator = memory};
+  for (int round = 0; round < 20; ++round) {
+    kernels::fill(first.ctx, round, a);
+    const Mark written = first.device->record(first.device->compute());
+    second->wait(second->comm(), written);
+    second->copy(b.bytes(), a.bytes(), 8000, second->comm());
+    const Mark copied = second->record(second->comm());
+    second->wait(second->compute(), copied);
+    first.device->wait(first.device->compute(), copied);  // before it writes again
+    kernels::binary_scalar(ctx, kernels::Binary::kAdd, b, 0.5, b);
+    second->synchronize(second->record(second->compute()));
+    CHECK(second->done(copied));
+    double value = 0.0;
+    second->copy(&value, b.bytes() + 999 * 8, 8, second->compute());
+    second->synchronize(second->record(second->compute()));
+    CHECK(value == round + 0.5);
+  }
+  CHECK(second->done(Mark()));
+}
+
+}  // namespace tessera::testing

@@ -1,0 +1,201 @@
+// Elementwise kernels of the device against the processor's, on random shapes, strides and dtypes.
+#include "kernels/elementwise.h"
+
+#include <limits>
+
+#include "tests/device/device_arrays.h"
+
+namespace tessera::testing {
+namespace {
+
+using namespace kernels;
+
+constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                          DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+constexpr DType kFloating[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
+constexpr int kCases = 200;
+
+template <std::size_t N>
+DType any_of(TwinMaker& make, const DType (&dtypes)[N]) {
+  return dtypes[make.number(0, N - 1)];
+}
+
+/// What both do: their results where both have one, else the errors that they give.
+template <class F>
+std::string compare(OnDevice& on, const Twins& out, double tolerance, F&& run) {
+  KernelContext cpu;
+  std::string of_cpu, of_device;
+  try {
+    run(cpu, /*device=*/false);
+  } catch (const Error& error) {
+    of_cpu = error.what();
+  }
+  try {
+    run(on.ctx, /*device=*/true);
+    on.finish();
+  } catch (const Error& error) {
+    of_device = error.what();
+  }
+  if (of_cpu != of_device) return "\"" + of_device + "\" instead of \"" + of_cpu + "\"";
+  return of_cpu.empty() ? difference(fetch(on, out.device), out.host, tolerance) : "";
+}
+
+const Array& side(const Twins& twins, bool device) { return device ? twins.device : twins.host; }
+
+}  // namespace
+
+TEST_CASE("the device copies between all dtypes, strides and broadcasts", "[device][copy]") {
+  OnDevice on;
+  TwinMaker make(on, 1);
+  for (int i = 0; i < 2 * kCases; ++i) {
+    const Shape shape = make.shape();
+    const DType from = any_of(make, kAll);
+    const DType to = make.number(0, 1) == 0 ? from : any_of(make, kAll);
+    const Twins in = make.broadcast(shape, from), out = make.output(shape, to);
+    CAPTURE(i, shape, name_of(from), name_of(to));
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            copy(ctx, side(in, device), side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("a copy moves bits: payloads of NaN, and negative zero", "[device][copy]") {
+  OnDevice on;
+  const DType dtype = GENERATE(DType::kF64, DType::kF32, DType::kBF16, DType::kF16);
+  const auto bytes = static_cast<std::size_t>(12 * size_of(dtype));
+  const Array host = Array::empty({3, 4}, dtype);
+  for (std::size_t i = 0; i < bytes; ++i)
+    host.bytes()[i] = static_cast<std::byte>(0xff - 3 * i % 2);
+  const Array device = Array::empty({3, 4}, dtype, on.memory),
+              turned = Array::empty({4, 3}, dtype, on.memory);
+  on.device->copy(device.bytes(), host.bytes(), bytes, on.device->compute());
+  copy(on.ctx, device.transpose(0, 1), turned);
+  const Array back = fetch(on, turned.transpose(0, 1));
+  CHECK(std::equal(back.bytes(), back.bytes() + bytes, host.bytes()));
+}
+
+TEST_CASE("a copy covers more dims than a launch", "[device][copy]") {
+  OnDevice on;
+  TwinMaker make(on, 2);
+  const Shape shape(11, 2);
+  const Twins in = make.values(shape, DType::kF32), out = make.values(shape, DType::kF32);
+  const auto reversed = [](Array array) {
+    for (int d = 0; d < 5; ++d) array = array.transpose(d, 10 - d);
+    return array;
+  };
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          copy(ctx, reversed(side(in, device)), side(out, device));
+        }) == "");
+}
+
+TEST_CASE("the device fills and counts", "[device][fill]") {
+  OnDevice on;
+  TwinMaker make(on, 3);
+  for (int i = 0; i < kCases; ++i) {
+    const DType dtype = any_of(make, kAll);
+    const Shape shape = make.shape();
+    const double value = i % 7 == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                    : 3.7 * static_cast<double>(make.number(-9, 9));
+    const Twins out = make.output(shape, dtype), line = make.output({make.number(0, 50)}, dtype);
+    CAPTURE(i, shape, name_of(dtype), value);
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            fill(ctx, value, side(out, device));
+          }) == "");
+    CHECK(compare(on, line, 0.0, [&](KernelContext& ctx, bool device) {
+            arange(ctx, value, 0.5, side(line, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("functions of one operand are the same on the device", "[device][unary]") {
+  OnDevice on;
+  TwinMaker make(on, 4);
+  const auto op = static_cast<Unary>(GENERATE(range(0, static_cast<int>(Unary::kIsNan) + 1)));
+  for (int i = 0; i < 60; ++i) {
+    const Shape shape = make.shape();
+    const DType dtype = any_of(make, kAll),
+                to = make.number(0, 2) == 0 ? any_of(make, kAll) : dtype;
+    const Twins in = make.broadcast(shape, dtype), out = make.output(shape, to);
+    CAPTURE(static_cast<int>(op), i, shape, name_of(dtype), name_of(to));
+    CHECK(compare(on, out, tolerance_of(to), [&](KernelContext& ctx, bool device) {
+            unary(ctx, op, side(in, device), side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("functions of two operands are the same on the device", "[device][binary]") {
+  OnDevice on;
+  TwinMaker make(on, 5);
+  const auto op = static_cast<Binary>(GENERATE(range(0, static_cast<int>(Binary::kGeluGrad) + 1)));
+  const bool divides = op == Binary::kFloorDivide || op == Binary::kRemainder;
+  for (int i = 0; i < 60; ++i) {
+    const Shape shape = make.shape();
+    const DType dtype = divides ? any_of(make, kFloating) : any_of(make, kAll);
+    const DType second = make.number(0, 2) == 0 && !divides ? any_of(make, kAll) : dtype;
+    const DType to = make.number(0, 2) == 0 ? any_of(make, kAll) : promote(dtype, second);
+    const Twins a = make.broadcast(shape, dtype), b = make.broadcast(shape, second),
+                out = make.output(shape, to);
+    CAPTURE(static_cast<int>(op), i, shape, name_of(dtype), name_of(second), name_of(to));
+    CHECK(compare(on, out, 4 * tolerance_of(to), [&](KernelContext& ctx, bool device) {
+            binary(ctx, op, side(a, device), side(b, device), side(out, device));
+          }) == "");
+    const double scalar = i % 5 == 0 ? 0.0 : static_cast<double>(make.number(-6, 6)) / (i % 2 + 1);
+    CAPTURE(scalar);
+    CHECK(compare(on, out, 4 * tolerance_of(to), [&](KernelContext& ctx, bool device) {
+            binary_scalar(ctx, op, side(a, device), scalar, side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("choices and bounds are the same on the device", "[device][where]") {
+  OnDevice on;
+  TwinMaker make(on, 6);
+  for (int i = 0; i < kCases; ++i) {
+    const Shape shape = make.shape();
+    const DType dtype = any_of(make, kAll),
+                second = make.number(0, 1) == 0 ? dtype : any_of(make, kAll);
+    const DType to = make.number(0, 1) == 0 ? dtype : any_of(make, kAll);
+    const Twins mask = make.broadcast(shape, i % 20 == 0 ? DType::kI32 : DType::kBool);
+    const Twins a = make.broadcast(shape, dtype), b = make.broadcast(shape, second),
+                out = make.output(shape, to);
+    const double low = i % 9 == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                  : static_cast<double>(make.number(-8, 4)) / 2;
+    const double high = low + static_cast<double>(make.number(-1, 6)) / 2;
+    CAPTURE(i, shape, name_of(dtype), name_of(second), name_of(to), low, high);
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            where(ctx, side(mask, device), side(a, device), side(b, device), side(out, device));
+          }) == "");
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            masked_fill(ctx, side(a, device), side(mask, device), high, side(out, device));
+          }) == "");
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            clamp(ctx, side(a, device), low, high, side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("swiglu and its gradients are the same on the device", "[device][swiglu]") {
+  OnDevice on;
+  TwinMaker make(on, 7);
+  for (int i = 0; i < kCases; ++i) {
+    const Shape shape = make.shape();
+    const DType dtype = i % 25 == 0 ? DType::kI32 : any_of(make, kFloating);
+    const Twins gate = make.view(shape, dtype), up = make.view(shape, dtype),
+                grad = make.view(shape, dtype);
+    const Twins out = make.output(shape, dtype), grad_gate = make.output(shape, dtype),
+                grad_up = make.output(shape, dtype);
+    const double tolerance = 8 * tolerance_of(dtype);
+    CAPTURE(i, shape, name_of(dtype));
+    CHECK(compare(on, out, tolerance, [&](KernelContext& ctx, bool device) {
+            swiglu(ctx, side(gate, device), side(up, device), side(out, device));
+          }) == "");
+    CHECK(compare(on, grad_gate, tolerance, [&](KernelContext& ctx, bool device) {
+            swiglu_grad(ctx, side(grad, device), side(gate, device), side(up, device),
+                        side(grad_gate, device), side(grad_up, device));
+          }) == "");
+    if (is_floating(dtype))
+      CHECK(difference(fetch(on, grad_up.device), grad_up.host, tolerance) == "");
+  }
+}
+
+}  // namespace tessera::testing
