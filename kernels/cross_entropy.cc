@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/exp_line.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
+#include "kernels/norm_checks.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/simd.h"
 #include "placement/status.h"
@@ -13,11 +13,6 @@
 namespace tessera::kernels {
 namespace {
 
-Shape rows_shape(const char* op, const Array& logits) {
-  if (logits.ndim() == 0) check_shape(op, "logits", logits, {1});
-  require_floating(op, logits.dtype());
-  return without_dim(logits.shape(), logits.ndim() - 1);
-}
 std::int64_t classes_of(const Array& logits) { return logits.size(logits.ndim() - 1); }
 std::int64_t class_stride(const Array& logits) {
   return logits.strides()[static_cast<std::size_t>(logits.ndim() - 1)];
@@ -25,14 +20,12 @@ std::int64_t class_stride(const Array& logits) {
 
 /// Ids as contiguous I64. Errors: OutOfRange naming the position unless −1 <= id < classes.
 Array read_targets(KernelContext& ctx, const char* op, const Array& target, std::int64_t classes) {
-  if (!is_index(target.dtype())) throw_dtype(op, target.dtype(), "I64, I32 for target ids");
+  check_target_dtype(op, target);
   const Array ids = contiguous(ctx, as_dtype(ctx, target, DType::kI64));
   const std::int64_t* id = ids.data<std::int64_t>();
   for (std::int64_t i = 0; i < ids.num_elements(); ++i) {
     if (id[i] >= -1 && id[i] < classes) continue;
-    throw Error(out_of_range(absl::StrFormat(
-        "%s: target %d at position %d; ids go from 0 to %d, and -1 for one held elsewhere", op,
-        id[i], i, classes - 1)));
+    throw Error(bad_target(op, id[i], i, classes));
   }
   return ids;
 }

@@ -22,6 +22,7 @@ class CpuDevice final : public Device {
   void wait(Stream&, const Mark&) override {}
   bool done(const Mark&) override { return true; }
   void synchronize(const Mark&) override {}
+  void raise_faults() override {}
 
  private:
   Stream stream_;

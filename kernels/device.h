@@ -76,6 +76,10 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual bool done(const Mark& mark) = 0;
   /// Blocks this thread until the mark has come.
   virtual void synchronize(const Mark& mark) = 0;
+  /// Blocks until the compute stream is done, and throws what its kernels found wrong in values
+  /// since the last call, such as an index out of range: the first such, as the processor's kernel
+  /// has it. The processor's kernels throw at once.
+  virtual void raise_faults() = 0;
 
  protected:
   Device(DeviceId id, const kernels::KernelTable& kernels) : id_(id), kernels_(&kernels) {}

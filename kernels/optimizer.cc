@@ -1,45 +1,13 @@
 #include "kernels/optimizer.h"
 
-#include <cmath>
-
 #include "kernels/block_map.h"
 #include "kernels/kernel_table.h"
+#include "kernels/optimizer_update.h"
 #include "kernels/parallel_loop.h"
-#include "kernels/vector_math.h"
 #include "kernels/vector_sqrt.h"
 
 namespace tessera::kernels {
 namespace {
-
-/// factor·x, but -0, which changes no sum, where the factor is 0: what is not to be taken counts
-/// for nothing, whatever it is (a state before the first step, an infinite number).
-template <class C>
-[[gnu::always_inline]] inline C taken(C factor, C x) {
-  return factor == C{0} ? C{-0.0} : factor * x;
-}
-
-/// The update's factors, computed once in F64.
-template <class C>
-struct AdamWFactors {
-  explicit AdamWFactors(const AdamWOptions& options)
-      : keep(static_cast<C>(options.decay == WeightDecay::kDecoupled
-                                ? 1.0 - options.lr * options.weight_decay
-                                : 1.0)),
-        in_gradient(
-            static_cast<C>(options.decay == WeightDecay::kInGradient ? options.weight_decay : 0.0)),
-        beta1(static_cast<C>(options.beta1)),
-        one_minus_beta1(static_cast<C>(1.0 - options.beta1)),
-        beta2(static_cast<C>(options.beta2)),
-        one_minus_beta2(static_cast<C>(1.0 - options.beta2)),
-        eps(static_cast<C>(options.eps)),
-        grad_scale(static_cast<C>(options.grad_scale)) {
-    const auto step = static_cast<double>(options.step);
-    step_size = static_cast<C>(options.lr / (1.0 - std::pow(options.beta1, step)));
-    root_correction = static_cast<C>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step)));
-  }
-  C keep, in_gradient, beta1, one_minus_beta1, beta2, one_minus_beta2, eps, grad_scale;
-  C step_size{}, root_correction{};
-};
 
 /// One piece of at most kStagedElements: everything stays in the first-level cache between the two
 /// loops.
@@ -85,22 +53,6 @@ void update_dense(const AdamWFactors<C>& f, C* const* arrays, std::int64_t begin
 }
 
 template <class C>
-struct SgdFactors {
-  explicit SgdFactors(const SgdOptions& options)
-      : lr(static_cast<C>(options.lr)),
-        momentum(static_cast<C>(options.step == 1 ? 0.0 : options.momentum)),
-        take(static_cast<C>(options.step == 1 ? 1.0 : 1.0 - options.dampening)),
-        decay(static_cast<C>(options.weight_decay)),
-        grad_scale(static_cast<C>(options.grad_scale)) {
-    const bool nesterov = options.form == SgdOptions::Momentum::kNesterov;
-    of_buffer = nesterov ? static_cast<C>(options.momentum) : C{1};
-    of_grad = nesterov ? C{1} : C{0};
-  }
-  C lr, momentum, take, decay, grad_scale;
-  C of_buffer{}, of_grad{};
-};
-
-template <class C>
 void run_sgd(KernelContext& ctx, const SgdFactors<C>& f, const Array& param, const Array& grad) {
   BlockMap<C, 1, 2>("sgd", {&param, &param, &grad})
       .run(ctx.threads, [&f](const C* const* in, C* const* out, std::int64_t n) {
@@ -132,9 +84,7 @@ void run_sgd_with_momentum(KernelContext& ctx, const SgdFactors<C>& f, const Arr
 
 void cpu::sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, const Array& grad,
               const Array& buffer) {
-  require_floating("sgd", param.dtype());
-  require_shape("sgd", "grad", grad, param.shape());
-  if (!buffer.is_null()) require_shape("sgd", "buffer", buffer, param.shape());
+  check_sgd(param, grad, buffer);
   const DType compute = param.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   visit_compute_type(compute, [&]<class C>(TypeTag<C>) {
     if constexpr (std::is_floating_point_v<C>) {
@@ -147,15 +97,8 @@ void cpu::sgd(KernelContext& ctx, const SgdOptions& options, const Array& param,
 
 void cpu::adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param,
                 const Array& grad, const Array& m, const Array& v) {
-  require_floating("adamw", param.dtype());
-  require_shape("adamw", "grad", grad, param.shape());
-  require_shape("adamw", "m", m, param.shape());
-  require_shape("adamw", "v", v, param.shape());
+  check_adamw(param, grad, m, v);
   const DType state = param.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  for (const Array* array : {&m, &v}) {
-    if (array->dtype() == state || array->dtype() == DType::kBF16) continue;
-    throw_dtype("adamw", array->dtype(), "BF16 or F32 state (F64 for F64)");
-  }
   visit_compute_type(state, [&]<class C>(TypeTag<C>) {
     if constexpr (std::is_floating_point_v<C>) {
       const AdamWFactors<C> factors(options);

@@ -5,6 +5,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
+#include "kernels/norm_checks.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/simd.h"
 
@@ -159,13 +160,6 @@ class NormGrad {
   std::vector<C> weight_;
   LineOffsets<4> lines_;
 };
-
-void check_norm(const char* op, const Array& x, const Array& weight, const Array& rstd) {
-  if (x.ndim() == 0) check_shape(op, "x", x, {1});
-  const int last = x.ndim() - 1;
-  check_shape(op, "weight", weight, {x.size(last)});
-  check_shape(op, "rstd", rstd, without_dim(x.shape(), last));
-}
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
+#include "kernels/norm_checks.h"
 #include "kernels/parallel_loop.h"
 #include "placement/status.h"
 
@@ -74,15 +74,7 @@ Array read_sine(KernelContext& ctx, const Array& table, DType dtype, Rotation ro
 
 void cpu::rope(KernelContext& ctx, const Array& x, const Array& cos, const Array& sin,
                Rotation rotation, const Array& out) {
-  const int ndim = x.ndim();
-  if (ndim < 3 || x.size(ndim - 1) % 2 != 0) {
-    throw Error(invalid_argument(
-        absl::StrFormat("rope: x %s; wanted [..., L, H, E] with an even E", to_string(x.shape()))));
-  }
-  const Shape table = {x.size(ndim - 3), x.size(ndim - 1) / 2};
-  check_shape("rope", "cos", cos, table);
-  check_shape("rope", "sin", sin, table);
-  check_shape("rope", "out", out, x.shape());
+  check_rope(x, cos, sin, out);
   if (x.num_elements() == 0) return;
   const DType dtype = common_floating("rope", {x.dtype(), out.dtype()});
   common_floating("rope", {cos.dtype(), sin.dtype()});

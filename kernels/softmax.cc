@@ -4,6 +4,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/norm.h"
+#include "kernels/norm_checks.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/simd.h"
 
@@ -58,12 +59,6 @@ struct LineMap {
     });
   }
 };
-
-int checked_dim(const char* op, int dim, const Array& x, const Array& out) {
-  check_shape(op, "out", out, x.shape());
-  const StatusOr<int> normal = normalize_dim(dim, x.ndim());
-  return value_or_throw(normal);
-}
 
 }  // namespace
 

@@ -63,9 +63,72 @@ CudaStream::CudaStream(const Device& device) {
 CudaStream::~CudaStream() { static_cast<void>(cudaStreamDestroy(handle_)); }
 
 CudaDevice::CudaDevice(int ordinal)
-    : Device({.kind = kKind, .ordinal = ordinal}, device_kernels()),
-      compute_(*this),
-      comm_(*this) {}
+    : Device({.kind = kKind, .ordinal = ordinal}, device_kernels()), compute_(*this), comm_(*this) {
+  const Current current(*this);
+  check(cudaMalloc(&fault_word_, sizeof(*fault_word_)), *this, "cudaMalloc");
+  check(cudaMallocHost(&fault_word_here_, sizeof(*fault_word_here_)), *this, "cudaMallocHost");
+  check(cudaMemsetAsync(fault_word_, 0xff, sizeof(*fault_word_), compute_.handle()), *this,
+        "cudaMemsetAsync");
+}
+
+CudaDevice::~CudaDevice() {
+  static_cast<void>(cudaFreeHost(fault_word_here_));
+  static_cast<void>(cudaFree(fault_word_));
+}
+
+namespace {
+
+// A fault is one number: the launch above, the position below.
+constexpr int kPositionBits = 44;
+constexpr std::size_t kMostLaunches = 4096;  // that are remembered at once
+constexpr unsigned long long kNoFault = ~0ULL;
+
+}  // namespace
+
+FaultWord CudaDevice::next_fault_word(Describe describe) {
+  if (descriptions_.size() >= kMostLaunches) raise_faults();
+  const std::lock_guard lock(faults_mutex_);
+  descriptions_.push_back(std::move(describe));
+  return {.word = fault_word_,
+          .launch = static_cast<unsigned long long>(descriptions_.size() - 1) << kPositionBits};
+}
+
+void CudaDevice::raise_faults() {
+  const Current current(*this);
+  const cudaStream_t stream = compute_.handle();
+  const std::size_t bytes = sizeof(*fault_word_);
+  check(cudaMemcpyAsync(fault_word_here_, fault_word_, bytes, cudaMemcpyDeviceToHost, stream),
+        *this, "cudaMemcpyAsync");
+  check(cudaMemsetAsync(fault_word_, 0xff, bytes, stream), *this, "cudaMemsetAsync");
+  check(cudaStreamSynchronize(stream), *this, "cudaStreamSynchronize");
+  std::vector<Describe> descriptions;
+  {
+    const std::lock_guard lock(faults_mutex_);
+    descriptions.swap(descriptions_);
+  }
+  const unsigned long long fault = *fault_word_here_;
+  if (fault == kNoFault) return;
+  const auto position = static_cast<std::int64_t>(fault & ((1ULL << kPositionBits) - 1));
+  throw Error(descriptions.at(fault >> kPositionBits)(position));
+}
+
+CudaDevice& device_of(KernelContext& ctx) { return static_cast<CudaDevice&>(*ctx.device); }
+
+std::int64_t integer_at(const Array& array, std::int64_t position) {
+  std::int64_t offset = 0;
+  for (int d = array.ndim() - 1; d >= 0; --d) {
+    offset += position % array.size(d) * array.strides()[static_cast<std::size_t>(d)];
+    position /= array.size(d);
+  }
+  const std::int64_t bytes = size_of(array.dtype());
+  std::int64_t value = 0;
+  Device& device = array.device();
+  device.copy(&value, array.bytes() + offset * bytes, static_cast<std::size_t>(bytes),
+              device.compute());
+  device.synchronize(device.record(device.compute()));
+  if (bytes == 4) return static_cast<std::int32_t>(value);
+  return value;
+}
 
 void CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;

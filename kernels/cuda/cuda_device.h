@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/device.h"
 #include "kernels/kernel_table.h"
+#include "placement/status.h"
 
 namespace tessera::kernels::TSR_CUDA {
 
@@ -40,9 +41,26 @@ class Current {
   int before_ = 0;
 };
 
+/// Where a kernel notes the lowest position at which it found something wrong.
+struct FaultWord {
+  unsigned long long* word;
+  unsigned long long launch;  // earlier launches win
+
+  __device__ void note(std::int64_t position) const {
+    atomicMin(word, launch | static_cast<unsigned long long>(position));
+  }
+};
+
 class CudaDevice final : public Device {
  public:
+  /// What is wrong at a position. Called on the host, once the kernel is done.
+  using Describe = std::function<Status(std::int64_t position)>;
+
   explicit CudaDevice(int ordinal);
+  ~CudaDevice() override;
+  /// For the next launch. `describe` may keep arrays alive until the faults are raised.
+  FaultWord next_fault_word(Describe describe);
+  void raise_faults() override;
   std::shared_ptr<Allocator> make_allocator() override;
   Stream& compute() override { return compute_; }
   Stream& comm() override { return comm_; }
@@ -54,7 +72,16 @@ class CudaDevice final : public Device {
 
  private:
   CudaStream compute_, comm_;
+  std::mutex faults_mutex_;
+  unsigned long long* fault_word_ = nullptr;       // of the device
+  unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
+  std::vector<Describe> descriptions_;             // by number of launch
 };
+
+/// The device of a kernel's context.
+CudaDevice& device_of(KernelContext& ctx);
+/// The element at row-major `position` of an array of integers, read from the device. Blocks.
+std::int64_t integer_at(const Array& array, std::int64_t position);
 
 /// The slots that device code fills so far.
 const KernelTable& device_kernels() noexcept;

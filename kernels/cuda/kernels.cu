@@ -17,6 +17,18 @@ const KernelTable& device_kernels() noexcept {
     filled.masked_fill = masked_fill;
     filled.swiglu = swiglu;
     filled.swiglu_grad = swiglu_grad;
+    filled.softmax = softmax;
+    filled.softmax_grad = softmax_grad;
+    filled.log_softmax = log_softmax;
+    filled.rms_norm = rms_norm;
+    filled.rms_norm_grad = rms_norm_grad;
+    filled.rope = rope;
+    filled.row_max = row_max;
+    filled.row_sum_exp = row_sum_exp;
+    filled.row_target = row_target;
+    filled.cross_entropy_grad = cross_entropy_grad;
+    filled.adamw = adamw;
+    filled.sgd = sgd;
     return filled;
   }();
   return table;

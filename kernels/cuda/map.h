@@ -83,21 +83,27 @@ __device__ void store(const MapOperand& to, std::int64_t at, C value) {
   store_as<bool>(to.data, at, value);
 }
 
-/// f(i, offsets of the operands' element i, in elements) for each element that falls to this
-/// thread.
+/// Where element i of the loop lies in each operand, in elements.
+template <int kOperands>
+__device__ void offsets_of(const MapLayout<kOperands>& layout, std::int64_t i,
+                           std::int64_t* offsets) {
+  for (int k = 0; k < kOperands; ++k) offsets[k] = layout.ndim == 0 ? i : 0;
+  std::int64_t rest = i;
+  for (int d = 0; d < layout.ndim; ++d) {
+    const std::int64_t coord = rest % layout.sizes[d];
+    rest /= layout.sizes[d];
+    for (int k = 0; k < kOperands; ++k) offsets[k] += coord * layout.operands[k].strides[d];
+  }
+}
+
+/// f(i, offsets of element i) for each element that falls to this thread.
 template <int kOperands, class F>
 __device__ void for_each_element(const MapLayout<kOperands>& layout, F&& f) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (; i < layout.total; i += step) {
     std::int64_t offsets[kOperands];
-    for (int k = 0; k < kOperands; ++k) offsets[k] = layout.ndim == 0 ? i : 0;
-    std::int64_t rest = i;
-    for (int d = 0; d < layout.ndim; ++d) {
-      const std::int64_t coord = rest % layout.sizes[d];
-      rest /= layout.sizes[d];
-      for (int k = 0; k < kOperands; ++k) offsets[k] += coord * layout.operands[k].strides[d];
-    }
+    offsets_of(layout, i, offsets);
     f(i, offsets);
   }
 }

@@ -29,7 +29,18 @@ Twins TwinMaker::values(const Shape& shape, DType dtype) {
       value = std::normal_distribution<double>(0.0, 2.0)(random_);
     }
   }
-  const Array host = Array::from_values(shape, dtype, numbers);
+  return of(Array::from_values(shape, dtype, numbers));
+}
+
+Twins TwinMaker::squares(const Shape& shape, DType dtype) {
+  std::vector<double> numbers(static_cast<std::size_t>(num_elements(shape)));
+  for (double& value : numbers) value = std::uniform_real_distribution<double>(0.0, 3.0)(random_);
+  return of(Array::from_values(shape, dtype, numbers));
+}
+
+Twins TwinMaker::of(const Array& host) {
+  const Shape& shape = host.shape();
+  const DType dtype = host.dtype();
   const Array device = Array::empty(shape, dtype, on_.memory);
   on_.device->copy(device.bytes(), host.bytes(), static_cast<std::size_t>(host.num_bytes()),
                    on_.device->compute());

@@ -38,6 +38,10 @@ class TwinMaker {
     for (std::int64_t& size : out) size = number(0, 12) == 0 ? 0 : number(1, 9);
     return out;
   }
+  /// A dense array of the processor and its copy.
+  Twins of(const Array& host);
+  /// Not negative, and finite.
+  Twins squares(const Shape& shape, DType dtype);
   /// Values that the dtype holds, special ones of floating types among them.
   Twins values(const Shape& shape, DType dtype);
   /// The same, perhaps as a slice or a transposed view of something larger.
@@ -61,5 +65,38 @@ Array fetch(OnDevice& on, const Array& array);
 std::string difference(const Array& got, const Array& expected, double tolerance);
 /// What is allowed between two devices that compute in the type of `dtype`.
 double tolerance_of(DType dtype);
+
+inline const Array& side(const Twins& twins, bool device) {
+  return device ? twins.device : twins.host;
+}
+
+inline constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                                 DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+inline constexpr DType kFloating[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
+
+template <std::size_t N>
+DType any_of(TwinMaker& make, const DType (&dtypes)[N]) {
+  return dtypes[make.number(0, N - 1)];
+}
+
+/// What both do: their results where both have one, else the errors that they give.
+template <class F>
+std::string compare(OnDevice& on, const Twins& out, double tolerance, F&& run) {
+  KernelContext cpu;
+  std::string of_cpu, of_device;
+  try {
+    run(cpu, /*device=*/false);
+  } catch (const Error& error) {
+    of_cpu = error.what();
+  }
+  try {
+    run(on.ctx, /*device=*/true);
+    on.device->raise_faults();
+  } catch (const Error& error) {
+    of_device = error.what();
+  }
+  if (of_cpu != of_device) return "\"" + of_device + "\" instead of \"" + of_cpu + "\"";
+  return of_cpu.empty() ? difference(fetch(on, out.device), out.host, tolerance) : "";
+}
 
 }  // namespace tessera::testing

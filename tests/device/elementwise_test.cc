@@ -10,37 +10,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr DType kAll[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
-                          DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
-constexpr DType kFloating[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 constexpr int kCases = 200;
-
-template <std::size_t N>
-DType any_of(TwinMaker& make, const DType (&dtypes)[N]) {
-  return dtypes[make.number(0, N - 1)];
-}
-
-/// What both do: their results where both have one, else the errors that they give.
-template <class F>
-std::string compare(OnDevice& on, const Twins& out, double tolerance, F&& run) {
-  KernelContext cpu;
-  std::string of_cpu, of_device;
-  try {
-    run(cpu, /*device=*/false);
-  } catch (const Error& error) {
-    of_cpu = error.what();
-  }
-  try {
-    run(on.ctx, /*device=*/true);
-    on.finish();
-  } catch (const Error& error) {
-    of_device = error.what();
-  }
-  if (of_cpu != of_device) return "\"" + of_device + "\" instead of \"" + of_cpu + "\"";
-  return of_cpu.empty() ? difference(fetch(on, out.device), out.host, tolerance) : "";
-}
-
-const Array& side(const Twins& twins, bool device) { return device ? twins.device : twins.host; }
 
 }  // namespace
 
