@@ -7,6 +7,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "kernels/kernel_table.h"
 #include "kernels/optimizer.h"
 #include "kernels/random.h"
 #include "kernels/reduce.h"
@@ -213,6 +214,20 @@ void add_small_bf16(benchmark::State& state) {
   for (auto _ : state) binary(ctx, Binary::kAdd, x, y, out);
 }
 BENCHMARK(add_small_bf16);
+
+/// What the table of the device's kernels costs a call: the same copy through it and past it.
+void copy_one(benchmark::State& state) {
+  KernelContext ctx;
+  const Array x = Array::zeros({1}, DType::kF32), out = Array::zeros({1}, DType::kF32);
+  for (auto _ : state) kernels::copy(ctx, x, out);
+}
+BENCHMARK(copy_one);
+void copy_one_without_table(benchmark::State& state) {
+  KernelContext ctx;
+  const Array x = Array::zeros({1}, DType::kF32), out = Array::zeros({1}, DType::kF32);
+  for (auto _ : state) cpu::copy(ctx, x, out);
+}
+BENCHMARK(copy_one_without_table);
 
 void empty_small(benchmark::State& state) {
   const std::shared_ptr<Allocator> allocator =
