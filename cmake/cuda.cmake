@@ -4,18 +4,24 @@ option(TESSERA_WITH_CUDA "Compile device code with nvcc where a toolkit is found
 set(TESSERA_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for")
 
 set(TESSERA_HAS_CUDA OFF)
-if(TESSERA_WITH_CUDA)
+# Sanitizers judge the emulation's build; nvcc's objects are the same under each of them.
+if(TESSERA_WITH_CUDA AND NOT TESSERA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   find_program(TESSERA_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-  if(TESSERA_NVCC)
-    set(CMAKE_CUDA_COMPILER ${TESSERA_NVCC})
-    set(CMAKE_CUDA_ARCHITECTURES ${TESSERA_CUDA_ARCHITECTURES})
+  if(TESSERA_NVCC AND NOT DEFINED CMAKE_CUDA_COMPILER)
+    # A toolkit that does not take this host compiler is none.
+    set(ENV{CUDACXX} ${TESSERA_NVCC})
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
+  if(CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_ARCHITECTURES ${TESSERA_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
     enable_language(CUDA)
     set(TESSERA_HAS_CUDA ON)
+  else()
+    message(STATUS "No CUDA toolkit: device code is compiled for the emulation alone")
   endif()
-endif()
-if(NOT TESSERA_HAS_CUDA)
-  message(STATUS "No CUDA toolkit: device code is compiled for the emulation alone")
 endif()
 
 # tessera_device_objects(TARGET FILE.cu…): compiled by nvcc, without warnings. In another folder than the targets that

@@ -15,6 +15,19 @@
 #define TSR_CUDA emulated
 #endif
 
+namespace tessera {
+namespace kernels {
+
+/// Where and how wide a kernel runs. shared_bytes: of TSR_DYNAMIC_SHARED.
+struct Grid {
+  dim3 blocks;
+  dim3 threads;
+  std::size_t shared_bytes = 0;
+};
+
+}  // namespace kernels
+}  // namespace tessera
+
 #if defined(__CUDACC__)
 
 /// A variable of the block: TSR_SHARED(float, tile, [32][33]).
@@ -26,13 +39,6 @@
 
 namespace tessera {
 namespace kernels {
-
-/// Where and how wide a kernel runs. shared_bytes: of TSR_DYNAMIC_SHARED.
-struct Grid {
-  dim3 blocks;
-  dim3 threads;
-  std::size_t shared_bytes = 0;
-};
 
 template <auto kKernel, class... Params>
 cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream,
@@ -60,12 +66,6 @@ cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream
 
 namespace tessera {
 namespace kernels {
-
-struct Grid {
-  dim3 blocks;
-  dim3 threads;
-  std::size_t shared_bytes = 0;
-};
 
 /// The kernel's name as it is written, from what the compiler calls this function.
 template <auto kKernel>
