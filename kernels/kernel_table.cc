@@ -243,9 +243,6 @@ void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int
             const Array& out) {
   slot(ctx, &KernelTable::reduce, "reduce")(ctx, op, x, dims, out);
 }
-void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x) {
-  slot(ctx, &KernelTable::accumulate, "accumulate")(ctx, op, accumulator, x);
-}
 void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
                  const Array& indices) {
   slot(ctx, &KernelTable::arg_extreme, "arg_extreme")(ctx, which, x, dim, values, indices);

@@ -1,6 +1,5 @@
 #include "kernels/reduce.h"
 
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -8,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
+#include "kernels/reduce_folds.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -18,72 +18,6 @@ namespace {
 constexpr std::int64_t kBlockElements = 32768;
 constexpr std::int64_t kBlockColumns = 1024;
 constexpr int kLanes = 32;
-
-/// Sums and products of floating values form in F64, of others in I64; extremes in the type itself.
-template <class T>
-using SumType = std::conditional_t<is_floating(dtype_of<T>()), double, std::int64_t>;
-
-template <class T>
-struct SumFold {
-  using Value = SumType<T>;
-  static constexpr Value kIdentity = 0;
-  static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>) {
-      return static_cast<Value>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    } else {
-      return a + b;
-    }
-  }
-};
-template <class T>
-struct ProdFold {
-  using Value = SumType<T>;
-  static constexpr Value kIdentity = 1;
-  static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>) {
-      return static_cast<Value>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    } else {
-      return a * b;
-    }
-  }
-};
-/// What every value of T is at least (BOOL is 0 or 1).
-template <class T>
-constexpr ComputeType<T> lowest_of() {
-  using C = ComputeType<T>;
-  if constexpr (std::is_same_v<T, bool>) return C{0};
-  if constexpr (std::is_floating_point_v<C>) return -std::numeric_limits<C>::infinity();
-  return std::numeric_limits<C>::min();
-}
-template <class T>
-constexpr ComputeType<T> highest_of() {
-  using C = ComputeType<T>;
-  if constexpr (std::is_same_v<T, bool>) return C{1};
-  if constexpr (std::is_floating_point_v<C>) return std::numeric_limits<C>::infinity();
-  return std::numeric_limits<C>::max();
-}
-template <class T>
-struct MaxFold {
-  using Value = ComputeType<T>;
-  static constexpr Value kIdentity = lowest_of<T>();
-  static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>)
-      return a > b ? a : b;
-    else
-      return ((a > b) | (a != a)) ? a : b;
-  }
-};
-template <class T>
-struct MinFold {
-  using Value = ComputeType<T>;
-  static constexpr Value kIdentity = highest_of<T>();
-  static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>)
-      return a < b ? a : b;
-    else
-      return ((a < b) | (a != a)) ? a : b;
-  }
-};
 
 struct Dim {
   std::int64_t size = 1, stride = 1;
@@ -114,19 +48,6 @@ void append_merged(absl::InlinedVector<Dim, 6>& dims, Dim dim) {
   } else {
     dims.push_back(dim);
   }
-}
-
-/// Marks of the dims to reduce. Errors: InvalidArgument for a dim that does not exist.
-absl::InlinedVector<bool, 6> reduced_marks(const Array& x, std::span<const int> dims) {
-  absl::InlinedVector<bool, 6> marks(static_cast<std::size_t>(x.ndim()), false);
-  for (const int dim : dims) {
-    if (dim < 0 || dim >= x.ndim()) {
-      throw Error(invalid_argument(
-          absl::StrFormat("reduce: dim %d of an array of shape %s", dim, to_string(x.shape()))));
-    }
-    marks[static_cast<std::size_t>(dim)] = true;
-  }
-  return marks;
 }
 
 /// Nothing where x has to be copied first: several reduced runs, or no dense dim.
@@ -310,21 +231,6 @@ void reduce_typed(const Reduction& reduction, const Array& x, const Array& out) 
   }
 }
 
-/// The output keeps reduced dims as 1 or lacks them.
-void check_output(const Array& x, const absl::InlinedVector<bool, 6>& marks, const Array& out) {
-  Shape kept;
-  Shape dropped;
-  for (std::size_t d = 0; d < marks.size(); ++d) {
-    kept.push_back(marks[d] ? 1 : x.shape()[d]);
-    if (!marks[d]) dropped.push_back(x.shape()[d]);
-  }
-  if (out.shape() != kept && out.shape() != dropped) {
-    throw Error(invalid_argument(
-        absl::StrFormat("reduce: the output has shape %s, expected %s or %s",
-                        to_string(out.shape()), to_string(dropped), to_string(kept))));
-  }
-}
-
 }  // namespace
 
 void cpu::reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
@@ -344,17 +250,17 @@ void cpu::reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<cons
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) { reduce_typed<T>(reduction, source, out); });
 }
 
-void cpu::accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x) {
+void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAvg:
-      return cpu::binary(ctx, Binary::kAdd, accumulator, x, accumulator);
+      return binary(ctx, Binary::kAdd, accumulator, x, accumulator);
     case ReduceOp::kProd:
-      return cpu::binary(ctx, Binary::kMul, accumulator, x, accumulator);
+      return binary(ctx, Binary::kMul, accumulator, x, accumulator);
     case ReduceOp::kMax:
-      return cpu::binary(ctx, Binary::kMaximum, accumulator, x, accumulator);
+      return binary(ctx, Binary::kMaximum, accumulator, x, accumulator);
     case ReduceOp::kMin:
-      return cpu::binary(ctx, Binary::kMinimum, accumulator, x, accumulator);
+      return binary(ctx, Binary::kMinimum, accumulator, x, accumulator);
   }
 }
 

@@ -17,6 +17,7 @@ const KernelTable& device_kernels() noexcept {
     filled.masked_fill = masked_fill;
     filled.swiglu = swiglu;
     filled.swiglu_grad = swiglu_grad;
+    filled.reduce = reduce;
     filled.softmax = softmax;
     filled.softmax_grad = softmax_grad;
     filled.log_softmax = log_softmax;
