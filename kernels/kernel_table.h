@@ -23,29 +23,22 @@
 #include "kernels/take_map.h"
 
 // X(name) for each slot.
-#define TSR_KERNELS(X)                                                                            \
-  X(attention)                                                                                    \
-  X(masked_attention)                                                                             \
-  X(attention_grad)                                                                               \
-  X(conv2d)                                                                                       \
-  X(conv2d_input_grad)                                                                            \
-  X(conv2d_weight_grad) X(copy) X(fill) X(arange) X(unary) X(binary) X(binary_scalar) X(clamp)    \
-      X(where) X(masked_fill) X(swiglu) X(swiglu_grad) X(gather) X(scatter) X(scatter_value)      \
-          X(scatter_add) X(scatter_combine) X(index_select) X(index_add) X(embedding) X(          \
-              embedding_grad) X(permute_rows) X(searchsorted) X(bincount) X(nonzero_positions)    \
-              X(index_get) X(index_put) X(matmul) X(grouped_matmul) X(grouped_matmul_weight_grad) \
-                  X(softmax) X(softmax_grad) X(log_softmax) X(rms_norm) X(rms_norm_grad) X(rope)  \
-                      X(row_max) X(row_sum_exp) X(row_target) X(cross_entropy_grad) X(adamw)      \
-                          X(sgd) X(pointwise) X(nextafter) X(max_pool) X(max_pool_grad)           \
-                              X(avg_pool) X(avg_pool_grad) X(random) X(reduce) X(arg_extreme)     \
-                                  X(sum_of_squares) X(fold_rows) X(products_of_others)            \
-                                      X(row_moments) X(combine_moments) X(kth_value) X(median)    \
-                                          X(mode) X(histogram) X(weighted_row_sum)                \
-                                              X(weighted_row_sum_grad) X(scan) X(sum_back)        \
-                                                  X(carry_scan) X(scan_extreme) X(carry_extreme)  \
-                                                      X(log_scan_sums) X(log_scan_grad) X(topk)   \
-                                                          X(sort) X(sort_by_key) X(take_map)      \
-                                                              X(add_map)
+// clang-format off
+#define TSR_KERNELS(X) \
+  X(attention) X(masked_attention) X(attention_grad) X(conv2d) X(conv2d_input_grad) \
+  X(conv2d_weight_grad) X(copy) X(fill) X(arange) X(unary) X(binary) X(binary_scalar) X(clamp) \
+  X(where) X(masked_fill) X(swiglu) X(swiglu_grad) X(gather) X(scatter) X(scatter_value) \
+  X(scatter_add) X(scatter_combine) X(index_select) X(index_add) X(embedding) X(embedding_grad) \
+  X(permute_rows) X(searchsorted) X(bincount) X(nonzero_positions) X(index_get) X(index_put) \
+  X(matmul) X(grouped_matmul) X(grouped_matmul_weight_grad) X(softmax) X(softmax_grad) \
+  X(log_softmax) X(rms_norm) X(rms_norm_grad) X(rope) X(row_max) X(row_sum_exp) X(row_target) \
+  X(cross_entropy_grad) X(adamw) X(sgd) X(pointwise) X(nextafter) X(max_pool) X(max_pool_grad) \
+  X(avg_pool) X(avg_pool_grad) X(random) X(reduce) X(arg_extreme) X(sum_of_squares) X(fold_rows) \
+  X(products_of_others) X(row_moments) X(combine_moments) X(kth_value) X(median) X(mode) \
+  X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \
+  X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) \
+  X(sort_by_key) X(take_map) X(add_map)
+// clang-format on
 
 namespace tessera TSR_API {
 namespace kernels {
