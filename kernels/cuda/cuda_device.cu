@@ -1,4 +1,7 @@
+#include <array>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda_device.h"
@@ -87,7 +90,6 @@ constexpr unsigned long long kNoFault = ~0ULL;
 
 FaultWord CudaDevice::next_fault_word(Describe describe) {
   if (descriptions_.size() >= kMostLaunches) raise_faults();
-  const std::lock_guard lock(faults_mutex_);
   descriptions_.push_back(std::move(describe));
   return {.word = fault_word_,
           .launch = static_cast<unsigned long long>(descriptions_.size() - 1) << kPositionBits};
@@ -101,11 +103,7 @@ void CudaDevice::raise_faults() {
         *this, "cudaMemcpyAsync");
   check(cudaMemsetAsync(fault_word_, 0xff, bytes, stream), *this, "cudaMemsetAsync");
   check(cudaStreamSynchronize(stream), *this, "cudaStreamSynchronize");
-  std::vector<Describe> descriptions;
-  {
-    const std::lock_guard lock(faults_mutex_);
-    descriptions.swap(descriptions_);
-  }
+  const std::vector<Describe> descriptions = std::exchange(descriptions_, {});
   const unsigned long long fault = *fault_word_here_;
   if (fault == kNoFault) return;
   const auto position = static_cast<std::int64_t>(fault & ((1ULL << kPositionBits) - 1));

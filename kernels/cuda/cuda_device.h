@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "kernels/array.h"
@@ -72,7 +71,6 @@ class CudaDevice final : public Device {
 
  private:
   CudaStream compute_, comm_;
-  std::mutex faults_mutex_;
   unsigned long long* fault_word_ = nullptr;       // of the device
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch

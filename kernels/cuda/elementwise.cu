@@ -119,14 +119,6 @@ void refuse_integer_division(const KernelContext& ctx, std::string_view op) {
                             to_string(ctx.device->id())));
 }
 
-/// f of the computation type of floating operands; others are refused.
-template <class F>
-void visit_floating(const char* name, DType dtype, F&& f) {
-  require_floating(name, dtype);
-  if (dtype == DType::kF64) return f(TypeTag<double>{});
-  f(TypeTag<float>{});
-}
-
 }  // namespace
 
 void copy(KernelContext& ctx, const Array& src, const Array& dst) {
@@ -221,7 +213,9 @@ void masked_fill(KernelContext& ctx, const Array& x, const Array& mask, double v
 }
 
 void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array& out) {
-  visit_floating("swiglu", promote(gate.dtype(), up.dtype()), [&]<class C>(TypeTag<C>) {
+  const DType dtype = promote(gate.dtype(), up.dtype());
+  require_floating("swiglu", dtype);
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     map<C, 1, 2>(ctx, "swiglu", {&out, &gate, &up}, Swiglu{});
   });
 }
@@ -229,7 +223,8 @@ void swiglu(KernelContext& ctx, const Array& gate, const Array& up, const Array&
 void swiglu_grad(KernelContext& ctx, const Array& grad, const Array& gate, const Array& up,
                  const Array& grad_gate, const Array& grad_up) {
   const DType dtype = promote(grad.dtype(), promote(gate.dtype(), up.dtype()));
-  visit_floating("swiglu_grad", dtype, [&]<class C>(TypeTag<C>) {
+  require_floating("swiglu_grad", dtype);
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     map<C, 2, 3>(ctx, "swiglu_grad", {&grad_gate, &grad_up, &grad, &gate, &up}, SwigluGrad{});
   });
 }

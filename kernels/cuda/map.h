@@ -12,6 +12,14 @@
 
 namespace tessera::kernels::TSR_CUDA {
 
+/// f(TypeTag<C>) with the type in which floating values of `dtype` are computed: F64 for F64, else
+/// F32.
+template <class F>
+void visit_float_type(DType dtype, F&& f) {
+  if (dtype == DType::kF64) return f(TypeTag<double>{});
+  f(TypeTag<float>{});
+}
+
 /// Dims that one launch covers; what is left of more, after merging, takes a launch each.
 inline constexpr int kLaunchDims = 8;
 

@@ -1,7 +1,6 @@
 // Softmax, RMS norm, rotations and the pieces of a cross-entropy: a warp a line.
 #include <cmath>
 
-#include "absl/strings/str_format.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/lines.h"
 #include "kernels/lines.h"
@@ -13,13 +12,6 @@ namespace {
 
 __device__ inline float exp_of(float x) { return exp_f32(x); }
 __device__ inline double exp_of(double x) { return std::exp(x); }
-
-/// f of the type in which lines of `dtype` are computed.
-template <class F>
-void visit_line_type(DType dtype, F&& f) {
-  if (dtype == DType::kF64) return f(TypeTag<double>{});
-  f(TypeTag<float>{});
-}
 
 template <class C, int kOperands>
 __device__ C max_of_line(const Lines<kOperands>& line, int operand) {
@@ -265,17 +257,17 @@ Targets read_targets(KernelContext& ctx, const char* op, const Array& target,
 
 void softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   const int along = checked_dim("softmax", dim, x, out);
-  visit_line_type(common_floating("softmax", {x.dtype(), out.dtype()}), [&]<class C>(TypeTag<C>) {
+  visit_float_type(common_floating("softmax", {x.dtype(), out.dtype()}), [&]<class C>(TypeTag<C>) {
     run_lines<2>(ctx, "softmax", {{{out, along}, {x, along}}}, Softmax<C>{});
   });
 }
 
 void log_softmax(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   const int along = checked_dim("log_softmax", dim, x, out);
-  visit_line_type(common_floating("log_softmax", {x.dtype(), out.dtype()}),
-                  [&]<class C>(TypeTag<C>) {
-                    run_lines<2>(ctx, "log_softmax", {{{out, along}, {x, along}}}, LogSoftmax<C>{});
-                  });
+  visit_float_type(
+      common_floating("log_softmax", {x.dtype(), out.dtype()}), [&]<class C>(TypeTag<C>) {
+        run_lines<2>(ctx, "log_softmax", {{{out, along}, {x, along}}}, LogSoftmax<C>{});
+      });
 }
 
 void softmax_grad(KernelContext& ctx, const Array& grad, const Array& out, int dim,
@@ -283,7 +275,7 @@ void softmax_grad(KernelContext& ctx, const Array& grad, const Array& out, int d
   check_shape("softmax_grad", "grad", grad, out.shape());
   const int along = checked_dim("softmax_grad", dim, out, grad_x);
   const DType dtype = common_floating("softmax_grad", {grad.dtype(), out.dtype(), grad_x.dtype()});
-  visit_line_type(dtype, [&]<class C>(TypeTag<C>) {
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     run_lines<3>(ctx, "softmax_grad", {{{grad_x, along}, {grad, along}, {out, along}}},
                  SoftmaxGrad<C>{});
   });
@@ -296,7 +288,7 @@ void rms_norm(KernelContext& ctx, const Array& x, const Array& weight, double ep
   const int last = x.ndim() - 1;
   const DType dtype = common_floating("rms_norm", {x.dtype(), out.dtype()});
   common_floating("rms_norm", {weight.dtype(), rstd.dtype()});
-  visit_line_type(dtype, [&]<class C>(TypeTag<C>) {
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     run_lines<4>(ctx, "rms_norm", {{{out, last}, {rstd}, {x, last}, {weight, 0}}}, RmsNorm<C>{eps});
   });
 }
@@ -310,7 +302,7 @@ void rms_norm_grad(KernelContext& ctx, const Array& grad, const Array& x, const 
   const int last = x.ndim() - 1;
   const DType dtype = common_floating("rms_norm_grad", {grad.dtype(), x.dtype(), grad_x.dtype()});
   common_floating("rms_norm_grad", {weight.dtype(), rstd.dtype(), grad_weight.dtype()});
-  visit_line_type(dtype, [&]<class C>(TypeTag<C>) {
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     run_lines<5>(ctx, "rms_norm_grad",
                  {{{grad_x, last}, {grad, last}, {x, last}, {rstd}, {weight, 0}}},
                  RmsNormGrad<C>{});
@@ -330,7 +322,7 @@ void rope(KernelContext& ctx, const Array& x, const Array& cos, const Array& sin
                             {array.strides()[0], 0, array.strides()[1]}, array.offset());
   };
   if (x.num_elements() == 0) return;
-  visit_line_type(dtype, [&]<class C>(TypeTag<C>) {
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     run_lines<4>(ctx, "rope", {{{out, last}, {x, last}, {table(cos), 2}, {table(sin), 2}}},
                  Rope<C>{rotation == Rotation::kForward ? C{1} : C{-1}});
   });
@@ -338,7 +330,7 @@ void rope(KernelContext& ctx, const Array& x, const Array& cos, const Array& sin
 
 void row_max(KernelContext& ctx, const Array& logits, const Array& max) {
   check_shape("row_max", "max", max, rows_shape("row_max", logits));
-  visit_line_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
+  visit_float_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
     run_lines<2>(ctx, "row_max", {{{max}, {logits, logits.ndim() - 1}}}, RowMax<C>{});
   });
 }
@@ -347,7 +339,7 @@ void row_sum_exp(KernelContext& ctx, const Array& logits, const Array& max, cons
   const Shape rows = rows_shape("row_sum_exp", logits);
   check_shape("row_sum_exp", "max", max, rows);
   check_shape("row_sum_exp", "sum", sum, rows);
-  visit_line_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
+  visit_float_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
     run_lines<3>(ctx, "row_sum_exp", {{{sum}, {max}, {logits, logits.ndim() - 1}}}, RowSumExp<C>{});
   });
 }
@@ -358,7 +350,7 @@ void row_target(KernelContext& ctx, const Array& logits, const Array& target, co
   check_shape("row_target", "out", out, rows);
   const int last = logits.ndim() - 1;
   const Targets targets = read_targets(ctx, "row_target", target, logits.size(last));
-  visit_line_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
+  visit_float_type(logits.dtype(), [&]<class C>(TypeTag<C>) {
     run_lines<3>(ctx, "row_target", {{{out}, {logits, last}, {targets.ids}}},
                  RowTarget<C>{targets.fault});
   });
@@ -374,7 +366,7 @@ void cross_entropy_grad(KernelContext& ctx, const Array& grad, const Array& logi
   const Targets targets = read_targets(ctx, "cross_entropy_grad", target, logits.size(last));
   const DType dtype = common_floating("cross_entropy_grad", {logits.dtype(), grad_logits.dtype()});
   if (grad.ndim() != 0) check_shape("cross_entropy_grad", "grad", grad, rows);
-  visit_line_type(dtype, [&]<class C>(TypeTag<C>) {
+  visit_float_type(dtype, [&]<class C>(TypeTag<C>) {
     run_lines<5>(ctx, "cross_entropy_grad",
                  {{{grad_logits, last}, {logits, last}, {lse}, {grad}, {targets.ids}}},
                  CrossEntropyGrad<C>{targets.fault});

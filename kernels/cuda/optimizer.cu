@@ -36,19 +36,12 @@ struct MomentumStep {
   }
 };
 
-/// f of the type of the update: F64 for F64 parameters, else F32.
-template <class F>
-void visit_update(DType param, F&& f) {
-  if (param == DType::kF64) return f(TypeTag<double>{});
-  f(TypeTag<float>{});
-}
-
 }  // namespace
 
 void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, const Array& grad,
            const Array& m, const Array& v) {
   check_adamw(param, grad, m, v);
-  visit_update(param.dtype(), [&]<class C>(TypeTag<C>) {
+  visit_float_type(param.dtype(), [&]<class C>(TypeTag<C>) {
     map<C, 3, 4>(ctx, "adamw", {&param, &m, &v, &param, &grad, &m, &v},
                  AdamWStep<C>{AdamWFactors<C>(options)});
   });
@@ -57,7 +50,7 @@ void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, 
 void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, const Array& grad,
          const Array& buffer) {
   check_sgd(param, grad, buffer);
-  visit_update(param.dtype(), [&]<class C>(TypeTag<C>) {
+  visit_float_type(param.dtype(), [&]<class C>(TypeTag<C>) {
     const SgdFactors<C> factors(options);
     if (buffer.is_null()) {
       map<C, 1, 2>(ctx, "sgd", {&param, &param, &grad}, SgdStep<C>{factors});

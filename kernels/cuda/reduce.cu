@@ -43,7 +43,8 @@ struct ReduceLine {
   }
 };
 
-/// x's dims that go, merged; more than a launch covers are left out of `reduced`, which says so.
+/// Writes x's dims that go, merged where they lie evenly. False where that leaves more than a
+/// launch covers.
 bool merge_reduced(const Array& x, const absl::InlinedVector<bool, 6>& marks, Reduced& reduced) {
   for (int d = x.ndim() - 1; d >= 0; --d) {
     const std::int64_t size = x.size(d), stride = x.strides()[static_cast<std::size_t>(d)];
@@ -103,10 +104,11 @@ Array reduced_last(KernelContext& ctx, const Array& x, absl::InlinedVector<bool,
 
 void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
             const Array& out) {
-  absl::InlinedVector<bool, 6> marks = reduced_marks(x, dims);
-  check_output(x, marks, out);
+  const absl::InlinedVector<bool, 6> asked = reduced_marks(x, dims);
+  check_output(x, asked, out);
   if (out.num_elements() == 0) return;
   Array source = x;
+  absl::InlinedVector<bool, 6> marks = asked;  // of source's dims
   Reduced reduced;
   if (!merge_reduced(x, marks, reduced)) {
     source = reduced_last(ctx, x, marks);
@@ -117,14 +119,8 @@ void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int
   Array kept = source, result = out;
   const bool keeps_ones = out.ndim() == x.ndim();
   for (int d = x.ndim() - 1; d >= 0; --d) {
-    if (!marks[static_cast<std::size_t>(d)]) continue;
-    kept = first_elements(ctx, kept, d);
-  }
-  if (keeps_ones) {
-    const absl::InlinedVector<bool, 6> of_out = reduced_marks(x, dims);
-    for (int d = x.ndim() - 1; d >= 0; --d) {
-      if (of_out[static_cast<std::size_t>(d)]) result = first_elements(ctx, result, d);
-    }
+    if (marks[static_cast<std::size_t>(d)]) kept = first_elements(ctx, kept, d);
+    if (keeps_ones && asked[static_cast<std::size_t>(d)]) result = first_elements(ctx, result, d);
   }
   visit_dtype(x.dtype(),
               [&]<class T>(TypeTag<T>) { reduce_typed<T>(ctx, reduced, op, kept, result); });
