@@ -162,6 +162,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 /// Errors: cudaErrorInvalidConfiguration for a shape beyond the limits of block.h, or an empty one.
 cudaError_t launch_on(cudaStream_t stream, const LaunchShape& shape, const char* name,
                       std::function<void()> body);
+/// Calls `work` on the stream's thread at its turn, as a library's call would run: like
+/// cudaLaunchHostFunc, but what it needs is kept with it, in a captured graph too. It must not
+/// throw.
+cudaError_t call_on(cudaStream_t stream, std::function<void()> work);
 
 }  // namespace tessera::emulation
 

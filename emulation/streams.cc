@@ -69,6 +69,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*call)(void*), void* a
   return submit(stream, [call, argument](BlockRunner&) { call(argument); });
 }
 
+cudaError_t call_on(cudaStream_t stream, std::function<void()> work) {
+  if (const cudaError_t error = refusal(stream); error != cudaSuccess) return error;
+  return submit(stream, [work = std::move(work)](BlockRunner&) { work(); });
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new Event;
   (*event)->device = current_device();

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/matmul.h"
 #include "kernels/matrix_product.h"
 #include "kernels/parallel_tasks.h"
-#include "placement/status.h"
+#include "kernels/product_checks.h"
 
 namespace tessera::kernels {
 namespace {
@@ -32,29 +31,12 @@ std::vector<Group> read_groups(const char* op, const Array& counts_E, std::int64
   for (std::int64_t e = 0; e < counts_E.size(0); ++e) {
     const std::int64_t rows = counts_E.data<std::int64_t>()[e * counts_E.strides()[0]];
     if (rows < 0 || rows > total_rows - begin) {
-      throw Error(
-          out_of_range(absl::StrFormat("%s: counts[%d] = %d after %d rows; counts must be >= 0 and "
-                                       "add up to at most the %d rows "
-                                       "given",
-                                       op, e, rows, begin, total_rows)));
+      throw Error(bad_count(op, e, rows, begin, total_rows));
     }
     groups.push_back({e, begin, rows});
     begin += rows;
   }
   return groups;
-}
-
-void check_ranks(const char* op, const Array& x, const Array& w, const Array& counts,
-                 const Array& y) {
-  const bool fits = x.ndim() == 2 && w.ndim() == 3 && y.ndim() == 2 && counts.ndim() == 1 &&
-                    counts.dtype() == DType::kI64 && counts.size(0) == w.size(0) &&
-                    x.size(0) == y.size(0) && x.size(1) == w.size(1) && y.size(1) == w.size(2);
-  if (fits) return;
-  throw Error(invalid_argument(
-      absl::StrFormat("%s: rows %s and %s, weights %s, counts %s %s; wanted [T, K] and [T, N], [E, "
-                      "K, N] and I64 [E]",
-                      op, to_string(x.shape()), to_string(y.shape()), to_string(w.shape()),
-                      name_of(counts.dtype()), to_string(counts.shape()))));
 }
 
 /// A copy of rows [begin, begin + rows) of x with zero rows up to `padded_rows`, contiguous.
@@ -141,7 +123,7 @@ void accumulate_group(ProductCall call, const Operand& x, const Operand& g, cons
 
 void cpu::grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
                          const Array& counts_E, const Array& out_TN) {
-  check_ranks("grouped_matmul", x_TK, w_EKN, counts_E, out_TN);
+  check_grouped_shapes("grouped_matmul", x_TK, w_EKN, counts_E, out_TN);
   check_product_dtypes("grouped_matmul", x_TK, w_EKN, out_TN);
   if (x_TK.dtype() == DType::kF16) {
     const StagedOutput wide(ctx, out_TN, DType::kF32);
@@ -175,7 +157,7 @@ void cpu::grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_E
 
 void cpu::grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Array& grad_TN,
                                      const Array& counts_E, const Array& grad_w_EKN) {
-  check_ranks("grouped_matmul_weight_grad", x_TK, grad_w_EKN, counts_E, grad_TN);
+  check_grouped_shapes("grouped_matmul_weight_grad", x_TK, grad_w_EKN, counts_E, grad_TN);
   check_product_dtypes("grouped_matmul_weight_grad", x_TK, grad_TN, grad_w_EKN);
   if (x_TK.dtype() == DType::kF16) {
     const StagedOutput wide(ctx, grad_w_EKN, DType::kF32);

@@ -1,54 +1,15 @@
 #include "kernels/matmul.h"
 
-#include <algorithm>
-
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/matrix_product.h"
 #include "kernels/parallel_tasks.h"
-#include "placement/status.h"
+#include "kernels/product_checks.h"
+#include "kernels/product_plan.h"
 
 namespace tessera::kernels {
 namespace {
-
-[[noreturn]] void refuse_shapes(const Array& a, const Array& b, const Array& out) {
-  throw Error(invalid_argument(
-      absl::StrFormat("matmul: %s · %s into %s; wanted [..., m, k] · [..., k, n] into [..., m, n] "
-                      "with leading dims "
-                      "that broadcast to the result's",
-                      to_string(a.shape()), to_string(b.shape()), to_string(out.shape()))));
-}
-
-std::int64_t rows_of(const Array& x) { return x.size(x.ndim() - 2); }
-std::int64_t cols_of(const Array& x) { return x.size(x.ndim() - 1); }
-
-/// Strides of x along the leading dims of `out`, 0 where x repeats.
-Shape batch_strides(const Array& x, const Array& out) {
-  Shape strides(static_cast<std::size_t>(out.ndim() - 2), 0);
-  for (int dim = 0; dim < x.ndim() - 2; ++dim) {
-    const int target = dim + out.ndim() - x.ndim();
-    if (x.size(dim) > 1)
-      strides[static_cast<std::size_t>(target)] = x.strides()[static_cast<std::size_t>(dim)];
-  }
-  return strides;
-}
-
-void check_shapes(const Array& a, const Array& b, const Array& out) {
-  if (a.ndim() < 2 || b.ndim() < 2 || out.ndim() != std::max(a.ndim(), b.ndim())) {
-    refuse_shapes(a, b, out);
-  }
-  if (cols_of(a) != rows_of(b) || rows_of(out) != rows_of(a) || cols_of(out) != cols_of(b)) {
-    refuse_shapes(a, b, out);
-  }
-  for (const Array* x : {&a, &b}) {
-    for (int dim = 0; dim < x->ndim() - 2; ++dim) {
-      const std::int64_t wanted = out.size(dim + out.ndim() - x->ndim());
-      if (x->size(dim) != wanted && x->size(dim) != 1) refuse_shapes(a, b, out);
-    }
-  }
-}
 
 /// The products of all leading indices of `out`, each in `call`'s form.
 class Batch {
@@ -129,7 +90,7 @@ void run_batch(KernelContext& ctx, Array a, Array b, Array out) {
 
 void cpu::matmul(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   check_product_dtypes("matmul", a, b, out);
-  check_shapes(a, b, out);
+  check_product_shapes(a, b, out);
   if (out.num_elements() == 0) return;
   if (cols_of(a) == 0) {
     cpu::fill(ctx, 0.0, out);

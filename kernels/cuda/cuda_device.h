@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "kernels/array.h"
@@ -60,6 +61,8 @@ class CudaDevice final : public Device {
   /// For the next launch. `describe` may keep arrays alive until the faults are raised.
   FaultWord next_fault_word(Describe describe);
   void raise_faults() override;
+  /// What product_library.cu keeps with the device; null until it first does.
+  std::shared_ptr<void>& product_library() noexcept { return product_library_; }
   std::shared_ptr<Allocator> make_allocator() override;
   Stream& compute() override { return compute_; }
   Stream& comm() override { return comm_; }
@@ -74,6 +77,7 @@ class CudaDevice final : public Device {
   unsigned long long* fault_word_ = nullptr;       // of the device
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch
+  std::shared_ptr<void> product_library_;
 };
 
 /// The device of a kernel's context.

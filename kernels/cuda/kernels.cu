@@ -17,6 +17,9 @@ const KernelTable& device_kernels() noexcept {
     filled.masked_fill = masked_fill;
     filled.swiglu = swiglu;
     filled.swiglu_grad = swiglu_grad;
+    filled.matmul = matmul;
+    filled.grouped_matmul = grouped_matmul;
+    filled.grouped_matmul_weight_grad = grouped_matmul_weight_grad;
     filled.reduce = reduce;
     filled.softmax = softmax;
     filled.softmax_grad = softmax_grad;

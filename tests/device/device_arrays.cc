@@ -64,6 +64,16 @@ Twins TwinMaker::view(const Shape& shape, DType dtype) {
   return {part(whole.host), part(whole.device)};
 }
 
+Twins TwinMaker::mild(const Shape& shape, DType dtype) {
+  std::vector<double> numbers(static_cast<std::size_t>(num_elements(shape)));
+  for (double& value : numbers) value = std::uniform_real_distribution<double>(-1.0, 1.0)(random_);
+  const Twins dense = of(Array::from_values(shape, dtype, numbers)), lying = view(shape, dtype);
+  KernelContext cpu;
+  kernels::copy(cpu, dense.host, lying.host);
+  kernels::copy(on_.ctx, dense.device, lying.device);
+  return lying;
+}
+
 Twins TwinMaker::broadcast(const Shape& shape, DType dtype) {
   Shape smaller(shape.begin() + number(0, std::ssize(shape)), shape.end());
   for (std::int64_t& size : smaller) {

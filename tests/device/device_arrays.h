@@ -46,6 +46,8 @@ class TwinMaker {
   Twins values(const Shape& shape, DType dtype);
   /// The same, perhaps as a slice or a transposed view of something larger.
   Twins view(const Shape& shape, DType dtype);
+  /// A view of finite values from −1 to 1, whose products add up without much cancellation.
+  Twins mild(const Shape& shape, DType dtype);
   /// A view that broadcasts to `shape`: fewer dims, or some of size 1.
   Twins broadcast(const Shape& shape, DType dtype);
   /// What a kernel writes: dense or not, with the same values on both sides before.

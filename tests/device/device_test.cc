@@ -5,10 +5,32 @@
 
 #include "emulation/control.h"
 #include "kernels/elementwise.h"
-#include "kernels/matmul.h"
+#include "kernels/kernel_table.h"
 #include "tests/device/device_arrays.h"
 
 namespace tessera::testing {
+namespace {
+
+/// Has no kernel at all.
+class BareDevice final : public Device {
+ public:
+  BareDevice() : Device({.kind = DeviceId::Kind::kEmulated, .ordinal = 0}, kNone) {}
+  std::shared_ptr<Allocator> make_allocator() override { return nullptr; }
+  Stream& compute() override { return stream_; }
+  Stream& comm() override { return stream_; }
+  void copy(void*, const void*, std::size_t, Stream&) override {}
+  Mark record(Stream&) override { return Mark(); }
+  void wait(Stream&, const Mark&) override {}
+  bool done(const Mark&) override { return true; }
+  void synchronize(const Mark&) override {}
+  void raise_faults() override {}
+
+ private:
+  static constexpr kernels::KernelTable kNone{};
+  Stream stream_;
+};
+
+}  // namespace
 
 TEST_CASE("arrays know their device, and kernels run on that of the context", "[device]") {
   OnDevice on;
@@ -34,7 +56,9 @@ TEST_CASE("a kernel that a device lacks is named, with the device", "[device][er
       return error.what();
     }
   };
-  CHECK(error_of([&] { kernels::matmul(on.ctx, a, a, a); }) ==
+  BareDevice bare;
+  KernelContext without{.device = &bare};
+  CHECK(error_of([&] { kernels::matmul(without, a, a, a); }) ==
         "matmul has no kernel on emulated:0");
   CHECK(error_of([&] { kernels::binary(on.ctx, kernels::Binary::kRemainder, a, a, a); }) ==
         "remainder of integers has no kernel on emulated:0");

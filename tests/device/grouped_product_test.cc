@@ -1,0 +1,123 @@
+// Products of groups of rows of the device against the processor's, bad counts included.
+#include "kernels/matmul.h"
+#include "tests/device/device_arrays.h"
+
+namespace tessera::testing {
+namespace {
+
+using namespace kernels;
+
+struct Groups {
+  Twins counts;
+  std::int64_t rows = 0;
+};
+
+/// Counts of which some are 0, with rows left over now and then.
+Groups groups_of(TwinMaker& make, std::int64_t num_groups) {
+  Groups groups;
+  std::vector<double> counts(static_cast<std::size_t>(num_groups));
+  for (double& count : counts) {
+    const std::int64_t rows = make.number(0, 2) == 0 ? 0 : make.number(1, 20);
+    count = static_cast<double>(rows);
+    groups.rows += rows;
+  }
+  if (make.number(0, 2) == 0) groups.rows += make.number(1, 40);
+  if (num_groups > 0 && make.number(0, 9) == 0) {
+    const auto bad = static_cast<std::size_t>(make.number(0, num_groups - 1));
+    counts[bad] = make.number(0, 1) == 0 ? -1.0 : static_cast<double>(groups.rows) + 1;
+    if (make.number(0, 1) == 0) counts[bad] = 0x1p62;
+    if (make.number(0, 1) == 0) counts.back() = -7.0;
+  }
+  // Every second element of something larger.
+  std::vector<double> spread;
+  for (const double count : counts) {
+    spread.push_back(count);
+    spread.push_back(-100.0);
+  }
+  const Twins whole = make.of(Array::from_values({2 * num_groups}, DType::kI64, spread));
+  const auto part = [&](const Array& array) { return array.as_strided({num_groups}, {2}, 0); };
+  groups.counts = {part(whole.host), part(whole.device)};
+  return groups;
+}
+
+std::int64_t extent(TwinMaker& make) {
+  return make.number(0, 20) == 0 ? 0 : make.number(1, make.number(0, 1) == 0 ? 8 : 40);
+}
+double tolerance_for(DType dtype) { return (is_half(dtype) ? 2 : 20) * tolerance_of(dtype); }
+
+struct GroupedCase {
+  Groups groups;
+  std::int64_t depth, cols;
+  DType dtype, to;
+};
+GroupedCase grouped_case(TwinMaker& make, int i) {
+  GroupedCase c{.groups = groups_of(make, i % 25 == 0 ? make.number(33, 70) : make.number(0, 6))};
+  c.depth = extent(make);
+  c.cols = extent(make);
+  c.dtype = any_of(make, kFloating);
+  c.to = is_half(c.dtype) && make.number(0, 1) == 0 ? DType::kF32 : c.dtype;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("products of groups of rows are the same on the device", "[device][grouped]") {
+  OnDevice on;
+  TwinMaker make(on, 51);
+  for (int i = 0; i < 300; ++i) {
+    const GroupedCase c = grouped_case(make, i);
+    const std::int64_t num_groups = c.groups.counts.host.size(0);
+    const Twins x = make.mild({c.groups.rows, c.depth}, c.dtype),
+                w = make.mild({num_groups, c.depth, c.cols}, c.dtype),
+                out = make.output({c.groups.rows, c.cols}, c.to);
+    CAPTURE(i, num_groups, c.groups.rows, c.depth, c.cols, name_of(c.dtype), name_of(c.to));
+    CHECK(compare(on, out, tolerance_for(c.to), [&](KernelContext& ctx, bool device) {
+            grouped_matmul(ctx, side(x, device), side(w, device), side(c.groups.counts, device),
+                           side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("gradients of grouped weights are the same on the device", "[device][grouped]") {
+  OnDevice on;
+  TwinMaker make(on, 52);
+  for (int i = 0; i < 300; ++i) {
+    const GroupedCase c = grouped_case(make, i);
+    const std::int64_t num_groups = c.groups.counts.host.size(0);
+    const Twins x = make.mild({c.groups.rows, c.depth}, c.dtype),
+                grad = make.mild({c.groups.rows, c.cols}, c.dtype),
+                out = make.output({num_groups, c.depth, c.cols}, c.to);
+    CAPTURE(i, num_groups, c.groups.rows, c.depth, c.cols, name_of(c.dtype), name_of(c.to));
+    CHECK(compare(on, out, tolerance_for(c.to), [&](KernelContext& ctx, bool device) {
+            grouped_matmul_weight_grad(ctx, side(x, device), side(grad, device),
+                                       side(c.groups.counts, device), side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("grouped products refuse shapes and dtypes as the processor does", "[device][grouped]") {
+  OnDevice on;
+  TwinMaker make(on, 53);
+  const Twins x = make.mild({4, 3}, DType::kF32), w = make.mild({2, 3, 5}, DType::kF32),
+              out = make.output({4, 5}, DType::kF32), narrow = make.output({4, 4}, DType::kF32);
+  const Twins counts = make.of(Array::from_values({2}, DType::kI64, std::vector<double>{1, 2})),
+              short_counts =
+                  make.of(Array::from_values({2}, DType::kI32, std::vector<double>{1, 2}));
+  const Twins half = make.mild({4, 3}, DType::kF16);
+  const auto product = [&](const Twins& rows, const Twins& sizes, const Twins& result) {
+    return compare(on, result, 1e-5, [&](KernelContext& ctx, bool device) {
+      grouped_matmul(ctx, side(rows, device), side(w, device), side(sizes, device),
+                     side(result, device));
+    });
+  };
+  CHECK(product(x, counts, out) == "");
+  CHECK(product(x, counts, narrow) == "");
+  CHECK(product(x, short_counts, out) == "");
+  CHECK(product(half, counts, out) == "");
+  CHECK(compare(on, w, 1e-5, [&](KernelContext& ctx, bool device) {
+          grouped_matmul_weight_grad(ctx, side(half, device), side(out, device),
+                                     side(counts, device), side(w, device));
+        }) == "");
+}
+
+}  // namespace tessera::testing
