@@ -130,14 +130,19 @@ void check_like(const char* name, const Array& x, const Array& like) {
 
 }  // namespace
 
-void cpu::attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const Array& k,
-                         const Array& v, const Array& out, const Array& lse,
-                         const AttentionOptions& options, const AttentionGradients& grads) {
+void check_attention_grad(const Array& grad, const Array& q, const Array& k, const Array& v,
+                          const Array& out, const Array& lse, const AttentionGradients& grads) {
   check_attention("attention_grad", q, k, v, out, lse);
   check_like("grad", grad, out);
   check_like("grads.q", grads.q, q);
   check_like("grads.k", grads.k, k);
   check_like("grads.v", grads.v, v);
+}
+
+void cpu::attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const Array& k,
+                         const Array& v, const Array& out, const Array& lse,
+                         const AttentionOptions& options, const AttentionGradients& grads) {
+  check_attention_grad(grad, q, k, v, out, lse, grads);
   const BackwardArrays arrays{grad, q, k, v, out, lse, options, grads};
   const std::int64_t heads = q.size(1), all_heads = q.size(0) * heads;
   const int threads =

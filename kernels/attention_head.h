@@ -7,7 +7,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "kernels/attention.h"
+#include "kernels/attention_checks.h"
 #include "kernels/exp_line.h"
 #include "kernels/gemm.h"
 #include "kernels/lines.h"
@@ -124,34 +124,11 @@ void visit_factor_type(F&& f) {
   f(TypeTag<C>{});
 }
 
-/// Which keys a query row sees.
-struct KeyBound {
-  std::int64_t keys;
-  std::int64_t offset;
-  bool causal;
-
-  KeyBound(const AttentionOptions& options, std::int64_t num_keys)
-      : keys(num_keys), offset(options.causal_offset), causal(options.causal) {}
-  /// Keys [0, seen(i)) are seen by row i.
-  std::int64_t seen(std::int64_t row) const {
-    return causal ? std::clamp<std::int64_t>(row + offset + 1, 0, keys) : keys;
-  }
-  /// How many keys of the chunk [first, first + width) row i sees.
-  std::int64_t seen_in(std::int64_t row, std::int64_t first, std::int64_t width) const {
-    return std::clamp<std::int64_t>(seen(row) - first, 0, width);
-  }
-};
-
 /// line[j] = e^(line[j] − shift) for j < seen, 0 for the rest.
 template <class C>
 void weigh_line(C* line, std::int64_t seen, std::int64_t width, C shift) {
   exp_line(line, seen, shift, line);
   std::fill(line + seen, line + width, C(0));
 }
-
-/// Errors: InvalidArgument unless q, k (B, H, L, E), v and out (B, H, L, V) and lse (B, H, Lq) fit
-/// together.
-void check_attention(const char* op, const Array& q, const Array& k, const Array& v,
-                     const Array& out, const Array& lse);
 
 }  // namespace tessera::kernels

@@ -6,6 +6,9 @@ namespace tessera::kernels::TSR_CUDA {
 const KernelTable& device_kernels() noexcept {
   static const KernelTable table = [] {
     KernelTable filled;
+    filled.attention = attention;
+    filled.masked_attention = masked_attention;
+    filled.attention_grad = attention_grad;
     filled.copy = copy;
     filled.fill = fill;
     filled.arange = arange;
