@@ -1,51 +1,15 @@
 #include "kernels/conv.h"
 
-#include "absl/strings/str_format.h"
+#include "kernels/conv_sizes.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul.h"
 #include "kernels/parallel_tasks.h"
 #include "kernels/reduce.h"
-#include "placement/status.h"
 
 namespace tessera::kernels {
 namespace {
-
-/// Sizes of one convolution, by the three arrays' shapes.
-struct ConvSizes {
-  std::int64_t batch, groups, in_channels, out_channels;  // channels of one group
-  std::int64_t height, width, out_height, out_width, kernel_h, kernel_w;
-
-  ConvSizes(const char* op, const Array& x, const Array& weight, const Array& out) {
-    const bool four = x.ndim() == 4 && weight.ndim() == 4 && out.ndim() == 4;
-    if (four) {
-      batch = x.size(0);
-      in_channels = weight.size(1);
-      groups = in_channels == 0 ? 1 : x.size(1) / in_channels;
-      out_channels = groups == 0 ? 0 : weight.size(0) / groups;
-      height = x.size(2);
-      width = x.size(3);
-      out_height = out.size(2);
-      out_width = out.size(3);
-      kernel_h = weight.size(2);
-      kernel_w = weight.size(3);
-    }
-    const bool fits = four && out.size(0) == batch && out.size(1) == weight.size(0) &&
-                      groups * in_channels == x.size(1) &&
-                      groups * out_channels == weight.size(0) && x.dtype() == weight.dtype() &&
-                      is_floating(x.dtype()) && x.dtype() == out.dtype();
-    if (fits) return;
-    throw Error(invalid_argument(absl::StrFormat(
-        "%s: input %s %s, weight %s %s, result %s %s; wanted [N, C, H, W], [O, C / groups, KH, KW] "
-        "and [N, O, OH, OW] of one floating dtype",
-        op, name_of(x.dtype()), to_string(x.shape()), name_of(weight.dtype()),
-        to_string(weight.shape()), name_of(out.dtype()), to_string(out.shape()))));
-  }
-  std::int64_t taps() const { return in_channels * kernel_h * kernel_w; }
-  std::int64_t pixels() const { return out_height * out_width; }
-  std::int64_t plane() const { return height * width; }
-};
 
 /// Calls f(line of `columns`, first of a row of x, taps outside) for each channel, tap and output
 /// row: `visit(line, x_row or null, tap_w)`.

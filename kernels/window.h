@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/host_device.h"
 #include "placement/api.h"
 #include "placement/layout.h"
 
@@ -27,7 +28,7 @@ struct WindowDim {
   std::int64_t out_start = 0;
 
   /// The first position that output `o` reads; may lie before 0.
-  std::int64_t begin(std::int64_t o) const noexcept {
+  TSR_HOST_DEVICE std::int64_t begin(std::int64_t o) const noexcept {
     return kind == Kind::kStrided ? o * stride - padding : o * size / out_size;
   }
   /// How many it reads, those outside [0, size) included.

@@ -9,6 +9,9 @@ const KernelTable& device_kernels() noexcept {
     filled.attention = attention;
     filled.masked_attention = masked_attention;
     filled.attention_grad = attention_grad;
+    filled.conv2d = conv2d;
+    filled.conv2d_input_grad = conv2d_input_grad;
+    filled.conv2d_weight_grad = conv2d_weight_grad;
     filled.copy = copy;
     filled.fill = fill;
     filled.arange = arange;
