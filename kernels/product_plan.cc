@@ -121,4 +121,30 @@ std::optional<ColumnMajor> as_column_major(std::int64_t rows, std::int64_t cols,
   return std::nullopt;
 }
 
+bool has_column_form(const Array& array) {
+  for (int d = 0; d < array.ndim() - 2; ++d) {
+    if (array.size(d) > 1 && array.strides()[static_cast<std::size_t>(d)] < 0) return false;
+  }
+  return as_column_major(rows_of(array), cols_of(array), matrix_of(array)).has_value();
+}
+
+ColumnProduct column_product(const BatchProduct& product) {
+  const ColumnMajor of_out = *as_column_major(product.m, product.n, product.out);
+  if (of_out.transposed) return column_product(product.transposed());
+  const auto matrix = [](std::int64_t rows, std::int64_t cols, const BatchMatrix& of) {
+    const ColumnMajor form = *as_column_major(rows, cols, of);
+    return ColumnMatrix{.data = of.data,
+                        .dtype = of.dtype,
+                        .transposed = form.transposed,
+                        .rows = form.transposed ? cols : rows,
+                        .cols = form.transposed ? rows : cols,
+                        .leading = form.leading,
+                        .batch_stride = of.batch_stride};
+  };
+  return {.left = matrix(product.m, product.k, product.a),
+          .right = matrix(product.k, product.n, product.b),
+          .out = matrix(product.m, product.n, product.out),
+          .batch = product.batch};
+}
+
 }  // namespace tessera::kernels

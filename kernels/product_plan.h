@@ -45,4 +45,22 @@ struct ColumnMajor {
 std::optional<ColumnMajor> as_column_major(std::int64_t rows, std::int64_t cols,
                                            const BatchMatrix& matrix);
 
+/// Matrices as BLAS takes them: rows x cols as they lie, which a product may take transposed.
+struct ColumnMatrix {
+  std::byte* data;
+  DType dtype;
+  bool transposed;
+  std::int64_t rows, cols, leading, batch_stride;
+};
+/// out[i] = left[i] · right[i], where out is never transposed.
+struct ColumnProduct {
+  ColumnMatrix left, right, out;
+  std::int64_t batch;
+};
+/// Whether batches of the array's matrices may be part of a column_product().
+bool has_column_form(const Array& array);
+/// The same product, as outᵀ = bᵀ·aᵀ where out lies in rows. Requires has_column_form() of all
+/// operands.
+ColumnProduct column_product(const BatchProduct& product);
+
 }  // namespace tessera::kernels

@@ -148,6 +148,53 @@ TEST_CASE("leading dims become rows where they may, else batches", "[device][pro
   CHECK((joined[0].m == 6 && joined[0].a.row_stride == 20 && joined[0].out.row_stride == 24));
 }
 
+TEST_CASE("what a library is told of a product gives the product", "[device][product]") {
+  OnDevice on;
+  TwinMaker make(on, 45);
+  // As BLAS defines it.
+  const auto run = [](const ColumnProduct& p) {
+    const std::int64_t depth = p.left.transposed ? p.left.rows : p.left.cols;
+    const auto at = [](const ColumnMatrix& m, std::int64_t batch, std::int64_t row,
+                       std::int64_t col) -> double& {
+      if (m.transposed) std::swap(row, col);
+      REQUIRE((row < m.rows && col < m.cols && m.leading >= m.rows));
+      return reinterpret_cast<double*>(m.data)[batch * m.batch_stride + row + col * m.leading];
+    };
+    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+      for (std::int64_t row = 0; row < p.out.rows; ++row) {
+        for (std::int64_t col = 0; col < p.out.cols; ++col) {
+          double sum = 0.0;
+          for (std::int64_t i = 0; i < depth; ++i) {
+            sum += at(p.left, batch, row, i) * at(p.right, batch, i, col);
+          }
+          at(p.out, batch, row, col) = sum;
+        }
+      }
+    }
+  };
+  KernelContext cpu;
+  int runs = 0;
+  for (int i = 0; i < 400; ++i) {
+    const ProductShapes shapes =
+        product_shapes(make, make.number(1, 5), make.number(1, 5), make.number(1, 5));
+    const Array a = make.mild(shapes.a, DType::kF64).host,
+                b = make.mild(shapes.b, DType::kF64).host;
+    const Twins out = make.output(shapes.out, DType::kF64);
+    const bool is_told = has_column_form(a) && has_column_form(b) && has_column_form(out.host);
+    if (!is_told || out.host.num_elements() == 0) continue;
+    ++runs;
+    CAPTURE(i, shapes.a, shapes.b, a.strides(), b.strides(), out.host.strides());
+    const Array expected = Array::empty(shapes.out, DType::kF64);
+    matmul(cpu, a, b, expected);
+    for (const BatchProduct& product : batch_products(a, b, out.host)) {
+      CHECK_FALSE(column_product(product).out.transposed);
+      run(column_product(product));
+    }
+    CHECK(difference(out.host, expected, 1e-14) == "");
+  }
+  CHECK(runs > 100);
+}
+
 TEST_CASE("a matrix as a library's columns has its elements where they lie", "[device][product]") {
   OnDevice on;
   TwinMaker make(on, 44);
