@@ -160,7 +160,7 @@ void run_forward(KernelContext& ctx, const char* name, const Array& q, const Arr
                           KeyBound(options, k.size(2)),
                           mask};
     const AttentionGrid grid{q.size(1), tiles_of(q.size(2), ScoreTile<C>::kRows),
-                             chunks_of<C>(v.size(3))};
+                             chunks_of<C>(v.size(3)), TileOrder::kBackward};
     launch_attention<attend<T, kMasked>, C>(ctx, name, q.size(0), grid, args);
   });
 }

@@ -146,11 +146,11 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
                            Heads<T>(grads.v),           RowValues<const C>(lse),
                            RowValues<const C>(delta),   static_cast<C>(options.scale),
                            KeyBound(options, k.size(2))};
-    AttentionGrid grid{q.size(1), tiles_of(q.size(2), ScoreTile<C>::kRows),
-                       chunks_of<C>(q.size(3))};
+    AttentionGrid grid{q.size(1), tiles_of(q.size(2), ScoreTile<C>::kRows), chunks_of<C>(q.size(3)),
+                       TileOrder::kBackward};
     launch_attention<query_grads<T>, C>(ctx, "attention_grad", q.size(0), grid, args);
-    grid.tiles = tiles_of(k.size(2), ScoreTile<C>::kRows);
-    grid.chunks = std::max(chunks_of<C>(q.size(3)), chunks_of<C>(v.size(3)));
+    grid = {q.size(1), tiles_of(k.size(2), ScoreTile<C>::kRows),
+            std::max(chunks_of<C>(q.size(3)), chunks_of<C>(v.size(3))), TileOrder::kForward};
     launch_attention<key_grads<T>, C>(ctx, "attention_grad", q.size(0), grid, args);
   });
 }

@@ -79,19 +79,21 @@ struct RowValues {
   }
 };
 
-/// How blocks are dealt out: chunks of columns of a tile of rows side by side. Under a causal bound
-/// late rows see most: they come first.
+/// How blocks are dealt out: chunks of columns of a tile of rows side by side, and tiles with the
+/// most to do under a causal bound first.
+enum class TileOrder : std::uint8_t { kForward, kBackward };
 struct AttentionGrid {
   std::int64_t heads, tiles, chunks;
+  TileOrder order;
 };
 struct AttentionPlace {
   std::int64_t batch, head, tile, chunk;
 };
 __device__ inline AttentionPlace place_of(const AttentionGrid& grid) {
   const std::int64_t block = blockIdx.x, of_tile = block / grid.chunks;
-  const std::int64_t index = of_tile / grid.tiles;
-  return {index / grid.heads, index % grid.heads, grid.tiles - 1 - of_tile % grid.tiles,
-          block % grid.chunks};
+  const std::int64_t index = of_tile / grid.tiles, tile = of_tile % grid.tiles;
+  return {index / grid.heads, index % grid.heads,
+          grid.order == TileOrder::kForward ? tile : grid.tiles - 1 - tile, block % grid.chunks};
 }
 
 /// The place in shared memory of the weight of this thread's row i and column j.
