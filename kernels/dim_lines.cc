@@ -1,14 +1,6 @@
 #include "kernels/dim_lines.h"
 
-#include "absl/strings/str_format.h"
-
 namespace tessera::kernels {
-
-void require_dim(std::string_view kernel, const Array& x, int dim) {
-  if (dim >= 0 && dim < x.ndim()) return;
-  throw Error(invalid_argument(absl::StrFormat("%s: dim %d of an array of shape %s",
-                                               to_absl(kernel), dim, to_string(x.shape()))));
-}
 
 DimLines::DimLines(int dim, std::initializer_list<const Array*> arrays)
     : operands_(static_cast<int>(arrays.size())) {

@@ -3,15 +3,11 @@
 #pragma once
 
 #include <initializer_list>
-#include <string_view>
 
 #include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
-
-/// Throws InvalidArgument unless x has a dim `dim` (from 0).
-void require_dim(std::string_view kernel, const Array& x, int dim);
 
 /// Lines of several arrays of equal shape outside `dim`.
 class DimLines {

@@ -1,25 +1,14 @@
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
+#include "kernels/extreme.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/reduce.h"
 
 namespace tessera::kernels {
 namespace {
-
-template <class C>
-bool is_nan(C value) {
-  return value != value;
-}
-
-template <Extreme Which, class C>
-bool beats(C value, C best) {
-  if (is_nan(best)) return false;
-  return is_nan(value) || (Which == Extreme::kMax ? value > best : value < best);
-}
 
 template <Extreme Which, class T>
 std::int64_t first_extreme(const T* x, std::int64_t stride, std::int64_t n) {
@@ -34,24 +23,6 @@ std::int64_t first_extreme(const T* x, std::int64_t stride, std::int64_t n) {
     }
   }
   return at;
-}
-
-void require_extreme_outputs(const Array& x, int dim, const Array& values, const Array& indices) {
-  Shape kept = x.shape();
-  kept[static_cast<std::size_t>(dim)] = 1;
-  Shape dropped = x.shape();
-  dropped.erase(dropped.begin() + dim);
-  for (const Array* out : {&values, &indices}) {
-    if (out->is_null() || out->shape() == kept || out->shape() == dropped) continue;
-    throw Error(invalid_argument(
-        absl::StrFormat("arg_extreme: an output has shape %s, expected %s or %s",
-                        to_string(out->shape()), to_string(dropped), to_string(kept))));
-  }
-  if (!values.is_null() && values.dtype() != x.dtype()) {
-    throw_dtype("arg_extreme", values.dtype(), "the input's dtype for values");
-  }
-  if (indices.dtype() != DType::kI64)
-    throw_dtype("arg_extreme", indices.dtype(), "I64 for indices");
 }
 
 /// `out` as an array that has a dim of size 1 at `dim`.
@@ -89,13 +60,7 @@ double sum_of_squares_block(const T* x, std::int64_t n) {
 
 void cpu::arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim,
                       const Array& values, const Array& indices) {
-  require_dim("arg_extreme", x, dim);
-  require_extreme_outputs(x, dim, values, indices);
-  if (indices.num_elements() == 0) return;
-  if (x.size(dim) == 0) {
-    throw Error(invalid_argument(
-        absl::StrFormat("arg_extreme: dim %d of shape %s is empty", dim, to_string(x.shape()))));
-  }
+  if (!check_arg_extreme(x, dim, values, indices)) return;
   const Array value_out = with_dim(values.is_null() ? Array() : values, dim, x.ndim());
   const Array index_out = with_dim(indices, dim, x.ndim());
   const bool wants_values = !values.is_null();

@@ -1,17 +1,14 @@
 #include "kernels/row_fold.h"
 
-#include <cmath>
-#include <limits>
-
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
+#include "kernels/row_folds.h"
+#include "kernels/row_moments.h"
 
 namespace tessera::kernels {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// f(first element of a row of x, place of its result in row-major order of the rows).
 template <class T, class F>
@@ -45,49 +42,9 @@ void fold_all(KernelContext& ctx, const Array& x, double* out, double start, con
 
 template <class T>
 void fold_typed(KernelContext& ctx, RowFolding folding, const Array& x, double* out) {
-  const auto fold = [&](double start, const auto& step) { fold_all<T>(ctx, x, out, start, step); };
-  const double power = folding.power;
-  switch (folding.fold) {
-    case RowFold::kSumNumbers:
-      return fold(0.0, [](double a, double v) { return std::isnan(v) ? a : a + v; });
-    case RowFold::kCountNumbers:
-      return fold(0.0, [](double a, double v) { return std::isnan(v) ? a : a + 1.0; });
-    case RowFold::kCountNonzero:
-      return fold(0.0, [](double a, double v) { return v != 0.0 ? a + 1.0 : a; });
-    case RowFold::kAny:
-      return fold(0.0, [](double a, double v) { return v != 0.0 ? 1.0 : a; });
-    case RowFold::kAll:
-      return fold(1.0, [](double a, double v) { return v != 0.0 ? a : 0.0; });
-    case RowFold::kSumAbs:
-      return fold(0.0, [](double a, double v) { return a + std::abs(v); });
-    case RowFold::kSumSquares:
-      return fold(0.0, [](double a, double v) { return a + v * v; });
-    case RowFold::kSumAbsPower:
-      return fold(0.0, [power](double a, double v) { return a + std::pow(std::abs(v), power); });
-    case RowFold::kMaxAbs:
-      return fold(0.0,
-                  [](double a, double v) { return std::abs(v) <= a || a != a ? a : std::abs(v); });
-    case RowFold::kMinAbs:
-      return fold(kInfinity,
-                  [](double a, double v) { return std::abs(v) >= a || a != a ? a : std::abs(v); });
-  }
-}
-
-struct Moments {
-  double count = 0.0;
-  double mean = 0.0;
-  double deviations = 0.0;  ///< sum of squares of x − mean
-};
-
-Moments combined(const Moments& a, const Moments& b) {
-  if (a.count == 0.0) return b;
-  if (b.count == 0.0) return a;
-  const double count = a.count + b.count;
-  const double gap = b.mean - a.mean;
-  // Where a mean is infinite, or the gap too large for a double, the mean is no sum with the gap.
-  const double mean = std::isfinite(gap) ? a.mean + gap * (b.count / count)
-                                         : a.mean * (a.count / count) + b.mean * (b.count / count);
-  return {count, mean, a.deviations + b.deviations + gap * gap * (a.count * b.count / count)};
+  row_folds::visit(folding, [&](const auto& fold) {
+    fold_all<T>(ctx, x, out, fold.kStart, [fold](double a, double v) { return fold.step(a, v); });
+  });
 }
 
 /// Blocks keep the mean's error small and are joined in order.
@@ -108,18 +65,6 @@ Moments moments_of(const T* row, std::int64_t stride, std::int64_t n) {
     whole = combined(whole, block);
   }
   return whole;
-}
-
-void check_moments(const char* kernel, const Array& out, const Shape& wanted) {
-  check_shape(kernel, "out", out, wanted);
-  if (out.dtype() != DType::kF64 || !out.is_contiguous()) {
-    throw_dtype(kernel, out.dtype(), "contiguous F64 for the moments");
-  }
-}
-
-Shape with_first(std::int64_t size, Shape shape) {
-  shape.insert(shape.begin(), size);
-  return shape;
 }
 
 }  // namespace
@@ -176,8 +121,7 @@ void cpu::row_moments(KernelContext& ctx, const Array& x, const Array& out) {
 }
 
 void cpu::combine_moments(KernelContext& ctx, const Array& parts, const Array& out) {
-  check_shape("combine_moments", "parts", parts, with_first(parts.size(0), out.shape()));
-  check_moments("combine_moments", out, with_first(3, without_dim(out.shape(), 0)));
+  check_combine_moments(parts, out);
   const Array dense = contiguous(ctx, parts);
   const std::int64_t rows = out.num_elements() / 3;
   const double* from = dense.data<double>();

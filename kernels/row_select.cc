@@ -7,6 +7,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
+#include "kernels/row_ranks.h"
 #include "kernels/select_keys.h"
 
 namespace tessera::kernels {
@@ -34,8 +35,7 @@ void pick_each(KernelContext& ctx, const Array& x, const Array& values, const Ar
                const Pick& pick) {
   const int last = x.ndim() - 1;
   const Shape kept = without_dim(x.shape(), last);
-  check_shape("row_select", "values", values, kept);
-  check_shape("row_select", "indices", indices, kept);
+  check_row_select(kept, values, indices);
   const std::int64_t n = x.size(last);
   const std::int64_t stride = x.strides()[static_cast<std::size_t>(last)];
   const LineOffsets<3> lines(kept,
@@ -93,11 +93,7 @@ void cpu::kth_value(KernelContext& ctx, const Array& x, std::int64_t k, const Ar
 void cpu::median(KernelContext& ctx, NanRows nan, const Array& x, const Array& values,
                  const Array& indices) {
   pick_each(ctx, x, values, indices, [nan](Row& row, std::int64_t numbers) {
-    const auto n = static_cast<std::int64_t>(row.size());
-    // NaN stand last, the first of them at rank `numbers`.
-    if (numbers == 0) return index_of_rank(row, 0);
-    if (nan == NanRows::kWin && numbers < n) return index_of_rank(row, numbers);
-    return index_of_rank(row, (numbers - 1) / 2);
+    return index_of_rank(row, median_rank(nan, numbers, std::ssize(row)));
   });
 }
 

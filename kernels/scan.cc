@@ -1,53 +1,14 @@
 #include "kernels/scan.h"
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
+#include "kernels/scan_folds.h"
 
 namespace tessera::kernels {
 namespace {
-
-template <class T>
-using ScanType = std::conditional_t<is_floating(dtype_of<T>()), double, std::int64_t>;
-
-// Integers wrap, as they do in torch; an unsigned type makes that defined.
-struct SumFold {
-  static constexpr int kIdentity = 0;
-  static double apply(double a, double b) { return a + b; }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  }
-};
-struct ProdFold {
-  static constexpr int kIdentity = 1;
-  static double apply(double a, double b) { return a * b; }
-  static std::int64_t apply(std::int64_t a, std::int64_t b) {
-    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  }
-};
-struct LogSumExpFold {
-  static constexpr double kIdentity = -std::numeric_limits<double>::infinity();
-  static double apply(double a, double b) {
-    if (a == b && std::isinf(a)) return a;
-    if (std::isnan(a) || std::isnan(b)) return a + b;
-    return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b)));
-  }
-};
-
-/// Calls f(a fold) for integers and floats, or throws for a fold that integers do not have.
-template <class T, class F>
-void visit_fold(Scan fold, const F& f) {
-  if (fold == Scan::kSum) return f(SumFold());
-  if (fold == Scan::kProd) return f(ProdFold());
-  if constexpr (is_floating(dtype_of<T>())) {
-    f(LogSumExpFold());
-  } else {
-    throw_dtype("scan", dtype_of<T>(), "floating types");
-  }
-}
 
 /// An alias of lines (other dims...) of parts, with a dim of size 1 where `dim` stands.
 Array part_of(const Array& parts, std::int64_t k, int dim) {
@@ -59,13 +20,6 @@ Array part_of(const Array& parts, std::int64_t k, int dim) {
   return one.as_strided(shape, strides, one.offset());
 }
 
-template <class C>
-bool takes_over(Extreme which, C value, C best) {
-  if (value != value) return true;
-  if (best != best) return false;
-  return which == Extreme::kMax ? value >= best : value <= best;
-}
-
 }  // namespace
 
 void cpu::scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& out) {
@@ -73,8 +27,8 @@ void cpu::scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Arr
   require_shape("scan", "output", out, x.shape());
   const DimLines lines(dim, {&out, &x});
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    using Value = ScanType<T>;
-    visit_fold<T>(fold, [&]<class Fold>(Fold) {
+    using Value = SumType<T>;
+    visit_scan_fold<Value>(x.dtype(), fold, [&]<class Fold>(Fold) {
       visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
         lines.for_each(ctx.threads, [&](const Offsets& offsets) {
           const T* from = x.data<T>() + offsets[1];
@@ -95,14 +49,14 @@ void cpu::sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out
   require_shape("sum_back", "output", out, x.shape());
   const DimLines lines(dim, {&out, &x});
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    using Value = ScanType<T>;
+    using Value = SumType<T>;
     visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
       lines.for_each(ctx.threads, [&](const Offsets& offsets) {
         const T* from = x.data<T>() + offsets[1];
         To* to = out.data<To>() + offsets[0];
-        Value value = SumFold::kIdentity;
+        Value value = SumFold<Value>::kIdentity;
         for (std::int64_t i = x.size(dim); i-- > 0;) {
-          value = SumFold::apply(value, convert<Value>(from[i * lines.stride(1)]));
+          value = SumFold<Value>::apply(value, convert<Value>(from[i * lines.stride(1)]));
           to[i * lines.stride(0)] = convert<To>(value);
         }
       });
@@ -114,8 +68,8 @@ void cpu::carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int
                      const Array& out) {
   if (count == 0 || out.num_elements() == 0) return;
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-    using Value = ScanType<T>;
-    visit_fold<T>(fold, [&]<class Fold>(Fold) {
+    using Value = SumType<T>;
+    visit_scan_fold<Value>(out.dtype(), fold, [&]<class Fold>(Fold) {
       const Array first = part_of(parts, 0, dim);
       const DimLines lines(dim, {&out, &first});
       lines.for_each(ctx.threads, [&](const Offsets& offsets) {
@@ -191,9 +145,7 @@ void cpu::carry_extreme(KernelContext& ctx, Extreme which, const ExtremeParts& p
 
 void cpu::log_scan_sums(KernelContext& ctx, const Array& grad, const Array& result, int dim,
                         const Array& sums) {
-  require_shape("log_scan_sums", "result", result, grad.shape());
-  require_shape("log_scan_sums", "sums", sums, grad.shape());
-  if (sums.dtype() != DType::kF64) throw_dtype("log_scan_sums", sums.dtype(), "F64 for sums");
+  check_log_scan_sums(grad, result, sums);
   const DimLines lines(dim, {&sums, &grad, &result});
   visit_dtype(result.dtype(), [&]<class T>(TypeTag<T>) {
     lines.for_each(ctx.threads, [&](const Offsets& offsets) {
@@ -203,8 +155,7 @@ void cpu::log_scan_sums(KernelContext& ctx, const Array& grad, const Array& resu
       double after = 0.0, after_result = 0.0;
       for (std::int64_t i = grad.size(dim); i-- > 0;) {
         const double here = convert<double>(y[i * lines.stride(2)]);
-        const double scale = after == 0.0 ? 0.0 : std::exp(here - after_result);
-        after = convert<double>(g[i * lines.stride(1)]) + scale * after;
+        after = convert<double>(g[i * lines.stride(1)]) + log_scan_carry(here, after, after_result);
         after_result = here;
         s[i * lines.stride(0)] = after;
       }
@@ -226,8 +177,7 @@ void cpu::log_scan_grad(KernelContext& ctx, const LogScan& scan, const LogScanPa
             first_result.data<double>()[offsets[3] + k * parts.results.strides()[0]];
         const double own = first_sum.data<double>()[offsets[4] + k * parts.sums.strides()[0]];
         if (own == 0.0 && std::signbit(own)) continue;
-        const double scale = after == 0.0 ? 0.0 : std::exp(here - after_result);
-        after = own + scale * after;
+        after = own + log_scan_carry(here, after, after_result);
         after_result = here;
       }
       for (std::int64_t i = 0; i < sums.size(dim); ++i) {

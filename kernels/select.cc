@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
+#include "kernels/select_checks.h"
 #include "kernels/select_keys.h"
 #include "kernels/select_lanes.h"
 
@@ -183,13 +183,6 @@ void select_group(const Line<T>* group, std::int64_t lines, LineRanks& best) {
   }
 }
 
-void check_outputs(std::string_view kernel, const Array& x, const Array& values,
-                   const Array& indices) {
-  require_shape(kernel, "indices", indices, values.shape());
-  if (values.dtype() != x.dtype()) throw_dtype(kernel, values.dtype(), name_of(x.dtype()));
-  if (indices.dtype() != DType::kI64) throw_dtype(kernel, indices.dtype(), "I64 for indices");
-}
-
 /// Where the lines of an input and of both outputs are.
 template <class T>
 struct Selection {
@@ -277,8 +270,7 @@ void count_keys(const Array& keys_N, std::int64_t num_keys, std::int64_t* counts
   for (std::int64_t i = 0; i < keys_N.size(0); ++i) {
     const std::int64_t key = keys[i * stride];
     if (static_cast<std::uint64_t>(key) >= static_cast<std::uint64_t>(num_keys)) {
-      throw Error(out_of_range(absl::StrFormat(
-          "sort_by_key: key %d at position [%d] lies outside [0, %d)", key, i, num_keys)));
+      throw Error(bad_key(key, i, num_keys));
     }
     ++counts[key];
   }
@@ -293,38 +285,17 @@ void place_keys(const Array& keys_N, std::int64_t* next, const Array& permutatio
   for (std::int64_t i = 0; i < keys_N.size(0); ++i) to[next[keys[i * stride]]++ * to_stride] = i;
 }
 
-void check_sort_by_key(const Array& keys_N, std::int64_t num_keys, const Array& permutation_N,
-                       const Array& counts_E) {
-  if (!is_index(keys_N.dtype())) throw_dtype("sort_by_key", keys_N.dtype(), "I64, I32 for keys");
-  for (const Array* out : {&permutation_N, &counts_E}) {
-    if (out->dtype() != DType::kI64) throw_dtype("sort_by_key", out->dtype(), "I64 for outputs");
-  }
-  if (keys_N.ndim() != 1) {
-    throw Error(invalid_argument("sort_by_key: the keys have shape " + to_string(keys_N.shape()) +
-                                 ", expected one dim"));
-  }
-  require_shape("sort_by_key", "permutation", permutation_N, keys_N.shape());
-  require_shape("sort_by_key", "counts", counts_E, {num_keys});
-}
-
 }  // namespace
 
 void cpu::topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
                const Array& indices) {
-  require_dim("topk", x, dim);
-  check_outputs("topk", x, values, indices);
-  Shape expected = x.shape();
-  const auto d = static_cast<std::size_t>(dim);
-  if (values.ndim() == x.ndim()) expected[d] = std::min(values.shape()[d], x.shape()[d]);
-  require_shape("topk", "values", values, expected);
+  check_topk(x, dim, values, indices);
   select_lines(ctx, x, dim, order, {values, indices});
 }
 
 void cpu::sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
                const Array& indices) {
-  require_dim("sort", x, dim);
-  check_outputs("sort", x, values, indices);
-  require_shape("sort", "values", values, x.shape());
+  check_sort(x, dim, values, indices);
   select_lines(ctx, x, dim, order, {values, indices});
 }
 

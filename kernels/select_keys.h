@@ -14,27 +14,27 @@ namespace tessera::kernels {
 template <class T>
 inline constexpr bool kNarrowKey = sizeof(ComputeType<T>) == 4;
 
-inline std::uint32_t ordered_key(float value) noexcept {
+TSR_HOST_DEVICE inline std::uint32_t ordered_key(float value) noexcept {
   const std::uint32_t word = std::bit_cast<std::uint32_t>(value + 0.0F);  // −0.0 + 0.0 is +0.0
   const std::uint32_t ordered = (word & 0x80000000U) != 0 ? ~word : word | 0x80000000U;
   return value != value ? 0xffffffffU : ordered;
 }
-inline std::uint64_t ordered_key(double value) noexcept {
+TSR_HOST_DEVICE inline std::uint64_t ordered_key(double value) noexcept {
   const std::uint64_t word = std::bit_cast<std::uint64_t>(value + 0.0);
   const std::uint64_t ordered =
       (word & 0x8000000000000000U) != 0 ? ~word : word | 0x8000000000000000U;
   return value != value ? ~std::uint64_t{0} : ordered;
 }
-inline std::uint32_t ordered_key(std::int32_t value) noexcept {
+TSR_HOST_DEVICE inline std::uint32_t ordered_key(std::int32_t value) noexcept {
   return static_cast<std::uint32_t>(value) ^ 0x80000000U;
 }
-inline std::uint64_t ordered_key(std::int64_t value) noexcept {
+TSR_HOST_DEVICE inline std::uint64_t ordered_key(std::int64_t value) noexcept {
   return static_cast<std::uint64_t>(value) ^ 0x8000000000000000U;
 }
 
 /// The key whose largest value comes first in `order`.
 template <class T>
-inline auto rank_key(T value, Order order) noexcept {
+TSR_HOST_DEVICE inline auto rank_key(T value, Order order) noexcept {
   const auto key = ordered_key(convert<ComputeType<T>>(value));
   return order == Order::kDescending ? key : static_cast<decltype(key)>(~key);
 }
@@ -44,10 +44,10 @@ inline constexpr std::uint32_t kFirstPosition = 0xfffffffeU;
 inline constexpr std::uint64_t kAboveComposites = ~std::uint64_t{0};
 inline constexpr std::int64_t kMaxCompositeLine = kFirstPosition;
 
-inline std::uint64_t composite(std::uint32_t key, std::uint32_t index) noexcept {
+TSR_HOST_DEVICE inline std::uint64_t composite(std::uint32_t key, std::uint32_t index) noexcept {
   return std::uint64_t{key} << 32 | (kFirstPosition - index);
 }
-inline std::int64_t index_of(std::uint64_t composite) noexcept {
+TSR_HOST_DEVICE inline std::int64_t index_of(std::uint64_t composite) noexcept {
   return static_cast<std::int64_t>(kFirstPosition - static_cast<std::uint32_t>(composite));
 }
 

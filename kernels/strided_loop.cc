@@ -101,4 +101,10 @@ bool StridedLoop::is_linear(int operand) const noexcept {
   return true;
 }
 
+void require_dim(std::string_view kernel, const Array& x, int dim) {
+  if (dim >= 0 && dim < x.ndim()) return;
+  throw Error(invalid_argument(absl::StrFormat("%s: dim %d of an array of shape %s",
+                                               to_absl(kernel), dim, to_string(x.shape()))));
+}
+
 }  // namespace tessera::kernels

@@ -62,6 +62,9 @@ class StridedLoop {
 void require_shape(std::string_view kernel, std::string_view operand, const Array& array,
                    const Shape& shape);
 
+/// Throws InvalidArgument unless x has a dim `dim` (from 0).
+void require_dim(std::string_view kernel, const Array& x, int dim);
+
 /// Both contiguous, of one shape and dtype.
 inline bool same_dense(const Array& a, const Array& b) noexcept {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.is_contiguous() && b.is_contiguous();
