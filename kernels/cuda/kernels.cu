@@ -39,6 +39,12 @@ const KernelTable& device_kernels() noexcept {
     filled.cross_entropy_grad = cross_entropy_grad;
     filled.adamw = adamw;
     filled.sgd = sgd;
+    filled.kth_value = kth_value;
+    filled.median = median;
+    filled.mode = mode;
+    filled.topk = topk;
+    filled.sort = sort;
+    filled.sort_by_key = sort_by_key;
     return filled;
   }();
   return table;

@@ -67,6 +67,17 @@ __global__ void map_lines(MapLayout<kOperands> layout, LineSteps<kOperands> step
   }
 }
 
+/// Scratch for so many values of T, of whatever type, which scratch_data() gives.
+template <class T>
+Array scratch_for(KernelContext& ctx, std::int64_t count) {
+  const Shape bytes = {count * static_cast<std::int64_t>(sizeof(T))};
+  return Array::empty(bytes, DType::kU8, ctx.allocator);
+}
+template <class T>
+T* scratch_data(const Array& scratch) {
+  return reinterpret_cast<T*>(scratch.bytes());
+}
+
 /// An operand of line kernels: lines of `array` along `dim`, or, where dim is −1, one element a
 /// line.
 struct LineOperand {
@@ -85,11 +96,12 @@ inline Array first_elements(KernelContext& ctx, const Array& array, int dim) {
   return stand_in.as_strided(shape, Shape(shape.size(), 0), 0);
 }
 
-/// function(lines) by each warp for each line. Operands broadcast to the first, outside of the dim
-/// of their lines, which are as long as those of the first that has any. Errors: as run_layouts().
-template <int kOperands, class F>
-void run_lines(KernelContext& ctx, const char* name,
-               const std::array<LineOperand, kOperands>& operands, const F& function) {
+/// Calls run(layout of the lines' first elements, steps, n), which launches, as run_layouts() does.
+/// Operands broadcast to the first, outside of the dim of their lines, which are n long: as those
+/// of the first that has any. Errors: as run_layouts().
+template <int kOperands, class Run>
+void run_line_layouts(KernelContext& ctx, const char* name,
+                      const std::array<LineOperand, kOperands>& operands, Run&& run) {
   std::array<Array, kOperands> firsts;
   std::array<const Array*, kOperands> pointers{};
   LineSteps<kOperands> steps{};
@@ -104,10 +116,19 @@ void run_lines(KernelContext& ctx, const char* name,
     }
     pointers[k] = &firsts[k];
   }
-  run_layouts<kOperands>(ctx, name, pointers, [&](const MapLayout<kOperands>& layout) {
-    return launch<map_lines<kOperands, F>>(grid_for(layout.total * kLanes), stream_of(ctx), layout,
-                                           steps, n, function);
-  });
+  run_layouts<kOperands>(ctx, name, pointers,
+                         [&](const MapLayout<kOperands>& layout) { return run(layout, steps, n); });
+}
+
+/// function(lines) by each warp for each line. Operands and errors: as run_line_layouts().
+template <int kOperands, class F>
+void run_lines(KernelContext& ctx, const char* name,
+               const std::array<LineOperand, kOperands>& operands, const F& function) {
+  run_line_layouts<kOperands>(
+      ctx, name, operands, [&](const auto& layout, const auto& steps, std::int64_t n) {
+        return launch<map_lines<kOperands, F>>(grid_for(layout.total * kLanes), stream_of(ctx),
+                                               layout, steps, n, function);
+      });
 }
 
 }  // namespace tessera::kernels::TSR_CUDA

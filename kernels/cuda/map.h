@@ -91,6 +91,24 @@ __device__ void store(const MapOperand& to, std::int64_t at, C value) {
   store_as<bool>(to.data, at, value);
 }
 
+/// One element as it is, of two operands of the same dtype.
+inline __device__ void copy_element(const MapOperand& to, std::int64_t to_at,
+                                    const MapOperand& from, std::int64_t from_at) {
+  const auto copy_as = [&]<class Word>(Word) {
+    reinterpret_cast<Word*>(to.data)[to_at] = reinterpret_cast<const Word*>(from.data)[from_at];
+  };
+  switch (size_of(to.dtype)) {
+    case 8:
+      return copy_as(std::uint64_t{});
+    case 4:
+      return copy_as(std::uint32_t{});
+    case 2:
+      return copy_as(std::uint16_t{});
+    default:
+      return copy_as(std::uint8_t{});
+  }
+}
+
 /// Where element i of the loop lies in each operand, in elements.
 template <int kOperands>
 __device__ void offsets_of(const MapLayout<kOperands>& layout, std::int64_t i,
