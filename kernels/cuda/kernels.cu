@@ -42,6 +42,13 @@ const KernelTable& device_kernels() noexcept {
     filled.kth_value = kth_value;
     filled.median = median;
     filled.mode = mode;
+    filled.scan = scan;
+    filled.sum_back = sum_back;
+    filled.carry_scan = carry_scan;
+    filled.scan_extreme = scan_extreme;
+    filled.carry_extreme = carry_extreme;
+    filled.log_scan_sums = log_scan_sums;
+    filled.log_scan_grad = log_scan_grad;
     filled.topk = topk;
     filled.sort = sort;
     filled.sort_by_key = sort_by_key;
