@@ -39,6 +39,12 @@ const KernelTable& device_kernels() noexcept {
     filled.cross_entropy_grad = cross_entropy_grad;
     filled.adamw = adamw;
     filled.sgd = sgd;
+    filled.arg_extreme = arg_extreme;
+    filled.sum_of_squares = sum_of_squares;
+    filled.fold_rows = fold_rows;
+    filled.products_of_others = products_of_others;
+    filled.row_moments = row_moments;
+    filled.combine_moments = combine_moments;
     filled.kth_value = kth_value;
     filled.median = median;
     filled.mode = mode;
