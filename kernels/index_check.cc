@@ -45,16 +45,23 @@ template <class I>
     }
     const std::int64_t value = index.data<I>()[offset];
     if (value >= low && value < use.size) continue;
-    throw Error(
-        out_of_range(absl::StrFormat("%s: index %d at position %s lies outside [0, %d)",
-                                     to_absl(use.kernel), value, to_string(coord), use.size)));
+    throw Error(index_outside(use, value, coord));
   }
 }
 
 }  // namespace
 
-void check_index(const Array& index, const IndexUse& use) {
+void check_index_dtype(const Array& index, const IndexUse& use) {
   if (!is_index(index.dtype())) throw_dtype(use.kernel, index.dtype(), "I64, I32 for an index");
+}
+
+Status index_outside(const IndexUse& use, std::int64_t value, const Shape& coord) {
+  return out_of_range(absl::StrFormat("%s: index %d at position %s lies outside [0, %d)",
+                                      to_absl(use.kernel), value, to_string(coord), use.size));
+}
+
+void check_index(const Array& index, const IndexUse& use) {
+  check_index_dtype(index, use);
   const std::int64_t low = use.absent == Absent::kSkip ? -1 : 0;
   if (index.dtype() == DType::kI64) {
     if (!all_within<std::int64_t>(index, low, use.size)) {

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include "kernels/host_device.h"
 #include "kernels/index.h"
+#include "placement/status.h"
 
 namespace tessera::kernels {
 
@@ -16,6 +18,10 @@ struct IndexUse {
   Absent absent = Absent::kError;
 };
 
+/// Throws InvalidArgument unless the dtype is I64 or I32.
+void check_index_dtype(const Array& index, const IndexUse& use);
+/// The error for an index at `coord` that addresses nothing.
+Status index_outside(const IndexUse& use, std::int64_t value, const Shape& coord);
 /// Throws OutOfRange naming the first (row-major) position whose index lies outside [0, size), −1
 /// apart where absent is kSkip; InvalidArgument unless the dtype is I64 or I32.
 void check_index(const Array& index, const IndexUse& use);
@@ -23,7 +29,7 @@ void check_index(const Array& index, const IndexUse& use);
 /// What is read of an element that another rank holds: added to that, it leaves every bit as it is,
 /// the sign of a zero too.
 template <class T>
-T absent_value() noexcept {
+TSR_HOST_DEVICE T absent_value() noexcept {
   if constexpr (std::is_integral_v<T>) return T{};
   return T(-0.0F);
 }

@@ -1,10 +1,9 @@
 #include <algorithm>
 
-#include "absl/strings/str_format.h"
 #include "kernels/dim_lines.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
-#include "kernels/index_check.h"
+#include "kernels/index_checks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/row_order.h"
@@ -38,29 +37,11 @@ bool describe_rows(const Array& x, int dim, Rows& rows) {
   return true;
 }
 
-/// x's shape with `count` entries along `dim`.
-Shape with_size(const Array& x, int dim, std::int64_t count) {
-  Shape shape = x.shape();
-  shape[static_cast<std::size_t>(dim)] = count;
-  return shape;
-}
-
 /// A 1-D index as an index of `shape` that is the same everywhere outside `dim`.
 Array expand_index(const Array& index, int dim, const Shape& shape) {
   Shape strides(shape.size(), 0);
   strides[static_cast<std::size_t>(dim)] = index.strides()[0];
   return index.as_strided(shape, strides, index.offset());
-}
-
-void check_rows(const IndexUse& use, const Array& whole, int dim, const Array& index,
-                const Array& part) {
-  require_dim(use.kernel, whole, dim);
-  if (index.ndim() != 1) {
-    throw Error(invalid_argument(absl::StrFormat("%s: the index has shape %s, expected one dim",
-                                                 to_absl(use.kernel), to_string(index.shape()))));
-  }
-  require_shape(use.kernel, "the operand by rows", part, with_size(whole, dim, index.size(0)));
-  if (part.dtype() != whole.dtype()) throw_dtype(use.kernel, part.dtype(), name_of(whole.dtype()));
 }
 
 /// Positions of a 1-D index as a dense I64 array.
@@ -214,23 +195,11 @@ Array flat_ids(KernelContext& ctx, const Array& ids) {
   return contiguous(ctx, ids).try_view({ids.num_elements()});
 }
 
-/// Errors: InvalidArgument unless rows is ids' shape and then D.
-void check_embedding(std::string_view kernel, const Array& weight_VD, const Array& ids,
-                     const Array& rows) {
-  if (weight_VD.ndim() != 2) {
-    throw Error(invalid_argument(absl::StrFormat("%s: the weight has shape %s, expected two dims",
-                                                 to_absl(kernel), to_string(weight_VD.shape()))));
-  }
-  Shape expected = ids.shape();
-  expected.push_back(weight_VD.size(1));
-  require_shape(kernel, "the operand by ids", rows, expected);
-}
-
 }  // namespace
 
 void cpu::index_select(KernelContext& ctx, const Array& x, int dim, const Array& index,
                        Absent absent, const Array& out) {
-  check_rows({"index_select"}, x, dim, index, out);
+  check_rows("index_select", x, dim, index, out);
   check_index(index, {"index_select", x.size(dim), absent});
   Rows from_rows;
   Rows to_rows;
@@ -242,7 +211,7 @@ void cpu::index_select(KernelContext& ctx, const Array& x, int dim, const Array&
 
 void cpu::index_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
                     const Array& src, Absent absent) {
-  check_rows({"index_add"}, out, dim, index, src);
+  check_rows("index_add", out, dim, index, src);
   check_index(index, {"index_add", out.size(dim), absent});
   add_checked_rows(ctx, out, dim, index, src);
 }
@@ -269,11 +238,7 @@ void cpu::embedding_grad(KernelContext& ctx, const Array& grad, const Array& ids
 
 void cpu::permute_rows(KernelContext& ctx, const Array& x_TD, const Array& tok_N,
                        const Array& out_ND) {
-  if (x_TD.ndim() != 2) {
-    throw Error(invalid_argument("permute_rows: x has shape " + to_string(x_TD.shape()) +
-                                 ", expected two dims"));
-  }
-  check_rows({"permute_rows"}, x_TD, 0, tok_N, out_ND);
+  check_permute_rows(x_TD, tok_N, out_ND);
   check_index(tok_N, {"permute_rows", x_TD.size(0), Absent::kError});
   cpu::index_select(ctx, x_TD, 0, tok_N, Absent::kError, out_ND);
 }

@@ -1,11 +1,10 @@
 #include "kernels/index_search.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
-#include "kernels/index_check.h"
+#include "kernels/index_checks.h"
+#include "kernels/index_functions.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/strided_loop.h"
@@ -13,19 +12,10 @@
 namespace tessera::kernels {
 namespace {
 
-/// NaN above all numbers.
-template <class C>
-bool less(C a, C b) {
-  if constexpr (std::is_floating_point_v<C>) {
-    if (std::isnan(b)) return !std::isnan(a);
-  }
-  return a < b;
-}
-
 template <class C>
 std::int64_t place(const C* line, std::int64_t size, C value, Side side) {
-  const C* found = side == Side::kLeft ? std::lower_bound(line, line + size, value, less<C>)
-                                       : std::upper_bound(line, line + size, value, less<C>);
+  const C* found = side == Side::kLeft ? std::lower_bound(line, line + size, value, is_less<C>)
+                                       : std::upper_bound(line, line + size, value, is_less<C>);
   return found - line;
 }
 
@@ -40,18 +30,8 @@ Array dense_as(KernelContext& ctx, const Array& x, DType dtype) {
 
 void cpu::searchsorted(KernelContext& ctx, const Array& sorted, const Array& values, Side side,
                        const Array& out) {
+  check_searchsorted(sorted, values, out);
   const bool one_line = sorted.ndim() == 1;
-  bool fits = sorted.ndim() > 0 && (one_line || sorted.ndim() == values.ndim());
-  for (int d = 0; fits && !one_line && d + 1 < sorted.ndim(); ++d) {
-    fits = sorted.size(d) == values.size(d);
-  }
-  if (!fits) {
-    throw Error(invalid_argument(absl::StrFormat(
-        "searchsorted: the sorted sequence %s must have one dim, or all dims of values %s but the "
-        "last",
-        to_string(sorted.shape()), to_string(values.shape()))));
-  }
-  require_shape("searchsorted", "the result", out, values.shape());
   const DType common = promote(sorted.dtype(), values.dtype());
   const DType compute = is_half(common) ? DType::kF32 : common;
   const Array lines = dense_as(ctx, sorted, compute);

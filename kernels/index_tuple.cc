@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
-#include "kernels/index_check.h"
+#include "kernels/index_checks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
@@ -72,19 +72,6 @@ std::int64_t offset_of(const Slices& part, std::int64_t n) {
   return offset;
 }
 
-void check_tuple(std::string_view kernel, const Array& x, const IndexTuple& tuple, Absent absent,
-                 const Array& result) {
-  for (std::size_t k = 0; k < tuple.dims.size(); ++k) {
-    const Array& index = tuple.indices[k];
-    if (index.dtype() != DType::kI64) throw_dtype(kernel, index.dtype(), "I64 for an index");
-    require_shape(kernel, "an index", index, tuple.indices[0].shape());
-    check_index(index, {kernel, x.size(tuple.dims[k]), absent});
-  }
-  require_shape(kernel, "the operand by indices", result,
-                tuple_shape(x.shape(), tuple.dims, tuple.indices[0].shape()));
-  if (result.dtype() != x.dtype()) throw_dtype(kernel, result.dtype(), name_of(x.dtype()));
-}
-
 /// f(element of x or null, element of the result) for each element of each slice, in order.
 template <class T, class F>
 void for_each_element(const Array& x, const IndexTuple& tuple, const Array& result, F&& f) {
@@ -146,7 +133,7 @@ Shape tuple_shape(const Shape& x, std::span<const int> dims, const Shape& index_
 
 void cpu::index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Absent absent,
                     const Array& out) {
-  check_tuple("index", x, tuple, absent, out);
+  check_tuple("index", x, tuple, absent, out, check_index);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     for_each_element<T>(x, tuple, out, [](const T* held, T& to) {
       to = held == nullptr ? absent_value<T>() : *held;
@@ -156,7 +143,7 @@ void cpu::index_get(KernelContext&, const Array& x, const IndexTuple& tuple, Abs
 
 void cpu::index_put(KernelContext& ctx, const Array& out, const IndexTuple& tuple,
                     const Array& values, Combine combine, Absent absent) {
-  check_tuple("index_put", out, tuple, absent, values);
+  check_tuple("index_put", out, tuple, absent, values, check_index);
   if (combine == Combine::kAdd && is_half(out.dtype())) {
     const Array wide = Array::empty(out.shape(), DType::kF32, ctx.allocator);
     const Array terms = Array::empty(values.shape(), DType::kF32, ctx.allocator);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/elementwise.h"
+#include "kernels/index_functions.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
@@ -104,15 +105,13 @@ void cpu::mode(KernelContext& ctx, const Array& x, const Array& values, const Ar
 void cpu::histogram(KernelContext& ctx, const Array& x, double low, double high, const Array& out) {
   const Array dense = contiguous(ctx, x);
   const std::int64_t bins = out.size(0);
-  const double scale = static_cast<double>(bins) / (high - low);
+  const Bins equal(low, high, bins);
   std::vector<double> counts(static_cast<std::size_t>(bins), 0.0);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     const T* from = dense.data<T>();
     for (std::int64_t i = 0; i < dense.num_elements(); ++i) {
       const auto value = convert<double>(from[i]);
-      if (!(value >= low && value <= high)) continue;
-      const auto bin = convert<std::int64_t>((value - low) * scale);
-      counts[static_cast<std::size_t>(std::min(bin, bins - 1))] += 1.0;
+      if (equal.holds(value)) counts[static_cast<std::size_t>(equal.bin_of(value))] += 1.0;
     }
   });
   cpu::copy(ctx, Array::from_values({bins}, DType::kF64, counts), out);

@@ -6,12 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "absl/strings/str_format.h"
-#include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/row_order.h"
+#include "kernels/row_sums_checks.h"
 #include "kernels/simd.h"
 #include "kernels/stream_row.h"
 #include "placement/status.h"
@@ -21,51 +20,11 @@ namespace {
 
 constexpr std::int64_t kStrip = 512;  // columns whose sums stay in the first cache
 
-/// Calls f with tags of the rows' type and that of sums or cotangents, which is the same or the
-/// type of computation.
-template <class F>
-void visit_types(const char* kernel, DType rows, DType other, F&& f) {
-  const auto with_rows = [&](auto row_tag) {
-    using T = typename decltype(row_tag)::type;
-    if (other == rows) return f(row_tag, row_tag);
-    if (other == dtype_of<ComputeType<T>>()) return f(row_tag, TypeTag<ComputeType<T>>{});
-    throw_dtype(kernel, other, "the rows' own, or F32 beside half precision");
-  };
-  if (rows == DType::kF64) return with_rows(TypeTag<double>{});
-  if (rows == DType::kF32) return with_rows(TypeTag<float>{});
-  if (rows == DType::kBF16) return with_rows(TypeTag<BFloat16>{});
-  if (rows == DType::kF16) return with_rows(TypeTag<Float16>{});
-  throw_dtype(kernel, rows, "F64, F32, BF16, F16");
-}
-
-void check_operands(const char* kernel, const Array& rows, const Array& weights,
-                    const Array& tokens) {
-  const bool fits = rows.ndim() == 2 && tokens.ndim() == 2 && rows.size(1) == tokens.size(1) &&
-                    rows.is_contiguous() && tokens.is_contiguous();
-  const DType sums = rows.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  const bool weighs =
-      weights.is_null() || (weights.ndim() == 2 && weights.size(0) == tokens.size(0) &&
-                            weights.dtype() == sums && weights.is_contiguous());
-  if (fits && weighs) return;
-  throw Error(invalid_argument(absl::StrFormat(
-      "%s: rows %s %s, weights %s, tokens %s; wanted contiguous [N, D], [T, K] of %s and [T, D]",
-      kernel, name_of(rows.dtype()), to_string(rows.shape()),
-      weights.is_null() ? "none" : to_string(weights.shape()), to_string(tokens.shape()),
-      name_of(sums))));
-}
-
 void check_places(const char* kernel, const Array& places, std::int64_t limit) {
-  const bool fits = places.dtype() == DType::kI64 && places.is_contiguous();
-  if (!fits) {
-    throw Error(
-        invalid_argument(absl::StrFormat("%s: places %s %s; wanted contiguous I64", kernel,
-                                         name_of(places.dtype()), to_string(places.shape()))));
-  }
+  check_place_list(kernel, places);
   const auto* place = places.data<std::int64_t>();
   for (std::int64_t i = 0; i < places.num_elements(); ++i) {
-    if (place[i] >= -1 && place[i] < limit) continue;
-    throw Error(out_of_range(absl::StrFormat("%s: place %d at position [%d] lies outside [-1, %d)",
-                                             kernel, place[i], i, limit)));
+    if (place[i] < -1 || place[i] >= limit) throw Error(place_outside(kernel, place[i], i, limit));
   }
 }
 
@@ -271,15 +230,10 @@ void grad_rows(KernelContext& ctx, const Array& rows, const Array& weights, cons
 
 void cpu::weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
                            const Array& place_TK, const Array& out_TD) {
-  check_operands("weighted_row_sum", rows_ND, weights_TK, out_TD);
+  check_row_sum_operands("weighted_row_sum", rows_ND, weights_TK, out_TD);
   check_places("weighted_row_sum", place_TK, rows_ND.size(0));
-  if (place_TK.ndim() != 2 || place_TK.size(0) != out_TD.size(0) ||
-      (!weights_TK.is_null() && weights_TK.shape() != place_TK.shape())) {
-    throw Error(invalid_argument(
-        absl::StrFormat("weighted_row_sum: places %s do not fit weights or %d tokens",
-                        to_string(place_TK.shape()), out_TD.size(0))));
-  }
-  visit_types("weighted_row_sum", rows_ND.dtype(), out_TD.dtype(), [&](auto row, auto out) {
+  check_row_sum_places(weights_TK, place_TK, out_TD);
+  visit_row_sum_types("weighted_row_sum", rows_ND.dtype(), out_TD.dtype(), [&](auto row, auto out) {
     sum_rows<typename decltype(row)::type, typename decltype(out)::type>(ctx, rows_ND, weights_TK,
                                                                          place_TK, out_TD);
   });
@@ -288,18 +242,15 @@ void cpu::weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array
 void cpu::weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
                                 const Array& slot_N, const Array& grad_TD,
                                 const RowSumGrads& grads) {
-  check_operands("weighted_row_sum_grad", rows_ND, weights_TK, grad_TD);
+  check_row_sum_operands("weighted_row_sum_grad", rows_ND, weights_TK, grad_TD);
   check_places("weighted_row_sum_grad", slot_N, weights_TK.num_elements());
-  if (slot_N.num_elements() != rows_ND.size(0) || grads.rows_ND.shape() != rows_ND.shape() ||
-      grads.weights_TK.shape() != weights_TK.shape()) {
-    throw Error(
-        invalid_argument("weighted_row_sum_grad: gradients and slots must fit their operands"));
-  }
+  check_row_sum_grads(rows_ND, weights_TK, slot_N, grads);
   cpu::fill(ctx, 0.0, grads.weights_TK);
-  visit_types("weighted_row_sum_grad", rows_ND.dtype(), grad_TD.dtype(), [&](auto row, auto grad) {
-    grad_rows<typename decltype(row)::type, typename decltype(grad)::type>(ctx, rows_ND, weights_TK,
-                                                                           slot_N, grad_TD, grads);
-  });
+  visit_row_sum_types("weighted_row_sum_grad", rows_ND.dtype(), grad_TD.dtype(),
+                      [&](auto row, auto grad) {
+                        grad_rows<typename decltype(row)::type, typename decltype(grad)::type>(
+                            ctx, rows_ND, weights_TK, slot_N, grad_TD, grads);
+                      });
 }
 
 }  // namespace tessera::kernels

@@ -23,6 +23,12 @@ void require_shape(std::string_view kernel, std::string_view operand, const Arra
                                                to_string(shape))));
 }
 
+void require_dim(std::string_view kernel, const Array& x, int dim) {
+  if (dim >= 0 && dim < x.ndim()) return;
+  throw Error(invalid_argument(absl::StrFormat("%s: dim %d of an array of shape %s",
+                                               to_absl(kernel), dim, to_string(x.shape()))));
+}
+
 StridedLoop::StridedLoop(std::string_view kernel, std::span<const Array* const> operands)
     : operands_(static_cast<int>(operands.size())) {
   const Array& first = *operands[0];
@@ -99,12 +105,6 @@ bool StridedLoop::is_linear(int operand) const noexcept {
     step *= size_[d];
   }
   return true;
-}
-
-void require_dim(std::string_view kernel, const Array& x, int dim) {
-  if (dim >= 0 && dim < x.ndim()) return;
-  throw Error(invalid_argument(absl::StrFormat("%s: dim %d of an array of shape %s",
-                                               to_absl(kernel), dim, to_string(x.shape()))));
 }
 
 }  // namespace tessera::kernels

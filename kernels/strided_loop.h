@@ -61,7 +61,6 @@ class StridedLoop {
 /// Throws InvalidArgument unless `array` has exactly `shape`.
 void require_shape(std::string_view kernel, std::string_view operand, const Array& array,
                    const Shape& shape);
-
 /// Throws InvalidArgument unless x has a dim `dim` (from 0).
 void require_dim(std::string_view kernel, const Array& x, int dim);
 

@@ -1,26 +1,12 @@
 #include "kernels/take_map.h"
 
-#include "absl/strings/str_format.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "kernels/reduce.h"
-#include "placement/status.h"
+#include "kernels/take_map_checks.h"
 
 namespace tessera::kernels {
 namespace {
-
-void check_places(const char* op, std::span<const std::int64_t> places, std::int64_t wanted,
-                  std::int64_t size) {
-  if (static_cast<std::int64_t>(places.size()) != wanted) {
-    throw Error(invalid_argument(
-        absl::StrFormat("%s: %d places for a dim of %d", op, places.size(), wanted)));
-  }
-  for (std::size_t o = 0; o < places.size(); ++o) {
-    if (places[o] >= -1 && places[o] < size) continue;
-    throw Error(out_of_range(
-        absl::StrFormat("%s: place %d is %d; allowed are -1 … %d", op, o, places[o], size - 1)));
-  }
-}
 
 /// f(first, count) for the stretches over which places ascend by one, or are all −1.
 template <class F>
