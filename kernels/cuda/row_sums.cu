@@ -1,0 +1,191 @@
+// Rows of several experts become one token again, and the gradient of that.
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/elementwise.h"
+#include "kernels/row_sums.h"
+#include "kernels/row_sums_checks.h"
+
+namespace tessera::kernels::TSR_CUDA {
+namespace {
+
+template <class T, class Out>
+struct SumOperands {
+  const T* rows;
+  const ComputeType<T>* weights;  // null: all 1
+  PositionReader places;
+  std::int64_t dim, top_k;
+  Out* out;
+};
+
+/// kCount neighbouring columns of a token, its rows in order.
+template <class T, class Out, int kCount>
+__device__ void sum_columns(const SumOperands<T, Out>& of, std::int64_t token, std::int64_t pack) {
+  using Sum = ComputeType<T>;
+  using Terms = Pack<T, kCount>;
+  constexpr int kAhead = 4;  // rows that are read before the first is added
+  Sum sums[kCount] = {};
+  for (std::int64_t first = 0; first < of.top_k; first += kAhead) {
+    Terms terms[kAhead];
+    Sum weights[kAhead];
+    bool held[kAhead];
+    for (int k = 0; k < kAhead; ++k) {
+      const std::int64_t slot = token * of.top_k + first + k;
+      const std::int64_t place = first + k < of.top_k ? of.places.read(slot) : -1;
+      held[k] = place >= 0;
+      if (!held[k]) continue;
+      terms[k] = reinterpret_cast<const Terms*>(of.rows + place * of.dim)[pack];
+      weights[k] = of.weights == nullptr ? Sum{1} : of.weights[slot];
+    }
+    for (int k = 0; k < kAhead; ++k) {
+      for (int c = 0; held[k] && c < kCount; ++c) {
+        sums[c] += weights[k] * static_cast<Sum>(terms[k].of[c]);
+      }
+    }
+  }
+  Pack<Out, kCount> all;
+  for (int c = 0; c < kCount; ++c) all.of[c] = convert<Out>(sums[c]);
+  reinterpret_cast<Pack<Out, kCount>*>(of.out + token * of.dim)[pack] = all;
+}
+
+template <class T, class Out, int kCount>
+__global__ void sum_rows(RowGrid grid, SumOperands<T, Out> of) {
+  for_each_piece(grid, [&](std::int64_t token, std::int64_t first) {
+    for (int p = 0; p < kPieces; ++p) {
+      const std::int64_t pack = first + std::int64_t{p} * grid.lanes;
+      if (pack < grid.packs) sum_columns<T, Out, kCount>(of, token, pack);
+    }
+  });
+}
+
+template <class T, class Grad>
+struct GradOperands {
+  const T* rows;
+  const ComputeType<T>* weights;
+  PositionReader slots;
+  const Grad* grad;
+  std::int64_t count, dim, top_k;
+  T* grad_rows;
+  ComputeType<T>* grad_weights;
+};
+
+/// A warp a row.
+template <class T, class Grad, int kCount>
+__global__ void grad_of_rows(GradOperands<T, Grad> of) {
+  using Sum = ComputeType<T>;
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * blockDim.x / kLanes;
+  const std::int64_t first =
+      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kLanes;
+  const int lane = threadIdx.x % kLanes;
+  for (std::int64_t n = first; n < of.count; n += warps) {
+    const std::int64_t slot = of.slots.read(n);
+    const bool is_held = slot >= 0;
+    const Sum weight = is_held ? of.weights[slot] : Sum{0};
+    const std::int64_t token = is_held ? slot / of.top_k : 0;
+    Sum dot = 0;
+    for (std::int64_t pack = lane; pack < of.dim / kCount; pack += kLanes) {
+      Pack<T, kCount> to;
+      if (is_held) {
+        const auto grad =
+            reinterpret_cast<const Pack<Grad, kCount>*>(of.grad + token * of.dim)[pack];
+        const auto row = reinterpret_cast<const Pack<T, kCount>*>(of.rows + n * of.dim)[pack];
+        for (int c = 0; c < kCount; ++c) {
+          const Sum g = static_cast<Sum>(grad.of[c]);
+          to.of[c] = convert<T>(weight * g);
+          dot += static_cast<Sum>(row.of[c]) * g;
+        }
+      } else {
+        for (int c = 0; c < kCount; ++c) to.of[c] = convert<T>(Sum{0});
+      }
+      reinterpret_cast<Pack<T, kCount>*>(of.grad_rows + n * of.dim)[pack] = to;
+    }
+    dot = warp_sum(dot);
+    if (is_held && lane == 0) of.grad_weights[slot] = dot;
+  }
+}
+
+/// Calls f(number of columns that lie as packs of kPackBytes).
+template <class T, class F>
+cudaError_t visit_pack(std::int64_t dim, std::initializer_list<const void*> operands, F&& f) {
+  constexpr int kCount = kPackBytes / sizeof(T);
+  bool fits = dim % kCount == 0;
+  for (const void* operand : operands) {
+    fits = fits && reinterpret_cast<std::uintptr_t>(operand) % kPackBytes == 0;
+  }
+  if (fits) return f(std::integral_constant<int, kCount>{});
+  return f(std::integral_constant<int, 1>{});
+}
+
+PositionReader read_places(KernelContext& ctx, const char* kernel, const Array& places,
+                           std::int64_t limit) {
+  check_place_list(kernel, places);
+  PositionReader reader = trusted_positions(places).reader;
+  reader.size = limit;
+  reader.fault =
+      device_of(ctx).next_fault_word([kernel, places, limit](std::int64_t position) -> Status {
+        return place_outside(kernel, integer_at(places, position), position, limit);
+      });
+  return reader;
+}
+
+}  // namespace
+
+void weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
+                      const Array& place_TK, const Array& out_TD) {
+  constexpr const char* kName = "weighted_row_sum";
+  check_row_sum_operands(kName, rows_ND, weights_TK, out_TD);
+  const PositionReader places = read_places(ctx, kName, place_TK, rows_ND.size(0));
+  check_row_sum_places(weights_TK, place_TK, out_TD);
+  const Current current(*ctx.device);
+  visit_row_sum_types(kName, rows_ND.dtype(), out_TD.dtype(), [&](auto row_tag, auto out_tag) {
+    using T = typename decltype(row_tag)::type;
+    using Out = typename decltype(out_tag)::type;
+    using Sum = ComputeType<T>;
+    if (out_TD.num_elements() == 0) return read_positions(ctx, places, place_TK.num_elements());
+    const SumOperands<T, Out> of{.rows = rows_ND.data<T>(),
+                                 .weights = weights_TK.is_null() ? nullptr : weights_TK.data<Sum>(),
+                                 .places = places,
+                                 .dim = rows_ND.size(1),
+                                 .top_k = place_TK.size(1),
+                                 .out = out_TD.data<Out>()};
+    check(visit_pack<T>(of.dim, {of.rows, of.out},
+                        [&]<int kCount>(std::integral_constant<int, kCount>) {
+                          const RowGrid grid = row_grid(out_TD.size(0), of.dim / kCount);
+                          return launch<sum_rows<T, Out, kCount>>(grid_for(grid.threads()),
+                                                                  stream_of(ctx), grid, of);
+                        }),
+          *ctx.device, kName);
+  });
+}
+
+void weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array& weights_TK,
+                           const Array& slot_N, const Array& grad_TD, const RowSumGrads& grads) {
+  constexpr const char* kName = "weighted_row_sum_grad";
+  check_row_sum_operands(kName, rows_ND, weights_TK, grad_TD);
+  const PositionReader slots = read_places(ctx, kName, slot_N, weights_TK.num_elements());
+  check_row_sum_grads(rows_ND, weights_TK, slot_N, grads);
+  fill(ctx, 0.0, grads.weights_TK);
+  const Current current(*ctx.device);
+  visit_row_sum_types(kName, rows_ND.dtype(), grad_TD.dtype(), [&](auto row_tag, auto grad_tag) {
+    using T = typename decltype(row_tag)::type;
+    using Grad = typename decltype(grad_tag)::type;
+    using Sum = ComputeType<T>;
+    if (rows_ND.size(0) == 0) return;
+    const GradOperands<T, Grad> of{.rows = rows_ND.data<T>(),
+                                   .weights = weights_TK.data<Sum>(),
+                                   .slots = slots,
+                                   .grad = grad_TD.data<Grad>(),
+                                   .count = rows_ND.size(0),
+                                   .dim = rows_ND.size(1),
+                                   .top_k = weights_TK.size(1),
+                                   .grad_rows = grads.rows_ND.data<T>(),
+                                   .grad_weights = grads.weights_TK.data<Sum>()};
+    check(visit_pack<T>(of.dim, {of.rows, of.grad, of.grad_rows},
+                        [&]<int kCount>(std::integral_constant<int, kCount>) {
+                          return launch<grad_of_rows<T, Grad, kCount>>(grid_for(of.count * kLanes),
+                                                                       stream_of(ctx), of);
+                        }),
+          *ctx.device, kName);
+  });
+}
+
+}  // namespace tessera::kernels::TSR_CUDA
