@@ -26,16 +26,14 @@ struct Groups {
   }
 };
 
-/// Sums and products of half precision are kept in F32.
-template <class T, class Op>
-using KeptType =
-    std::conditional_t<kIsHalf<T> && (std::is_same_v<Op, AddTo> || std::is_same_v<Op, MultiplyBy>),
-                       float, T>;
+/// Half precision is kept in F32 until the last entry.
+template <class T>
+using KeptType = std::conditional_t<kIsHalf<T>, float, T>;
 
 /// The team of a group's first entry walks through the group.
 template <class T, int kCount, class Op>
 __global__ void combine_groups(RowGrid grid, RowPair rows, Groups groups) {
-  using Kept = KeptType<T, Op>;
+  using Kept = KeptType<T>;
   using Values = Pack<T, kCount>;
   constexpr int kAhead = 4;  // rows that are read before the first is added
   Values* const to = reinterpret_cast<Values*>(rows.row.operands[0].data);
@@ -76,6 +74,55 @@ __global__ void combine_groups(RowGrid grid, RowPair rows, Groups groups) {
   });
 }
 
+/// Rows of one element: a warp for 32 entries. Who begins a short group walks through it; through a
+/// long one the warp goes, 32 entries at a time.
+template <class T, class Op>
+__global__ void combine_elements(RowPair rows, Groups groups) {
+  using Kept = KeptType<T>;
+  T* const to = reinterpret_cast<T*>(rows.row.operands[0].data);
+  const T* const from = reinterpret_cast<const T*>(rows.row.operands[1].data);
+  const auto term = [&](std::int64_t i) {
+    return convert<Kept>(from[groups.entries[i] * rows.from_step]);
+  };
+  const auto walk = [&](std::int64_t begin) {
+    const std::int32_t key = groups.keys[begin];
+    Kept kept = convert<Kept>(to[key * rows.to_step]);
+    for (std::int64_t i = begin; groups.holds(i, key); ++i) Op{}(kept, term(i));
+    to[key * rows.to_step] = convert<T>(kept);
+  };
+  const int lane = threadIdx.x % kLanes;
+  const auto walk_together = [&](std::int64_t begin) {
+    const std::int32_t key = groups.keys[begin];
+    Kept kept = convert<Kept>(to[key * rows.to_step]);
+    std::int64_t i = begin + lane;
+    bool is_held = groups.holds(i, key);
+    Kept value = is_held ? term(i) : Kept{};
+    for (int count = kLanes; count == kLanes;) {
+      // The next entries are on their way while these are added.
+      i += kLanes;
+      const bool is_next_held = groups.holds(i, key);
+      const Kept next = is_next_held ? term(i) : Kept{};
+      count = __popc(__ballot_sync(kAllLanes, is_held));
+      for (int other = 0; other < count; ++other) {
+        Op{}(kept, static_cast<Kept>(__shfl_sync(kAllLanes, value, other)));
+      }
+      is_held = is_next_held;
+      value = next;
+    }
+    if (lane == 0) to[key * rows.to_step] = convert<T>(kept);
+  };
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  std::int64_t base = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x - lane;
+  for (; base < groups.count; base += step) {
+    const std::int64_t i = base + lane;
+    const bool begins = i < groups.count && groups.begins(i);
+    const bool is_long = begins && groups.holds(i + kLanes, groups.keys[i]);
+    if (begins && !is_long) walk(i);
+    unsigned left = __ballot_sync(kAllLanes, is_long);
+    for (; left != 0; left &= left - 1) walk_together(base + __ffs(static_cast<int>(left)) - 1);
+  }
+}
+
 /// A group's last entry wins.
 template <class Word>
 __global__ void assign_last(RowGrid grid, RowPair rows, Groups groups) {
@@ -106,6 +153,9 @@ __global__ void write_keys(PositionReader positions, std::int64_t count, std::in
 
 template <class T, int kCount, class Op>
 cudaError_t launch_combine(KernelContext& ctx, const RowPair& rows, const Groups& groups) {
+  if (rows.row.total == 1 && kCount == 1) {
+    return launch<combine_elements<T, Op>>(grid_for(groups.count), stream_of(ctx), rows, groups);
+  }
   const RowGrid grid = row_grid(groups.count, rows.row.total);
   return launch<combine_groups<T, kCount, Op>>(grid_for(grid.threads()), stream_of(ctx), grid, rows,
                                                groups);

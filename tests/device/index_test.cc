@@ -1,6 +1,7 @@
 // Elements by an index on the device against the processor's.
 #include "kernels/index.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/index_tuple.h"
 #include "tests/device/index_twins.h"
 
@@ -133,6 +134,55 @@ TEST_CASE("elements of more dims than a launch covers are gathered and scattered
                         Absent::kSkip);
           }) == "");
   }
+}
+
+TEST_CASE("long lines of more dims than a launch covers are scattered element by element",
+          "[device][index]") {
+  OnDevice on;
+  TwinMaker make(on, 106);
+  for (const int dim : {0, 4, 9}) {
+    Shape shape(10, 2), turned(10, 2), strides;
+    shape[static_cast<std::size_t>(dim)] = 70;
+    turned[static_cast<std::size_t>((dim * 3) % 10)] = 70;
+    const DType dtype = dim == 4 ? DType::kF16 : DType::kF32;
+    const Twins whole = make.values(turned, dtype), src = make.values(shape, dtype);
+    for (int d = 0; d < 10; ++d) {
+      strides.push_back(whole.host.strides()[static_cast<std::size_t>((d * 3) % 10)]);
+    }
+    const Twins out{whole.host.as_strided(shape, strides, 0),
+                    whole.device.as_strided(shape, strides, 0)};
+    const Twins index = index_into(make, shape, 70, Absent::kSkip, DType::kI64);
+    CAPTURE(dim);
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            scatter_add(ctx, side(out, device), dim, side(index, device), side(src, device),
+                        Absent::kSkip);
+          }) == "");
+  }
+}
+
+TEST_CASE("slices of an array that runs backwards are found and written", "[device][index]") {
+  OnDevice on;
+  TwinMaker make(on, 107);
+  const Twins x = make.values({6, 4, 3}, DType::kF32);
+  // The processor's kernel takes offsets below 0 for none: it gets a copy.
+  const Array backwards = x.device.as_strided({6, 4, 3}, {12, -3, 1}, 9);
+  KernelContext cpu;
+  const Twins dense = make.of(contiguous(cpu, x.host.as_strided({6, 4, 3}, {12, -3, 1}, 9)));
+  const Twins a = make.of(Array::from_values({3}, DType::kI64, std::vector<double>{5, 0, 5})),
+              b = make.of(Array::from_values({3}, DType::kI64, std::vector<double>{3, 1, 3}));
+  const Twins out = make.values({3, 3}, DType::kF32);
+  const auto tuple_of = [&](bool device) {
+    return IndexTuple{{0, 1}, {side(a, device), side(b, device)}};
+  };
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          index_get(ctx, device ? backwards : dense.host, tuple_of(device), Absent::kError,
+                    side(out, device));
+        }) == "");
+  const Twins target{dense.host, backwards}, values = make.values({3, 3}, DType::kF32);
+  CHECK(compare(on, target, 0.0, [&](KernelContext& ctx, bool device) {
+          index_put(ctx, side(target, device), tuple_of(device), side(values, device),
+                    Combine::kAdd, Absent::kError);
+        }) == "");
 }
 
 TEST_CASE("slices by several indices are the same on the device", "[device][index]") {
