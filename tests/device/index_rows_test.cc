@@ -156,6 +156,45 @@ TEST_CASE("weighted sums of rows and their gradients are the same on the device"
   }
 }
 
+TEST_CASE("rows without elements do not hide a bad index", "[device][index]") {
+  OnDevice on;
+  TwinMaker make(on, 116);
+  const Twins rows = make.values({5, 0}, DType::kF32), out = make.values({3, 0}, DType::kF32);
+  const Twins bad = make.of(Array::from_values({3}, DType::kI64, std::vector<double>{4, 0, 5}));
+  const Twins places =
+      make.of(Array::from_values({3, 1}, DType::kI64, std::vector<double>{-1, 4, 5}));
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          embedding(ctx, side(rows, device), side(bad, device), Absent::kSkip, side(out, device));
+        }) == "");
+  CHECK(compare(on, rows, 0.0, [&](KernelContext& ctx, bool device) {
+          embedding_grad(ctx, side(out, device), side(bad, device), Absent::kSkip,
+                         side(rows, device));
+        }) == "");
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          weighted_row_sum(ctx, side(rows, device), Array(), side(places, device),
+                           side(out, device));
+        }) == "");
+}
+
+TEST_CASE("sums that go back round as the processor's, integers beside half precision too",
+          "[device][index]") {
+  OnDevice on;
+  TwinMaker make(on, 117);
+  const std::vector<double> values(300, 301.0);
+  const std::vector<std::int64_t> places(300, 1);
+  for (const auto& [of_grad, to] :
+       {std::pair{DType::kI64, DType::kBF16}, std::pair{DType::kBF16, DType::kI64},
+        std::pair{DType::kBF16, DType::kBF16}, std::pair{DType::kF32, DType::kF16},
+        std::pair{DType::kI32, DType::kU8}}) {
+    const Twins grad = make.of(Array::from_values({300}, of_grad, values));
+    const Twins out = make.values({3}, to);
+    CAPTURE(name_of(of_grad), name_of(to));
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            add_map(ctx, side(grad, device), 0, places, side(out, device));
+          }) == "");
+  }
+}
+
 TEST_CASE("positions of a dim are taken by a list and added back as on the processor",
           "[device][index]") {
   OnDevice on;
