@@ -133,10 +133,13 @@ auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
   }
 }
 
+inline Status division_by_zero(const char* op) {
+  return out_of_range(std::string(op) +
+                      ": a divisor is 0, which integers have no quotient by; cast to "
+                      "a floating dtype for an infinity or NaN");
+}
 [[noreturn]] inline void throw_division_by_zero(const char* op) {
-  throw Error(out_of_range(std::string(op) +
-                           ": a divisor is 0, which integers have no quotient by; cast to "
-                           "a floating dtype for an infinity or NaN"));
+  throw Error(division_by_zero(op));
 }
 
 // What an op is called, and in which type it computes.

@@ -25,6 +25,16 @@ struct OfTwo {
     out[0] = Op::apply(in[0], in[1]);
   }
 };
+/// Notes where a divisor is 0.
+template <class Op>
+struct DivideIntegers {
+  FaultWord fault;
+  template <class C>
+  __device__ void operator()(std::int64_t i, const C* in, C* out) const {
+    if (in[1] == 0) fault.note(i);
+    out[0] = in[1] == 0 ? C{0} : Op::apply(in[0], in[1]);
+  }
+};
 template <class Op, class C>
 struct WithScalar {
   C scalar;
@@ -114,11 +124,6 @@ void copy_bits(KernelContext& ctx, const Array& src, const Array& dst) {
   }
 }
 
-void refuse_integer_division(const KernelContext& ctx, std::string_view op) {
-  throw Error(unimplemented(std::string(op) + " of integers has no kernel on " +
-                            to_string(ctx.device->id())));
-}
-
 }  // namespace
 
 void copy(KernelContext& ctx, const Array& src, const Array& dst) {
@@ -165,7 +170,9 @@ void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const
   visit_compute_type(compute_dtype(op, promoted, out.dtype()), [&]<class C>(TypeTag<C>) {
     visit_binary<C>(op, [&]<class Op>(Op) {
       if constexpr (kIsInteger<C> && kDividesBy<Op>) {
-        refuse_integer_division(ctx, name_of(op));
+        const FaultWord fault = device_of(ctx).next_fault_word(
+            [](std::int64_t) { return division_by_zero(Op::kName); });
+        map<C, 1, 2>(ctx, Op::kName, {&out, &a, &b}, DivideIntegers<Op>{fault});
       } else {
         map<C, 1, 2>(ctx, std::string(name_of(op)).c_str(), {&out, &a, &b}, OfTwo<Op>{});
       }
@@ -177,7 +184,7 @@ void binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, cons
   visit_compute_type(scalar_compute_dtype(op, a.dtype(), b, out.dtype()), [&]<class C>(TypeTag<C>) {
     visit_binary<C>(op, [&]<class Op>(Op) {
       if constexpr (kIsInteger<C> && kDividesBy<Op>) {
-        if (b == 0.0) throw_division_by_zero(Op::kName);
+        if (b == 0.0 && out.num_elements() > 0) throw_division_by_zero(Op::kName);
       }
       map<C, 1, 1>(ctx, std::string(name_of(op)).c_str(), {&out, &a},
                    WithScalar<Op, C>{static_cast<C>(b)});

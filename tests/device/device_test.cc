@@ -60,8 +60,6 @@ TEST_CASE("a kernel that a device lacks is named, with the device", "[device][er
   KernelContext without{.device = &bare};
   CHECK(error_of([&] { kernels::matmul(without, a, a, a); }) ==
         "matmul has no kernel on emulated:0");
-  CHECK(error_of([&] { kernels::binary(on.ctx, kernels::Binary::kRemainder, a, a, a); }) ==
-        "remainder of integers has no kernel on emulated:0");
   const StatusOr<std::shared_ptr<Device>> none = make_emulated_device(8);
   CHECK(message_of(none.status()) == "emulated:8: there is no such device; there are 8, from 0");
   CHECK_FALSE(make_emulated_device(-1).ok());

@@ -97,11 +97,10 @@ TEST_CASE("functions of two operands are the same on the device", "[device][bina
   OnDevice on;
   TwinMaker make(on, 5);
   const auto op = static_cast<Binary>(GENERATE(range(0, static_cast<int>(Binary::kGeluGrad) + 1)));
-  const bool divides = op == Binary::kFloorDivide || op == Binary::kRemainder;
   for (int i = 0; i < 60; ++i) {
     const Shape shape = make.shape();
-    const DType dtype = divides ? any_of(make, kFloating) : any_of(make, kAll);
-    const DType second = make.number(0, 2) == 0 && !divides ? any_of(make, kAll) : dtype;
+    const DType dtype = any_of(make, kAll);
+    const DType second = make.number(0, 2) == 0 ? any_of(make, kAll) : dtype;
     const DType to = make.number(0, 2) == 0 ? any_of(make, kAll) : promote(dtype, second);
     const Twins a = make.broadcast(shape, dtype), b = make.broadcast(shape, second),
                 out = make.output(shape, to);
@@ -115,6 +114,40 @@ TEST_CASE("functions of two operands are the same on the device", "[device][bina
             binary_scalar(ctx, op, side(a, device), scalar, side(out, device));
           }) == "");
   }
+}
+
+TEST_CASE("integers divide on the device, and a divisor 0 is an error", "[device][binary]") {
+  OnDevice on;
+  TwinMaker make(on, 8);
+  constexpr DType kIntegers[] = {DType::kI64, DType::kI32, DType::kU8};
+  const Binary op = GENERATE(Binary::kFloorDivide, Binary::kRemainder);
+  for (int i = 0; i < kCases; ++i) {
+    const Shape shape = make.shape();
+    const DType dtype = any_of(make, kIntegers), second = any_of(make, kIntegers);
+    std::vector<double> divisors(static_cast<std::size_t>(num_elements(shape)));
+    for (double& each : divisors) {
+      do {
+        each = static_cast<double>(make.number(second == DType::kU8 ? 1 : -4, 5));
+      } while (each == 0.0);
+    }
+    if (i % 5 == 0 && !divisors.empty()) {
+      divisors[static_cast<std::size_t>(make.number(0, std::ssize(divisors) - 1))] = 0.0;
+    }
+    const Twins a = make.broadcast(shape, dtype),
+                b = make.of(Array::from_values(shape, second, divisors)),
+                out = make.output(shape, i % 7 == 0 ? DType::kF32 : promote(dtype, second));
+    CAPTURE(static_cast<int>(op), i, shape, name_of(dtype), name_of(second));
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            binary(ctx, op, side(a, device), side(b, device), side(out, device));
+          }) == "");
+  }
+  const std::vector<double> least = {-9223372036854775808.0, -7}, minus_one = {-1, -1};
+  const Twins a = make.of(Array::from_values({2}, DType::kI64, least)),
+              b = make.of(Array::from_values({2}, DType::kI64, minus_one)),
+              out = make.output({2}, DType::kI64);
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          binary(ctx, op, side(a, device), side(b, device), side(out, device));
+        }) == "");
 }
 
 TEST_CASE("choices and bounds are the same on the device", "[device][where]") {
