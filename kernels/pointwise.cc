@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "kernels/bfloat16.h"
 #include "kernels/block_map.h"
 #include "kernels/dtype_switch.h"
 #include "kernels/elementwise.h"
-#include "kernels/float16.h"
 #include "kernels/kernel_table.h"
+#include "kernels/next_value.h"
 #include "kernels/pointwise_table.h"
 
 namespace tessera::kernels {
@@ -22,7 +19,7 @@ namespace {
 const Pointwise* find_function(std::string_view name) noexcept {
   for (const std::span<const Pointwise> table :
        {elementary_functions(), elementary_slopes(), activation_functions(), activation_slopes(),
-        pair_functions(), integer_functions(), loss_functions()}) {
+        pair_functions(), pair_slopes(), integer_functions(), loss_functions()}) {
     const auto at = std::find_if(table.begin(), table.end(),
                                  [&](const Pointwise& each) { return each.name == name; });
     if (at != table.end()) return &*at;
@@ -59,20 +56,6 @@ void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> 
   }
 }
 
-/// The neighbour of `from` among values of 16 bits, whose patterns ascend with the magnitude.
-template <class Half>
-float next_half(float from, float to) {
-  Half next = convert<Half>(from);
-  from = convert<float>(next);
-  to = convert<float>(convert<Half>(to));
-  if (std::isnan(from) || std::isnan(to)) return from + to;
-  if (from == to) return to;
-  const bool outwards = from == 0.0F || (to > from) == (from > 0.0F);
-  next.bits = static_cast<std::uint16_t>(outwards ? next.bits + 1 : next.bits - 1);
-  if (from == 0.0F) next.bits = to < 0.0F ? 0x8001U : 0x0001U;
-  return convert<float>(next);
-}
-
 template <class Half>
 void run_next_half(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
   BlockMap<float, 1, 2>("nextafter", {&out, &a, &b})
@@ -89,23 +72,6 @@ void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Arr
       });
 }
 
-/// The operands with integers among floating ones cast to the dtype that these promote to, as
-/// elsewhere; empty where nothing changes. Functions compute in F64, which holds more integers.
-std::vector<Array> promoted_integers(KernelContext& ctx, std::span<const Array> operands) {
-  std::optional<DType> floating;
-  bool any_integer = false;
-  for (const Array& each : operands) {
-    any_integer |= !is_floating(each.dtype());
-    if (is_floating(each.dtype())) {
-      floating = floating ? promote(*floating, each.dtype()) : each.dtype();
-    }
-  }
-  if (!any_integer || !floating || *floating == DType::kF64) return {};
-  std::vector<Array> cast;
-  for (const Array& each : operands) cast.push_back(integers_as(ctx, each, *floating));
-  return cast;
-}
-
 }  // namespace
 
 bool has_pointwise_function(std::string_view name) noexcept {
@@ -119,21 +85,9 @@ const Pointwise& pointwise_function(std::string_view name) {
 
 void cpu::pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
                     std::span<const double> params, const Array& out) {
-  const bool is_complete = static_cast<int>(operands.size()) == function.num_operands;
-  if (!is_complete) {
-    throw Error(internal_error(absl::StrFormat("%s: %d operands of %d", std::string(function.name),
-                                               operands.size(), function.num_operands)));
-  }
-  const auto floats = [](const Array& operand) { return is_floating(operand.dtype()); };
-  const bool is_float = std::any_of(operands.begin(), operands.end(), floats);
-  if (!is_float && function.integer != nullptr) {
+  if (takes_integers(function, operands, out)) {
     return run_typed<std::int64_t>(ctx, function, function.integer, operands, params.data(), out);
   }
-  if (function.floating == nullptr) {
-    const auto first = std::find_if(operands.begin(), operands.end(), floats);
-    throw_dtype(function.name, first->dtype(), "I64, I32, U8, BOOL");
-  }
-  if (!is_float) require_floating(function.name, out.dtype());
   const std::vector<Array> promoted = promoted_integers(ctx, operands);
   if (!promoted.empty()) operands = promoted;
   run_typed<double>(ctx, function, function.floating, operands, params.data(), out);

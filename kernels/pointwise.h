@@ -1,8 +1,10 @@
 // kernels/pointwise.h: one element from the elements of one to four operands that broadcast: every
 // such function by name, with one way of running them all.
-// Floating operands are computed in F64 and rounded once; integers, U8 and BOOL in I64, wrapping.
+// Floating operands are computed in F64 and rounded once, on devices those of F32 and less in F32
+// where that does; integers, U8 and BOOL in I64, wrapping.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -17,12 +19,27 @@ namespace kernels {
 template <class C>
 using PointwiseBlock = void (*)(const C* const* in, C* out, std::int64_t n, const double* params);
 
+/// The lists of pointwise_*.h.
+enum class PointwiseFamily : std::uint8_t {
+  kElementary,
+  kElementarySlopes,
+  kActivation,
+  kActivationSlopes,
+  kPairs,
+  kPairSlopes,
+  kIntegers,
+  kLosses
+};
+
 /// A function that is not defined on floating types or on integers is null there.
 struct Pointwise {
   std::string_view name;
   int num_operands = 1;
   PointwiseBlock<double> floating = nullptr;
   PointwiseBlock<std::int64_t> integer = nullptr;
+  PointwiseFamily family = PointwiseFamily::kElementary;
+  int index = 0;  ///< in its family's list
+  bool divides_integers = false;
 };
 
 /// Names are those of the ops; the derivative of f by operand i is "f'i".

@@ -78,6 +78,8 @@ const KernelTable& device_kernels() noexcept {
     filled.weighted_row_sum_grad = weighted_row_sum_grad;
     filled.take_map = take_map;
     filled.add_map = add_map;
+    filled.pointwise = pointwise;
+    filled.nextafter = nextafter;
     return filled;
   }();
   return table;
