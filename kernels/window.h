@@ -32,11 +32,11 @@ struct WindowDim {
     return kind == Kind::kStrided ? o * stride - padding : o * size / out_size;
   }
   /// How many it reads, those outside [0, size) included.
-  std::int64_t count(std::int64_t o) const noexcept {
+  TSR_HOST_DEVICE std::int64_t count(std::int64_t o) const noexcept {
     return kind == Kind::kStrided ? kernel : end(o) - begin(o);
   }
   /// Behind the last position that it reads; may lie beyond `size`.
-  std::int64_t end(std::int64_t o) const noexcept {
+  TSR_HOST_DEVICE std::int64_t end(std::int64_t o) const noexcept {
     if (kind == Kind::kStrided) return begin(o) + (kernel - 1) * dilation + 1;
     return ((o + 1) * size + out_size - 1) / out_size;
   }

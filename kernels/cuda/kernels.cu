@@ -80,6 +80,10 @@ const KernelTable& device_kernels() noexcept {
     filled.add_map = add_map;
     filled.pointwise = pointwise;
     filled.nextafter = nextafter;
+    filled.max_pool = max_pool;
+    filled.max_pool_grad = max_pool_grad;
+    filled.avg_pool = avg_pool;
+    filled.avg_pool_grad = avg_pool_grad;
     return filled;
   }();
   return table;
