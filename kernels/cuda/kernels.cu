@@ -84,6 +84,7 @@ const KernelTable& device_kernels() noexcept {
     filled.max_pool_grad = max_pool_grad;
     filled.avg_pool = avg_pool;
     filled.avg_pool_grad = avg_pool_grad;
+    filled.random = random;
     return filled;
   }();
   return table;
