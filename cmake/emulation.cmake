@@ -34,8 +34,10 @@ tessera_emulation(tessera_emulation)
 
 # The engine's device code on it.
 file(GLOB device_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
-tessera_emulated_sources(${device_sources})
+set_source_files_properties(${device_sources} PROPERTIES LANGUAGE CXX)
 add_library(tessera_emulated_device STATIC ${device_sources})
+target_precompile_headers(tessera_emulated_device REUSE_FROM tessera_precompiled)
 target_link_libraries(tessera_emulated_device PUBLIC tessera_kernels PRIVATE tessera_emulation)
 set_target_properties(tessera_emulated_device PROPERTIES POSITION_INDEPENDENT_CODE ON)
 tessera_compile_options(tessera_emulated_device)
+target_compile_options(tessera_emulated_device PRIVATE ${TESSERA_COLD_OPTION})

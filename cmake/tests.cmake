@@ -59,7 +59,7 @@ function(tessera_test_objects target)
   target_compile_definitions(${target} PRIVATE TSR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                              TSR_BINARY_DIR="${PROJECT_BINARY_DIR}/bin")
   tessera_compile_options(${target})
-  target_compile_options(${target} PRIVATE ${TESSERA_COLD_OPTION})
+  target_compile_options(${target} PRIVATE ${TESSERA_TEST_OPTIONS})
 endfunction()
 
 # tessera_test_program(NAME OBJECTS…)
