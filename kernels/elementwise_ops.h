@@ -19,9 +19,19 @@ namespace tessera::kernels::functions {
 template <class Op>
 inline constexpr bool kDividesBy = std::is_same_v<Op, FloorDivide> || std::is_same_v<Op, Remainder>;
 
+/// Host code throws; device code is never asked.
+template <class R>
+TSR_HOST_DEVICE R no_function([[maybe_unused]] const char* kernel) {
+#if defined(__CUDA_ARCH__)
+  __trap();
+#else
+  throw Error(internal_error(std::string(kernel) + ": no function of this dtype for this op"));
+#endif
+}
+
 /// Calls f(function) of what `op` computes of values of C; integers have no more than they need.
 template <class C, class F>
-auto visit_unary(Unary op, F&& f) -> decltype(f(Neg{})) {
+TSR_HOST_DEVICE auto visit_unary(Unary op, F&& f) -> decltype(f(Neg{})) {
   if constexpr (!kIsInteger<C>) {
     switch (op) {
       case Unary::kExp:
@@ -70,13 +80,13 @@ auto visit_unary(Unary op, F&& f) -> decltype(f(Neg{})) {
     case Unary::kIsNan:
       return f(IsNan{});
     default:
-      throw Error(internal_error("unary: no function of this dtype for this op"));
+      return no_function<decltype(f(Neg{}))>("unary");
   }
 }
 
 /// Calls f(function) of what `op` computes of values of C; integers have no more than they need.
 template <class C, class F>
-auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
+TSR_HOST_DEVICE auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
   if constexpr (!kIsInteger<C>) {
     switch (op) {
       case Binary::kDiv:
@@ -129,7 +139,7 @@ auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
     case Binary::kReluGrad:
       return f(ReluGrad{});
     default:
-      throw Error(internal_error("binary: no function of this dtype for this op"));
+      return no_function<decltype(f(Add{}))>("binary");
   }
 }
 

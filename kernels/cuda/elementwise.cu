@@ -11,35 +11,40 @@ namespace {
 
 using namespace functions;
 
-template <class Op>
+// The op is chosen in the kernel, alike for all threads: a kernel an op would take a minute to
+// compile.
+template <class C>
 struct OfOne {
-  template <class C>
+  Unary op;
   __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    out[0] = Op::apply(in[0]);
+    visit_unary<C>(op, [&]<class Op>(Op) { out[0] = Op::apply(in[0]); });
   }
 };
-template <class Op>
+template <class C>
 struct OfTwo {
-  template <class C>
+  Binary op;
   __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    out[0] = Op::apply(in[0], in[1]);
+    visit_binary<C>(op, [&]<class Op>(Op) { out[0] = Op::apply(in[0], in[1]); });
   }
 };
 /// Notes where a divisor is 0.
-template <class Op>
+template <class C>
 struct DivideIntegers {
+  Binary op;
   FaultWord fault;
-  template <class C>
   __device__ void operator()(std::int64_t i, const C* in, C* out) const {
-    if (in[1] == 0) fault.note(i);
-    out[0] = in[1] == 0 ? C{0} : Op::apply(in[0], in[1]);
+    out[0] = C{0};
+    if (in[1] == 0) return fault.note(i);
+    out[0] = op == Binary::kRemainder ? Remainder::apply(in[0], in[1])
+                                      : FloorDivide::apply(in[0], in[1]);
   }
 };
-template <class Op, class C>
+template <class C>
 struct WithScalar {
+  Binary op;
   C scalar;
   __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    out[0] = Op::apply(in[0], scalar);
+    visit_binary<C>(op, [&]<class Op>(Op) { out[0] = Op::apply(in[0], scalar); });
   }
 };
 
@@ -124,6 +129,8 @@ void copy_bits(KernelContext& ctx, const Array& src, const Array& dst) {
   }
 }
 
+bool divides(Binary op) { return op == Binary::kFloorDivide || op == Binary::kRemainder; }
+
 }  // namespace
 
 void copy(KernelContext& ctx, const Array& src, const Array& dst) {
@@ -154,9 +161,7 @@ void arange(KernelContext& ctx, double start, double step, const Array& out) {
 
 void unary(KernelContext& ctx, Unary op, const Array& x, const Array& out) {
   visit_compute_type(compute_dtype(op, x.dtype(), out.dtype()), [&]<class C>(TypeTag<C>) {
-    visit_unary<C>(op, [&]<class Op>(Op) {
-      map<C, 1, 1>(ctx, std::string(name_of(op)).c_str(), {&out, &x}, OfOne<Op>{});
-    });
+    map<C, 1, 1>(ctx, std::string(name_of(op)).c_str(), {&out, &x}, OfOne<C>{op});
   });
 }
 
@@ -168,27 +173,25 @@ void binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, const
                             out);
   }
   visit_compute_type(compute_dtype(op, promoted, out.dtype()), [&]<class C>(TypeTag<C>) {
-    visit_binary<C>(op, [&]<class Op>(Op) {
-      if constexpr (kIsInteger<C> && kDividesBy<Op>) {
+    const std::string name(name_of(op));
+    if constexpr (kIsInteger<C>) {
+      if (divides(op)) {
         const FaultWord fault = device_of(ctx).next_fault_word(
-            [](std::int64_t) { return division_by_zero(Op::kName); });
-        map<C, 1, 2>(ctx, Op::kName, {&out, &a, &b}, DivideIntegers<Op>{fault});
-      } else {
-        map<C, 1, 2>(ctx, std::string(name_of(op)).c_str(), {&out, &a, &b}, OfTwo<Op>{});
+            [name](std::int64_t) { return division_by_zero(name.c_str()); });
+        return map<C, 1, 2>(ctx, name.c_str(), {&out, &a, &b}, DivideIntegers<C>{op, fault});
       }
-    });
+    }
+    map<C, 1, 2>(ctx, name.c_str(), {&out, &a, &b}, OfTwo<C>{op});
   });
 }
 
 void binary_scalar(KernelContext& ctx, Binary op, const Array& a, double b, const Array& out) {
   visit_compute_type(scalar_compute_dtype(op, a.dtype(), b, out.dtype()), [&]<class C>(TypeTag<C>) {
-    visit_binary<C>(op, [&]<class Op>(Op) {
-      if constexpr (kIsInteger<C> && kDividesBy<Op>) {
-        if (b == 0.0 && out.num_elements() > 0) throw_division_by_zero(Op::kName);
-      }
-      map<C, 1, 1>(ctx, std::string(name_of(op)).c_str(), {&out, &a},
-                   WithScalar<Op, C>{static_cast<C>(b)});
-    });
+    const std::string name(name_of(op));
+    if (kIsInteger<C> && divides(op) && b == 0.0 && out.num_elements() > 0) {
+      throw_division_by_zero(name.c_str());
+    }
+    map<C, 1, 1>(ctx, name.c_str(), {&out, &a}, WithScalar<C>{op, static_cast<C>(b)});
   });
 }
 
