@@ -57,7 +57,7 @@ StatusOr<std::vector<OwnedPart>> owned_parts(std::int64_t rank,
     }
     const std::optional<Coord> coord = spec.mesh().coord_of(rank);
     if (!coord || !owns_part(spec, *coord, name)) continue;
-    Array local = tensor.local();
+    Array local = to_host(tensor.local());
     if (!local.is_contiguous()) {
       local = Array::empty(tensor.local().shape(), tensor.dtype());
       kernels::copy(tensor.runtime().kernels(), tensor.local(), local);

@@ -9,6 +9,7 @@
 #include "checkpoint/chunk_hash.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/shard_reader.h"
+#include "kernels/elementwise.h"
 
 namespace tessera {
 namespace {
@@ -62,6 +63,8 @@ class Reading {
   Status check(const LoadOptions& options);
   /// Reads into the tensors.
   Status fill();
+  /// The tensor's own memory, or what is copied there once it is read.
+  const Array& on_host_of(const StateTensor& wanted);
   /// One letter per tensor of the manifest: whether this rank asks for it.
   std::string asked() const;
   Status check_extra(std::span<const std::string> asked_by_rank, const LoadOptions& options) const;
@@ -92,6 +95,7 @@ class Reading {
   std::uint64_t manifest_hash_ = 0;
   std::map<std::int64_t, std::vector<WantedPart>> by_file_;
   std::map<std::int64_t, ShardReader> readers_;
+  std::map<const StateTensor*, Array> staged_;  // of tensors that do not lie on the host
   std::int64_t num_bytes_read_ = 0;
 };
 
@@ -187,17 +191,30 @@ Status Reading::fill() {
     TSR_ASSIGN_OR_RETURN(ShardReader* const reader, reader_of(file));
     TSR_RETURN_IF_ERROR(visit(
         *reader, parts,
-        [](ShardReader& from, std::int64_t at, const Piece& piece, const StateTensor& into) {
-          const Array& local = into.tensor.local();
-          return from.read(at, {local.bytes() + piece.to, static_cast<std::size_t>(piece.size)});
+        [this](ShardReader& from, std::int64_t at, const Piece& piece, const StateTensor& into) {
+          std::byte* to = on_host_of(into).data<std::byte>() + piece.to;
+          return from.read(at, {to, static_cast<std::size_t>(piece.size)});
         }));
     num_bytes_read_ += reader->num_bytes_read();
     readers_.erase(file);
   }
+  for (const auto& [wanted, values] : staged_) {
+    KernelContext& kernels = wanted->tensor.runtime().kernels();
+    kernels::copy(kernels, to_device(kernels, values), wanted->tensor.local());
+  }
+  staged_.clear();
   for (const StateTensor& wanted : tensors_) {
     if (!wanted.tensor.local().is_null()) wanted.tensor.local().storage()->bump_version();
   }
   return absl::OkStatus();
+}
+
+const Array& Reading::on_host_of(const StateTensor& wanted) {
+  const Array& local = wanted.tensor.local();
+  if (local.is_on_host()) return local;
+  Array& staged = staged_[&wanted];
+  if (staged.is_null()) staged = Array::empty(local.shape(), local.dtype());
+  return staged;
 }
 
 std::string Reading::asked() const {

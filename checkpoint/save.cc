@@ -21,7 +21,8 @@ std::vector<OwnedPart> agreed_parts(World& world, std::span<const StateTensor> t
 Array copy_of(const Array& array) {
   Array copy = Array::empty(array.shape(), array.dtype());
   if (array.num_bytes() > 0) {
-    std::memcpy(copy.bytes(), array.bytes(), static_cast<std::size_t>(array.num_bytes()));
+    std::memcpy(copy.data<std::byte>(), array.data<std::byte>(),
+                static_cast<std::size_t>(array.num_bytes()));
   }
   return copy;
 }

@@ -74,8 +74,8 @@ Status append_entry(HashedFile& file, const Entry& entry) {
   Box(entry.box, view_of(local.shape()), view_of(entry.region.size))
       .for_each_piece([&](std::int64_t src, std::int64_t, std::int64_t count) {
         if (!status.ok()) return;
-        status =
-            file.append({local.bytes() + src * width, static_cast<std::size_t>(count * width)});
+        status = file.append(
+            {local.data<std::byte>() + src * width, static_cast<std::size_t>(count * width)});
       });
   return status;
 }

@@ -16,8 +16,8 @@ namespace {
 
 /// FNV-1a over the elements' bytes in row-major order.
 std::int64_t hash_of(KernelContext& ctx, const Array& x) {
-  const Array dense = kernels::contiguous(ctx, x);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(dense.bytes());
+  const Array dense = to_host(kernels::contiguous(ctx, x));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(dense.data<std::byte>());
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (std::int64_t i = 0; i < dense.num_bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
   return static_cast<std::int64_t>(hash);
@@ -28,9 +28,10 @@ std::vector<std::int64_t> hashes_along(const DTensor& x, int axis, const Site& s
   Runtime& runtime = x.runtime();
   const int axes[] = {axis};
   Communicator& group = *value_or_throw(runtime.world().group_along(x.mesh(), axes));
-  const Array mine = Array::empty({1}, DType::kI64, runtime.kernels().allocator);
+  const auto& on_host = runtime.host_kernels().allocator;
+  const Array mine = Array::empty({1}, DType::kI64, on_host);
   mine.data<std::int64_t>()[0] = hash_of(runtime.kernels(), x.local());
-  const Array all = Array::empty({group.size()}, DType::kI64, runtime.kernels().allocator);
+  const Array all = Array::empty({group.size()}, DType::kI64, on_host);
   const std::string label = x.mesh().axis_label(axis);
   group.all_gather(mine, all, {},
                    {.tensor = "check", .axes = label, .site = site, .event = "check"});
@@ -75,7 +76,7 @@ Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, st
       for (std::int64_t i = each.start; i < each.stop; ++i) global[d].push_back(i);
     }
   }
-  const std::vector<double> values = local.to_vector();
+  const std::vector<double> values = to_host(local).to_vector();
   Outside found;
   for (std::size_t at = 0; at < values.size(); ++at) {
     if (values[at] >= 0 && values[at] < static_cast<double>(size)) continue;
@@ -99,10 +100,11 @@ Outside first_of_all(Runtime& runtime, const Mesh& mesh, const Outside& mine, co
   std::vector<int> axes(static_cast<std::size_t>(mesh.ndim()));
   std::iota(axes.begin(), axes.end(), 0);
   Communicator& group = *value_or_throw(runtime.world().group_along(mesh, axes));
-  const Array own = Array::empty({1, 2}, DType::kI64, runtime.kernels().allocator);
+  const auto& on_host = runtime.host_kernels().allocator;
+  const Array own = Array::empty({1, 2}, DType::kI64, on_host);
   own.data<std::int64_t>()[0] = mine.position;
   own.data<std::int64_t>()[1] = mine.value;
-  const Array all = Array::empty({group.size(), 2}, DType::kI64, runtime.kernels().allocator);
+  const Array all = Array::empty({group.size(), 2}, DType::kI64, on_host);
   group.all_gather(own, all, {}, {.tensor = "check", .site = site, .event = "check"});
   Outside first;
   for (std::int64_t rank = 0; rank < group.size(); ++rank) {
@@ -156,7 +158,7 @@ namespace {
 
 bool is_finite(const Array& x) {
   if (x.is_null() || !is_floating(x.dtype())) return true;
-  const std::vector<double> values = x.to_vector();
+  const std::vector<double> values = to_host(x).to_vector();
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
 }
 

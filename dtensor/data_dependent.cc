@@ -84,7 +84,7 @@ class Exchange {
 
   Counts counts(std::int64_t mine) {
     if (ranks_ == nullptr) return {mine};
-    KernelContext& ctx = rows_.runtime().kernels();
+    const KernelContext& ctx = rows_.runtime().host_kernels();
     const Array own = Array::empty({1}, DType::kI64, ctx.allocator);
     const Array all = Array::empty({ranks_->size()}, DType::kI64, ctx.allocator);
     own.data<std::int64_t>()[0] = mine;
@@ -153,9 +153,9 @@ class Exchange {
 
 Array index_array(Runtime& runtime, const Counts& values) {
   const Array array = Array::empty({static_cast<std::int64_t>(values.size())}, DType::kI64,
-                                   runtime.kernels().allocator);
+                                   runtime.host_kernels().allocator);
   std::copy(values.begin(), values.end(), array.data<std::int64_t>());
-  return array;
+  return to_device(runtime.kernels(), array);
 }
 
 DTensor local_of(const DTensor& rows, const Site& site) {

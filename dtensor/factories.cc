@@ -49,7 +49,7 @@ DTensor triangle(Runtime& runtime, const TriangleSize& size, const NewTensor& as
   const auto count = static_cast<std::int64_t>(rows.size());
   rows.insert(rows.end(), columns.begin(), columns.end());
   const Array whole = Array::from_values({2, count}, as.dtype, rows);
-  if (as.mesh.ndim() == 0) return plain(runtime, whole);
+  if (as.mesh.ndim() == 0) return plain(runtime, to_device(runtime.kernels(), whole));
   return distribute(runtime, whole, as.mesh, as.placements);
 }
 

@@ -23,11 +23,8 @@ Array pick(Runtime& runtime, const Array& x, const Array& index) {
 /// Row n's token: its slot / K, −1 stays.
 Array tokens_of(Runtime& runtime, const Array& slot_N, std::int64_t top_k) {
   Array tokens = Array::empty(slot_N.shape(), DType::kI64, runtime.kernels().allocator);
-  const auto* slot = slot_N.data<std::int64_t>();
-  auto* token = tokens.data<std::int64_t>();
-  for (std::int64_t n = 0; n < slot_N.num_elements(); ++n) {
-    token[n] = slot[n] < 0 ? -1 : slot[n] / top_k;
-  }
+  kernels::binary_scalar(runtime.kernels(), kernels::Binary::kFloorDivide, slot_N,
+                         static_cast<double>(top_k), tokens);
   return tokens;
 }
 

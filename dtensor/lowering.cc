@@ -30,9 +30,10 @@ Array gather(Runtime& runtime, const ResolvedCall& call, const Array& part, int 
   KernelContext& ctx = runtime.kernels();
   Communicator& group = *call.group;
   const Array rows_first = dim_first(ctx, part, dim);
-  const Array mine = Array::empty({1}, DType::kI64, ctx.allocator);
+  const auto& on_host = runtime.host_kernels().allocator;
+  const Array mine = Array::empty({1}, DType::kI64, on_host);
   mine.data<std::int64_t>()[0] = rows_first.size(0);
-  const Array sizes = Array::empty({group.size()}, DType::kI64, ctx.allocator);
+  const Array sizes = Array::empty({group.size()}, DType::kI64, on_host);
   group.all_gather(mine, sizes, {}, info);
   const std::vector<std::int64_t> rows(sizes.data<std::int64_t>(),
                                        sizes.data<std::int64_t>() + group.size());

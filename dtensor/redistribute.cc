@@ -303,7 +303,7 @@ double item(const DTensor& x, const Site& site) {
               .line = static_cast<int>(site.line()),
               .start_us = now,
               .end_us = now});
-  return whole.to_vector()[0];
+  return to_host(whole).to_vector()[0];
 }
 
 }  // namespace tessera

@@ -26,8 +26,10 @@ Runtime::Runtime(World& world)
       specs_(std::make_unique<SpecTable>()),
       cache_(std::make_unique<DispatchCache>()) {
   add_builtin_ops(ops_);
-  kernels_.threads = world.threads_per_rank();
+  kernels_.threads = host_kernels_.threads = world.threads_per_rank();
   kernels_.allocator = world.allocator();
+  kernels_.device = &kernels_.allocator->device();
+  host_kernels_.allocator = world.host_allocator();
 }
 
 Runtime::~Runtime() = default;

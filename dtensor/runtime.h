@@ -33,7 +33,10 @@ class Runtime {
   World& world() noexcept { return *world_; }
   std::int64_t rank() const noexcept { return world_->rank(); }
   OpTable& ops() noexcept { return ops_; }
+  /// Of the device that the World's arrays lie on.
   KernelContext& kernels() noexcept { return kernels_; }
+  /// Of the host: for what ranks tell each other of sizes.
+  KernelContext& host_kernels() noexcept { return host_kernels_; }
   DispatchCache& cache() noexcept { return *cache_; }
   EventLog& events() noexcept { return world_->events(); }
 
@@ -55,7 +58,7 @@ class Runtime {
   struct SpecTable;
   World* world_;
   OpTable ops_;
-  KernelContext kernels_;
+  KernelContext kernels_, host_kernels_;
   std::unique_ptr<SpecTable> specs_;
   std::unique_ptr<DispatchCache> cache_;
 };

@@ -28,8 +28,10 @@ TensorImpl& checked_leaf(const std::shared_ptr<TensorImpl>& impl, const char* wh
   return *impl;
 }
 
-/// This rank's block of `full`, copied.
+/// This rank's block of `full`, copied to its device.
 Array local_part(Runtime& runtime, const Array& full, const Spec& spec, const Coord& coord) {
+  const bool moves = &full.device() != runtime.kernels().device;
+  KernelContext& ctx = moves ? runtime.host_kernels() : runtime.kernels();
   Array window = full;
   // Each dim is picked interval by interval; whole dims stay views.
   for (int dim = 0; dim < spec.ndim(); ++dim) {
@@ -44,17 +46,18 @@ Array local_part(Runtime& runtime, const Array& full, const Spec& spec, const Co
       Shape shape = window.shape();
       shape[dim] = 0;
       for (const Interval& each : intervals) shape[dim] += each.stop - each.start;
-      Array packed = Array::empty(shape, full.dtype(), runtime.kernels().allocator);
+      Array packed = Array::empty(shape, full.dtype(), ctx.allocator);
       std::int64_t at = 0;
       for (const Interval& each : intervals) {
         const std::int64_t length = each.stop - each.start;
-        kernels::copy(runtime.kernels(), window.slice(dim, each.start, each.stop),
+        kernels::copy(ctx, window.slice(dim, each.start, each.stop),
                       packed.slice(dim, at, at + length));
         at += length;
       }
       window = packed;
     }
   }
+  if (moves) return to_device(runtime.kernels(), window);
   Array local = Array::empty(window.shape(), full.dtype(), runtime.kernels().allocator);
   kernels::copy(runtime.kernels(), window, local);
   return local;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/dtype_switch.h"
+#include "kernels/elementwise.h"
 
 namespace tessera {
 namespace {
@@ -85,6 +86,8 @@ Shape contiguous_strides(const Shape& shape) {
 
 Storage::Storage(std::shared_ptr<Allocator> allocator, std::size_t bytes)
     : allocator_(std::move(allocator)),
+      device_(&allocator_->device()),
+      is_on_host_(device_ == &cpu_device()),
       data_(static_cast<std::byte*>(allocator_->allocate(bytes))),
       bytes_(bytes) {}
 
@@ -111,7 +114,7 @@ Array Array::empty(const Shape& shape, DType dtype, const std::shared_ptr<Alloca
 
 Array Array::zeros(const Shape& shape, DType dtype, const std::shared_ptr<Allocator>& allocator) {
   Array array = empty(shape, dtype, allocator);
-  std::memset(array.storage_->data(), 0, array.storage_->bytes());
+  array.device().clear(array.bytes(), array.storage_->bytes(), array.device().compute());
   return array;
 }
 
@@ -222,6 +225,11 @@ Array Array::try_view(const Shape& shape) const {
   return view;
 }
 
+void Array::refuse_host_access() const {
+  throw Error(failed_precondition("an array of " + to_string(device().id()) +
+                                  " is used as memory of the host"));
+}
+
 std::vector<double> Array::to_vector() const {
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(num_elements()));
@@ -232,6 +240,28 @@ std::vector<double> Array::to_vector() const {
     });
   });
   return values;
+}
+
+Array to_host(const Array& array) {
+  if (array.is_on_host()) return array;
+  Device& device = array.device();
+  KernelContext ctx{.device = &device, .allocator = array.storage()->allocator()};
+  const Array dense = kernels::contiguous(ctx, array);
+  const Array host = Array::empty(array.shape(), array.dtype());
+  device.copy(host.bytes(), dense.bytes(), static_cast<std::size_t>(host.num_bytes()),
+              device.compute());
+  device.synchronize(device.record(device.compute()));
+  return host;
+}
+
+Array to_device(KernelContext& ctx, const Array& host) {
+  if (ctx.device == &cpu_device()) return host;
+  KernelContext on_host;
+  const Array dense = kernels::contiguous(on_host, host);
+  const Array array = Array::empty(host.shape(), host.dtype(), ctx.allocator);
+  ctx.device->upload(array.bytes(), dense.data<std::byte>(),
+                     static_cast<std::size_t>(host.num_bytes()), ctx.device->compute());
+  return array;
 }
 
 namespace kernels {

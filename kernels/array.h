@@ -49,7 +49,9 @@ class Storage {
 
   std::byte* data() noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  Device& device() const noexcept { return allocator_->device(); }
+  Device& device() const noexcept { return *device_; }
+  bool is_on_host() const noexcept { return is_on_host_; }
+  const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
   void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
   /// Blocks until a pending producer is done; at once where there is none.
@@ -58,6 +60,8 @@ class Storage {
 
  private:
   std::shared_ptr<Allocator> allocator_;
+  Device* device_;
+  bool is_on_host_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::atomic<std::uint32_t> version_{0};
@@ -85,15 +89,20 @@ class Array {
   int ndim() const noexcept { return static_cast<int>(shape_.size()); }
   DType dtype() const noexcept { return dtype_; }
   Device& device() const noexcept { return storage_->device(); }
+  bool is_on_host() const noexcept { return storage_->is_on_host(); }
   std::int64_t num_elements() const noexcept { return tessera::num_elements(shape_); }
   std::int64_t num_bytes() const noexcept { return num_elements() * size_of(dtype_); }
   bool is_contiguous() const noexcept;
 
+  /// An address of the array's device, for its kernels and copies.
   std::byte* bytes() const noexcept { return storage_->data() + offset_ * size_of(dtype_); }
-  /// The first element; T must be the C++ type of dtype() (double, float, BFloat16, int64_t,
-  /// int32_t, bool).
+  /// The first element; T is the C++ type of dtype() (double, float, BFloat16, int64_t, int32_t,
+  /// bool), or std::byte. Errors: throws FailedPrecondition where the array does not lie on the
+  /// host (see to_host()).
   template <class T>
-  T* data() const noexcept {
+  T* data() const {
+    if (!is_on_host()) [[unlikely]]
+      refuse_host_access();
     return reinterpret_cast<T*>(bytes());
   }
   const std::shared_ptr<Storage>& storage() const noexcept { return storage_; }
@@ -107,10 +116,12 @@ class Array {
   /// An alias of `shape` if the strides allow it, else null.
   Array try_view(const Shape& shape) const;
 
-  /// Row-major values as doubles: for tests, printing and small host reads.
+  /// Row-major values of a host array as doubles: for tests, printing and small reads.
   std::vector<double> to_vector() const;
 
  private:
+  [[noreturn, gnu::cold]] void refuse_host_access() const;
+
   std::shared_ptr<Storage> storage_;
   std::int64_t offset_ = 0;
   Shape shape_;
@@ -121,6 +132,10 @@ class Array {
 /// Row-major strides of `shape`.
 Shape contiguous_strides(const Shape& shape);
 
+/// The array's values on the host, dense; an array of the host as it is. Blocks until its device
+/// has them.
+Array to_host(const Array& array);
+
 /// What a kernel may use.
 struct KernelContext {
   int threads = 1;                 ///< library threads this rank may run
@@ -128,5 +143,9 @@ struct KernelContext {
   std::shared_ptr<Allocator> allocator = plain_allocator();
   bool checked = false;  ///< verify indices and report the first bad position
 };
+
+/// A host array's values on the context's device, dense; on the processor the array as it is. Does
+/// not block.
+Array to_device(KernelContext& ctx, const Array& host);
 
 }  // namespace tessera

@@ -18,6 +18,10 @@ class CpuDevice final : public Device {
   void copy(void* to, const void* from, std::size_t bytes, Stream&) override {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
+  void upload(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    copy(to, from, bytes, stream);
+  }
+  void clear(void* to, std::size_t bytes, Stream&) override { std::memset(to, 0, bytes); }
   Mark record(Stream&) override { return {}; }
   void wait(Stream&, const Mark&) override {}
   bool done(const Mark&) override { return true; }

@@ -69,6 +69,10 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual Stream& comm() = 0;
   /// Copies between memory of this device, of its peers and of the host, at the stream's turn.
   virtual void copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
+  /// The same from memory of the host that may be written again, or gone, when this returns.
+  virtual void upload(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
+  /// Bytes of 0.
+  virtual void clear(void* to, std::size_t bytes, Stream& stream) = 0;
   /// What the stream holds so far.
   virtual Mark record(Stream& stream) = 0;
   /// What is given to `stream` from now on waits for the mark, of whatever device.

@@ -1,6 +1,7 @@
 #include "kernels/index_check.h"
 
 #include "absl/strings/str_format.h"
+#include "kernels/kernel_table.h"
 #include "kernels/strided_loop.h"
 
 namespace tessera::kernels {
@@ -70,6 +71,10 @@ void check_index(const Array& index, const IndexUse& use) {
   } else if (!all_within<std::int32_t>(index, low, use.size)) {
     throw_first_outside<std::int32_t>(index, use, low);
   }
+}
+
+void cpu::check_indices(KernelContext&, const Array& index, const IndexUse& use) {
+  check_index(index, use);
 }
 
 }  // namespace tessera::kernels

@@ -25,6 +25,8 @@ Status index_outside(const IndexUse& use, std::int64_t value, const Shape& coord
 /// Throws OutOfRange naming the first (row-major) position whose index lies outside [0, size), −1
 /// apart where absent is kSkip; InvalidArgument unless the dtype is I64 or I32.
 void check_index(const Array& index, const IndexUse& use);
+/// The same on the context's device, which says so when its faults are raised.
+void check_indices(KernelContext& ctx, const Array& index, const IndexUse& use);
 
 /// What is read of an element that another rank holds: added to that, it leaves every bit as it is,
 /// the sign of a zero too.

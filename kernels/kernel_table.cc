@@ -247,8 +247,8 @@ void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, con
                  const Array& indices) {
   slot(ctx, &KernelTable::arg_extreme, "arg_extreme")(ctx, which, x, dim, values, indices);
 }
-double sum_of_squares(KernelContext& ctx, const Array& x) {
-  return slot(ctx, &KernelTable::sum_of_squares, "sum_of_squares")(ctx, x);
+void sum_of_squares(KernelContext& ctx, const Array& x, const Array& out) {
+  slot(ctx, &KernelTable::sum_of_squares, "sum_of_squares")(ctx, x, out);
 }
 void fold_rows(KernelContext& ctx, RowFolding folding, const Array& x, const Array& out) {
   slot(ctx, &KernelTable::fold_rows, "fold_rows")(ctx, folding, x, out);
@@ -333,6 +333,17 @@ void take_map(KernelContext& ctx, const Array& x, int dim, std::span<const std::
 void add_map(KernelContext& ctx, const Array& grad, int dim, std::span<const std::int64_t> places,
              const Array& out) {
   slot(ctx, &KernelTable::add_map, "add_map")(ctx, grad, dim, places, out);
+}
+void check_indices(KernelContext& ctx, const Array& index, const IndexUse& use) {
+  slot(ctx, &KernelTable::check_indices, "check_indices")(ctx, index, use);
+}
+void localize(KernelContext& ctx, const Array& positions, const HeldPart& part,
+              const OtherPositions& others, const RefusePosition& refuse, const Array& local) {
+  slot(ctx, &KernelTable::localize, "localize")(ctx, positions, part, others, refuse, local);
+}
+void globalize(KernelContext& ctx, const Array& local, std::span<const HeldPart> dims,
+               const Array& positions) {
+  slot(ctx, &KernelTable::globalize, "globalize")(ctx, local, dims, positions);
 }
 
 }  // namespace tessera::kernels

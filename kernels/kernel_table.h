@@ -6,6 +6,7 @@
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "kernels/index_check.h"
 #include "kernels/index_search.h"
 #include "kernels/index_tuple.h"
 #include "kernels/matmul.h"
@@ -13,6 +14,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
+#include "kernels/positions.h"
 #include "kernels/random.h"
 #include "kernels/reduce.h"
 #include "kernels/row_fold.h"
@@ -37,7 +39,8 @@
   X(products_of_others) X(row_moments) X(combine_moments) X(kth_value) X(median) X(mode) \
   X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \
   X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) \
-  X(sort_by_key) X(take_map) X(add_map)
+  X(sort_by_key) X(take_map) X(add_map) X(localize) X(globalize) \
+  X(check_indices)
 // clang-format on
 
 namespace tessera TSR_API {

@@ -71,7 +71,7 @@ Status check_random(const RandomSpec& spec, DType dtype) {
 
 void cpu::random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
                  std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
-  check_indices(global_shape, global_index, out);
+  check_drawn(global_shape, global_index, out);
   require_random(spec, out.dtype());
   if (out.num_elements() == 0) return;
   const Sampler sampler(spec);

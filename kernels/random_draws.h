@@ -185,9 +185,8 @@ TSR_HOST_DEVICE T narrow(const RandomSpec& spec, double value) {
 
 }  // namespace TSR_MACHINE
 
-inline void check_indices(const Shape& global_shape,
-                          std::span<const std::vector<std::int64_t>> global_index,
-                          const Array& out) {
+inline void check_drawn(const Shape& global_shape,
+                        std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
   bool good =
       global_index.size() == out.shape().size() && global_shape.size() == out.shape().size();
   for (std::size_t d = 0; good && d < global_index.size(); ++d) {

@@ -21,8 +21,8 @@ void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const
 enum class Extreme : std::uint8_t { kMax, kMin };
 void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,
                  const Array& indices);
-/// Sum of squares of all elements in F64.
-double sum_of_squares(KernelContext& ctx, const Array& x);
+/// out = the sum of squares of all elements: F64, no dims.
+void sum_of_squares(KernelContext& ctx, const Array& x, const Array& out);
 
 }  // namespace kernels
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/extreme.h"
 #include "kernels/kernel_table.h"
+#include "kernels/lines.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/reduce.h"
 
@@ -78,7 +79,8 @@ void cpu::arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim
   });
 }
 
-double cpu::sum_of_squares(KernelContext& ctx, const Array& x) {
+void cpu::sum_of_squares(KernelContext& ctx, const Array& x, const Array& out) {
+  check_shape("sum_of_squares", "out", out, {});
   constexpr std::int64_t kBlock = 16384;
   const Array dense = contiguous(ctx, x);
   const std::int64_t count = dense.num_elements();
@@ -95,7 +97,7 @@ double cpu::sum_of_squares(KernelContext& ctx, const Array& x) {
   });
   double total = 0;
   for (const double sum : sums) total += sum;
-  return total;
+  *out.data<double>() = total;
 }
 
 }  // namespace tessera::kernels

@@ -72,8 +72,7 @@ class ExchangeDispatcher : public Dispatcher {
     return kept_values(runtime, [&]() -> Indices {
       const DTensor received = move_rows(index_tensor(runtime, sent), move);
       if (!bounds_rows() && !chunks.front().room) log_host_read(runtime, "moe.dispatch.counts");
-      const auto values = values_of(received);
-      return {values.begin(), values.end()};
+      return values_of(received);
     });
   }
   bool bounds_rows() const { return config().rows_bound > 0 && group().size() > 1; }

@@ -77,7 +77,7 @@ DTensor rows_of(const DTensor& x_TX, TokenRange range) {
 /// The router's counts are those of the slots that this rank dispatches: what balances experts is
 /// what they get. Host values of both are at hand where the slots are sorted.
 void check_counts(const std::string& name, const DTensor& ids_TK, const DTensor& counts_E) {
-  const std::span<const std::int64_t> counts = values_of(counts_E);
+  const Indices counts = values_of(counts_E);
   std::vector<std::int64_t> dispatched(counts.size() + 1, 0);  // the last: of those that stay
   for (const std::int64_t id : values_of(ids_TK)) {
     ++dispatched[std::min(static_cast<std::size_t>(id), counts.size())];

@@ -61,8 +61,7 @@ class GatherDispatcher final : public Dispatcher {
     const Indices ids = kept_values(runtime, [&]() -> Indices {
       const DTensor all = all_gather_rows(tokens.ids_TK, tokens.tokens_by_rank, group().all());
       if (config().rows_bound == 0 && !tokens.room) log_host_read(runtime, "moe.dispatch.counts");
-      const auto values = values_of(all);
-      return {values.begin(), values.end()};
+      return values_of(all);
     });
     RoutePlan plan;
     std::int64_t most = 0;

@@ -13,13 +13,13 @@ TokenOrder ModelContext::token_order() const {
 DTensor ModelContext::place_tokens(const Array& tokens_BL) const {
   const TokenOrder order = token_order();
   if (order.is_plain()) return distribute(runtime, tokens_BL, views.dense(), whole_tokens());
-  const Array ordered =
-      Array::empty(tokens_BL.shape(), tokens_BL.dtype(), runtime.kernels().allocator);
+  KernelContext& host = runtime.host_kernels();
+  const Array ordered = Array::empty(tokens_BL.shape(), tokens_BL.dtype(), host.allocator);
   std::int64_t place = 0;
   for (std::int64_t rank = 0; rank < order.num_ranks(); ++rank) {
     for (const Interval& run : order.runs(rank)) {
       const std::int64_t size = run.stop - run.start;
-      kernels::copy(runtime.kernels(), tokens_BL.slice(1, run.start, run.stop),
+      kernels::copy(host, tokens_BL.slice(1, run.start, run.stop),
                     ordered.slice(1, place, place + size));
       place += size;
     }

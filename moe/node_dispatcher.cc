@@ -218,11 +218,12 @@ class NodeDispatcher final : public Dispatcher {
     const Indices both = kept_values(runtime, [&]() -> Indices {
       const DTensor passing = move_rows(
           ids_TK, {.kind = RowMove::Kind::kAllGather, .group = across_, .send = ids.tokens});
-      ids.values.assign(values_of(passing).begin(), values_of(passing).end());
+      ids.values = values_of(passing);
       const DTensor counts = exchange_counts(runtime, self, ids);
       if (config().rows_bound == 0 && !ids.rooms[0]) log_host_read(runtime, "moe.dispatch.counts");
+      const Indices own = values_of(counts);
       Indices all = ids.values;
-      all.insert(all.end(), values_of(counts).begin(), values_of(counts).end());
+      all.insert(all.end(), own.begin(), own.end());
       return all;
     });
     const auto counts = both.begin() + sum_of(ids.tokens) * ids.top_k;

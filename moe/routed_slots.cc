@@ -9,14 +9,16 @@
 namespace tessera {
 
 DTensor index_tensor(Runtime& runtime, std::span<const std::int64_t> values) {
-  Array array = Array::empty({static_cast<std::int64_t>(values.size())}, DType::kI64,
-                             runtime.kernels().allocator);
+  const Array array = Array::empty({static_cast<std::int64_t>(values.size())}, DType::kI64,
+                                   runtime.host_kernels().allocator);
   std::copy(values.begin(), values.end(), array.data<std::int64_t>());
-  return plain(runtime, std::move(array));
+  return plain(runtime, to_device(runtime.kernels(), array));
 }
 
-std::span<const std::int64_t> values_of(const DTensor& x) {
-  return {x.local().data<std::int64_t>(), static_cast<std::size_t>(x.local().num_elements())};
+Indices values_of(const DTensor& x) {
+  const Array values = to_host(x.local());
+  const auto* first = values.data<std::int64_t>();
+  return {first, first + values.num_elements()};
 }
 
 std::int64_t sum_of(std::span<const std::int64_t> values) {
@@ -29,11 +31,10 @@ SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t nu
       tokens.size() == ids_TK.size(0) ? ids_TK : slice(ids_TK, 0, tokens.begin, tokens.end);
   const auto [slots, counts] =
       sort_by_key(reshape(ids, {tokens.size() * ids_TK.size(1)}), num_experts + 1);
-  const std::span<const std::int64_t> by_expert =
-      values_of(counts).first(static_cast<std::size_t>(num_experts));
-  const std::span<const std::int64_t> kept =
-      values_of(slots).first(static_cast<std::size_t>(sum_of(by_expert)));
-  return {{kept.begin(), kept.end()}, {by_expert.begin(), by_expert.end()}};
+  SortedSlots sorted = {values_of(slots), values_of(counts)};
+  sorted.counts_E.resize(static_cast<std::size_t>(num_experts));
+  sorted.slots.resize(static_cast<std::size_t>(sum_of(sorted.counts_E)));
+  return sorted;
 }
 
 std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t chunks,
@@ -51,13 +52,14 @@ std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t
 
 RowPlaces places_of(Runtime& runtime, std::span<const std::int64_t> slot_N, std::int64_t num_slots,
                     std::int64_t top_k) {
-  Array places = Array::empty({num_slots / top_k, top_k}, DType::kI64, runtime.kernels().allocator);
+  const Array places =
+      Array::empty({num_slots / top_k, top_k}, DType::kI64, runtime.host_kernels().allocator);
   auto* place = places.data<std::int64_t>();
   std::fill_n(place, num_slots, -1);
   for (std::size_t row = 0; row < slot_N.size(); ++row) {
     if (slot_N[row] >= 0) place[slot_N[row]] = static_cast<std::int64_t>(row);
   }
-  return {index_tensor(runtime, slot_N), plain(runtime, std::move(places))};
+  return {index_tensor(runtime, slot_N), plain(runtime, to_device(runtime.kernels(), places))};
 }
 
 void log_host_read(Runtime& runtime, std::string name, const Site& site) {

@@ -18,7 +18,8 @@ using Indices = std::vector<std::int64_t>;
 
 /// An I64 tensor of these values.
 DTensor index_tensor(Runtime& runtime, std::span<const std::int64_t> values);
-std::span<const std::int64_t> values_of(const DTensor& x);
+/// Blocks until the device has them.
+Indices values_of(const DTensor& x);
 std::int64_t sum_of(std::span<const std::int64_t> values);
 
 /// Slots of one chunk by expert, in token order within each; those that go nowhere are left out.

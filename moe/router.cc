@@ -32,7 +32,7 @@ DTensor limit_groups(const DTensor& choice_BLE, std::int64_t groups, std::int64_
 
 DTensor token_numbers(const ModelContext& context, std::int64_t num_sequences) {
   const Shape shape = {num_sequences, context.config.seq};
-  const Array numbers = Array::empty(shape, DType::kI64, context.runtime.kernels().allocator);
+  const Array numbers = Array::empty(shape, DType::kI64);
   std::iota(numbers.data<std::int64_t>(), numbers.data<std::int64_t>() + num_elements(shape), 0);
   return redistribute(context.place_tokens(numbers), context.routed_tokens());
 }

@@ -51,9 +51,10 @@ void load_weights(const WeightFiles& files, Model& model) {
     const WeightFiles::Needed needed = {name, tensor.global_shape()};
     const Selection selection = selection_of(tensor.spec(), *coord);
     const Array stored = Array::empty(shape_of(selection), files.dtype_of(needed));
-    throw_if_error(files.read(needed, selection,
-                              {stored.bytes(), static_cast<std::size_t>(stored.num_bytes())}));
-    kernels::copy(runtime.kernels(), stored, tensor.local());
+    throw_if_error(
+        files.read(needed, selection,
+                   {stored.data<std::byte>(), static_cast<std::size_t>(stored.num_bytes())}));
+    kernels::copy(runtime.kernels(), to_device(runtime.kernels(), stored), tensor.local());
     tensor.local().storage()->bump_version();
   }
 }

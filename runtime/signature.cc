@@ -49,6 +49,11 @@ bool disjoint(const Array& a, const Array& b) {
 
 Status check_array(const CollectiveCall& call, const Array& array, std::string_view role) {
   if (array.is_null()) return refuse(call, std::string(role) + " is a null array");
+  if (!array.is_on_host()) {
+    return unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) + " lies on " +
+                         to_string(array.device().id()) +
+                         "; ranks exchange arrays of the host so far");
+  }
   if (!array.is_contiguous()) {
     return refuse(call, std::string(role) + " " + text_of(array) +
                             " is not contiguous; make it so first (kernels::contiguous)");

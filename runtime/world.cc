@@ -42,6 +42,14 @@ Status World::check_group(std::span<const std::int64_t> ranks) const {
   return invalid_argument("group: ranks " + to_string(ranks) + " " + problem);
 }
 
+const std::shared_ptr<Allocator>& World::host_allocator() {
+  if (host_allocator_ == nullptr) {
+    const bool on_host = &allocator_->device() == &cpu_device();
+    host_allocator_ = on_host ? allocator_ : make_pool_allocator();
+  }
+  return host_allocator_;
+}
+
 Communicator& everyone(World& world) {
   std::vector<std::int64_t> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);

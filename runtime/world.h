@@ -66,7 +66,10 @@ class World {
   EventLog& events() noexcept { return events_; }
   /// Folder of this job's flight records; empty where they are in memory only.
   const std::string& recorder_dir() const noexcept { return recorder_dir_; }
+  /// What this rank's arrays come from: memory of its device.
   const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
+  /// The same in the host's memory, for counts and texts: the one of arrays where they lie there.
+  const std::shared_ptr<Allocator>& host_allocator();
 
  protected:
   /// What group() refuses.
@@ -76,6 +79,7 @@ class World {
   std::string recorder_dir_;
 
  private:
+  std::shared_ptr<Allocator> host_allocator_;  // null until asked for
   EventLog events_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise.h"
 #include "strategies/binding.h"
+#include "strategies/held_part.h"
 
 namespace tessera {
 namespace {
@@ -22,33 +23,6 @@ Coord coord_on(const Mesh& target, const Mesh& mesh, const Coord& coord) {
   return result;
 }
 
-/// Global indices to this rank's, −1 where another rank holds the element. Returns the position of
-/// the first index outside the dim, or −1.
-template <class T>
-std::int64_t translate(const T* from, T* to, std::int64_t count, std::int64_t global_size,
-                       std::span<const Interval> held) {
-  const bool one_run = held.size() <= 1;
-  const std::int64_t start = held.empty() ? 0 : held.front().start;
-  const std::int64_t stop = held.empty() ? 0 : held.front().stop;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto index = static_cast<std::int64_t>(from[i]);
-    if (index < 0 || index >= global_size) return i;
-    std::int64_t local = index >= start && index < stop ? index - start : -1;
-    if (!one_run && local < 0) {
-      std::int64_t before = 0;
-      for (const Interval& run : held) {
-        if (index >= run.start && index < run.stop) {
-          local = before + index - run.start;
-          break;
-        }
-        before += run.stop - run.start;
-      }
-    }
-    to[i] = static_cast<T>(local);
-  }
-  return -1;
-}
-
 /// What a kernel refuses, and memory that is not there, is told under the op's name: kernels have
 /// names of their own.
 template <class Body>
@@ -64,7 +38,18 @@ void under_name_of(const Op& op, const Body& body) {
   }
 }
 
+[[noreturn]] void refuse_device(const Op& op, std::size_t operand, const KernelCall& call) {
+  throw Error(failed_precondition(op.def.name + ": operand " + std::to_string(operand) +
+                                  " lies on " + to_string(call.inputs[operand].device().id()) +
+                                  ", but the call runs on " + to_string(call.ctx.device->id())));
+}
+
 void run_kernel(const Op& op, const Kernel& kernel, KernelCall& call) {
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Array& x = call.inputs[i];
+    if (!x.is_null() && &x.device() != call.ctx.device) [[unlikely]]
+      refuse_device(op, i, call);
+  }
   under_name_of(op, [&] { kernel(call); });
 }
 
@@ -146,29 +131,20 @@ void LocalOp::find_index_maps(State& state, const Attrs& attrs) {
     const bool is_input = at < inputs.size();
     const Spec& spec = is_input ? resolved.inputs[at] : resolved.outputs[at - inputs.size()];
     const auto dim = static_cast<std::size_t>(map.addressed_dim);
-    map.global_size = spec.global_shape()[dim];
-    map.held = local_intervals(spec.mesh(), map.global_size, spec.layout().dims[dim],
-                               is_input ? state.input_coords[at] : state.coord);
+    map.part = held_part({&spec, is_input ? &state.input_coords[at] : &state.coord},
+                         static_cast<int>(dim));
     state.index_maps.push_back(std::move(map));
   }
 }
 
 Array LocalOp::localize_index(KernelContext& ctx, const IndexMap& map, const Array& index) const {
-  const Array dense = kernels::contiguous(ctx, index);
   const Array local = Array::empty(index.shape(), index.dtype(), ctx.allocator);
-  const std::int64_t count = index.num_elements();
-  const std::int64_t bad = index.dtype() == DType::kI64
-                               ? translate(dense.data<std::int64_t>(), local.data<std::int64_t>(),
-                                           count, map.global_size, map.held)
-                               : translate(dense.data<std::int32_t>(), local.data<std::int32_t>(),
-                                           count, map.global_size, map.held);
-  if (bad >= 0) {
-    const auto value = static_cast<std::int64_t>(dense.to_vector()[static_cast<std::size_t>(bad)]);
-    throw Error(out_of_range(op().def.name + ": " + operand_name(op(), map.index_operand) +
-                             " holds " + std::to_string(value) + " at position " +
-                             std::to_string(bad) + "; allowed are 0 … " +
-                             std::to_string(map.global_size - 1)));
-  }
+  const auto refuse = [state = state_, &map](std::int64_t at, std::int64_t value) {
+    return out_of_range(state->op->def.name + ": " + operand_name(*state->op, map.index_operand) +
+                        " holds " + std::to_string(value) + " at position " + std::to_string(at) +
+                        "; allowed are 0 … " + std::to_string(map.part.size - 1));
+  };
+  kernels::localize(ctx, index, map.part, {}, refuse, local);
   return local;
 }
 

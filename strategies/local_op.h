@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/positions.h"
 #include "placement/api.h"
 #include "strategies/propagate.h"
 
@@ -52,8 +53,7 @@ class LocalOp {
     int index_operand = 0;
     int addressed_operand = 0;
     int addressed_dim = 0;
-    std::int64_t global_size = 0;
-    std::vector<Interval> held;  ///< global indices of this rank's elements, ascending
+    kernels::HeldPart part;  ///< this rank's of the dim
   };
   struct State {
     const Op* op = nullptr;

@@ -63,6 +63,8 @@ struct VerifyOptions {
   /// Beside the samples' own: F32 and I64, or every dtype.
   enum class DTypes : std::uint8_t { kSome, kAll };
   DTypes dtypes = DTypes::kSome;
+  /// Where the ranks' kernels run. What one rank computes comes from the processor.
+  KernelContext context = {};
 };
 /// Operands are cut by the row's placements (Partial ones into adversarial random summands), the
 /// local op runs on every rank in process, and the outputs, put together again, are compared with

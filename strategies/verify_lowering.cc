@@ -13,7 +13,7 @@ namespace {
 using Temporaries = std::vector<std::vector<Array>>;  // [rank][temporary]
 
 Array folded(KernelContext& ctx, ReduceOp op, const std::vector<Array>& parts) {
-  Array total = Array::empty(parts[0].shape(), parts[0].dtype());
+  Array total = Array::empty(parts[0].shape(), parts[0].dtype(), ctx.allocator);
   kernels::copy(ctx, parts[0], total);
   for (std::size_t i = 1; i < parts.size(); ++i) kernels::accumulate(ctx, op, total, parts[i]);
   return total;
@@ -27,7 +27,7 @@ Array concatenated(KernelContext& ctx, int dim, const Array& like,
   std::int64_t& size = shape[static_cast<std::size_t>(along)];
   size = 0;
   for (const Array& piece : pieces) size += piece.size(along);
-  Array joined = Array::empty(shape, like.dtype());
+  Array joined = Array::empty(shape, like.dtype(), ctx.allocator);
   std::int64_t at = 0;
   for (const Array& piece : pieces) {
     kernels::copy(ctx, piece, joined.slice(along, at, at + piece.size(along)));
@@ -39,8 +39,9 @@ Array concatenated(KernelContext& ctx, int dim, const Array& like,
 /// All ranks of one call.
 class Ranks {
  public:
-  Ranks(const Op& op, const Resolution& resolution, const Attrs& attrs, const Mesh& mesh)
-      : mesh_(mesh), coords_(coords_of(mesh)) {
+  Ranks(const Op& op, const Resolution& resolution, const Attrs& attrs, const Mesh& mesh,
+        KernelContext ctx)
+      : mesh_(mesh), coords_(coords_of(mesh)), ctx_(std::move(ctx)) {
     for (const Coord& coord : coords_)
       locals_.push_back(LocalOp::make(op, resolution, attrs, coord));
   }
@@ -170,14 +171,15 @@ Array Ranks::window(const LoweringStep& step, std::size_t rank, const Temporarie
 
 std::vector<std::vector<Array>> run_ranks(const Op& op, const Resolution& resolution,
                                           const Attrs& attrs, const Mesh& mesh,
-                                          const std::vector<std::vector<Array>>& operands) {
+                                          const std::vector<std::vector<Array>>& operands,
+                                          const KernelContext& ctx) {
   std::vector<std::vector<Array>> inputs(static_cast<std::size_t>(mesh.num_ranks()));
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     for (std::size_t i = 0; i < resolution.inputs.size(); ++i) {
       inputs[r].push_back(i < operands.size() ? operands[i][r] : Array());
     }
   }
-  return Ranks(op, resolution, attrs, mesh).run(inputs, resolution.outputs.size());
+  return Ranks(op, resolution, attrs, mesh, ctx).run(inputs, resolution.outputs.size());
 }
 
 }  // namespace tessera

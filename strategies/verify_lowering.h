@@ -8,11 +8,12 @@
 
 namespace tessera {
 
-/// What all ranks hold after one resolved call: `operands[i][r]` is rank r's share of operand i,
-/// absent operands may be missing at the end; the answer is [rank][output]. In-place ops write
-/// their operands.
+/// What all ranks hold after one resolved call: `operands[i][r]` is rank r's share of operand i, on
+/// ctx's device, which the ranks share; absent operands may be missing at the end; the answer is
+/// [rank][output]. In-place ops write their operands.
 std::vector<std::vector<Array>> run_ranks(const Op& op, const Resolution& resolution,
                                           const Attrs& attrs, const Mesh& mesh,
-                                          const std::vector<std::vector<Array>>& operands);
+                                          const std::vector<std::vector<Array>>& operands,
+                                          const KernelContext& ctx = {});
 
 }  // namespace tessera

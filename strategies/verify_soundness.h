@@ -80,10 +80,10 @@ class SoundnessJudge {
   Combinations combinations_ = Combinations::kAll;
 };
 
-/// Runs one resolved call on every rank and compares; nothing if it is right.
+/// Runs one resolved call on every rank, on ctx's device, and compares; nothing if it is right.
 std::optional<VerifyFailure> judge_resolution(const Op& op, const VerifyCase& test,
                                               const Mesh& mesh, const Resolution& resolution,
-                                              VerifyRandom& random);
+                                              VerifyRandom& random, KernelContext ctx = {});
 /// One row on a mesh of one axis. Errors: NotFound where the op has no such row there; those of
 /// resolve().
 StatusOr<Resolution> resolve_row(const Op& op, const VerifyCase& test, const Mesh& mesh,

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -75,6 +78,7 @@ CudaDevice::CudaDevice(int ordinal)
 }
 
 CudaDevice::~CudaDevice() {
+  for (const Staging& each : staging_) static_cast<void>(cudaFreeHost(each.memory));
   static_cast<void>(cudaFreeHost(fault_word_here_));
   static_cast<void>(cudaFree(fault_word_));
 }
@@ -132,6 +136,38 @@ void CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& str
   if (bytes == 0) return;
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, handle_of(stream)), *this,
         "cudaMemcpyAsync");
+}
+
+CudaDevice::Staging CudaDevice::take_staging(std::size_t bytes) {
+  {
+    const std::lock_guard lock(staging_mutex_);
+    for (Staging& each : staging_) {
+      if (each.bytes < bytes || !done(each.free)) continue;
+      std::swap(each, staging_.back());
+      const Staging taken = staging_.back();
+      staging_.pop_back();
+      return taken;
+    }
+  }
+  constexpr std::size_t kLeast = std::size_t{64} << 10;
+  Staging made{.memory = nullptr, .bytes = std::bit_ceil(std::max(bytes, kLeast)), .free = {}};
+  check(cudaMallocHost(&made.memory, made.bytes), *this, "cudaMallocHost");
+  return made;
+}
+
+void CudaDevice::upload(void* to, const void* from, std::size_t bytes, Stream& stream) {
+  if (bytes == 0) return;
+  Staging staging = take_staging(bytes);
+  std::memcpy(staging.memory, from, bytes);
+  copy(to, staging.memory, bytes, stream);
+  staging.free = record(stream);
+  const std::lock_guard lock(staging_mutex_);
+  staging_.push_back(std::move(staging));
+}
+
+void CudaDevice::clear(void* to, std::size_t bytes, Stream& stream) {
+  if (bytes == 0) return;
+  check(cudaMemsetAsync(to, 0, bytes, handle_of(stream)), *this, "cudaMemsetAsync");
 }
 
 Mark CudaDevice::record(Stream& stream) {

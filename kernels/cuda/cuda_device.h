@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernels/array.h"
@@ -67,18 +68,36 @@ class CudaDevice final : public Device {
   Stream& compute() override { return compute_; }
   Stream& comm() override { return comm_; }
   void copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
+  void upload(void* to, const void* from, std::size_t bytes, Stream& stream) override;
+  void clear(void* to, std::size_t bytes, Stream& stream) override;
   Mark record(Stream& stream) override;
   void wait(Stream& stream, const Mark& mark) override;
   bool done(const Mark& mark) override;
   void synchronize(const Mark& mark) override;
 
  private:
+  /// Pinned memory that a copy reads until its mark has come.
+  struct Staging {
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+    Mark free;
+  };
+  Staging take_staging(std::size_t bytes);
+
   CudaStream compute_, comm_;
+  std::mutex staging_mutex_;
+  std::vector<Staging> staging_;                   // under staging_mutex_; those that no call holds
   unsigned long long* fault_word_ = nullptr;       // of the device
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch
   std::shared_ptr<void> product_library_;
 };
+
+/// The first element of a device's array, for its code.
+template <class T>
+T* device_data(const Array& array) noexcept {
+  return reinterpret_cast<T*>(array.bytes());
+}
 
 /// The device of a kernel's context.
 CudaDevice& device_of(KernelContext& ctx);

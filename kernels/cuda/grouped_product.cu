@@ -173,7 +173,7 @@ Groups groups_of(KernelContext& ctx, const char* op, const Array& counts, std::i
     for (std::int64_t e = 0; e < group; ++e) begin += integer_at(counts, e);
     return bad_count(op, group, integer_at(counts, group), begin, rows);
   };
-  return {counts.data<std::int64_t>(), counts.strides()[0], counts.size(0), rows,
+  return {device_data<std::int64_t>(counts), counts.strides()[0], counts.size(0), rows,
           device_of(ctx).next_fault_word(describe)};
 }
 

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/cuda/index_positions.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map.h"
 #include "kernels/elementwise.h"
 
@@ -55,6 +56,11 @@ Positions trusted_positions(const Array& index) {
            .may_skip = true,
            .size = std::numeric_limits<std::int64_t>::max(),
            .fault = {nullptr, 0}}};
+}
+
+void check_indices(KernelContext& ctx, const Array& index, const IndexUse& use) {
+  const Positions positions = checked_positions(ctx, index, use);
+  read_positions(ctx, positions.reader, distinct_part(positions.index).num_elements());
 }
 
 void read_positions(KernelContext& ctx, const PositionReader& reader, std::int64_t count) {

@@ -148,10 +148,10 @@ void searchsorted(KernelContext& ctx, const Array& sorted, const Array& values, 
   const Current current(*ctx.device);
   visit_dtype(compute, [&]<class T>(TypeTag<T>) {
     if constexpr (!kIsHalf<T>) {
-      check(
-          launch<search_lines<T>>(grid_for(count), stream_of(ctx), lines.data<T>(), size,
-                                  points.data<T>(), count, each, side, places.data<std::int64_t>()),
-          *ctx.device, "searchsorted");
+      check(launch<search_lines<T>>(grid_for(count), stream_of(ctx), device_data<T>(lines), size,
+                                    device_data<T>(points), count, each, side,
+                                    device_data<std::int64_t>(places)),
+            *ctx.device, "searchsorted");
     }
   });
   if (!is_ready) copy(ctx, places, out);
@@ -198,12 +198,13 @@ std::vector<std::int64_t> nonzero_positions(KernelContext& ctx, const Array& x) 
   const Grid grid = grid_for(tiles.count * kLanes);
   const Current current(*ctx.device);
   check(launch<count_chosen>(grid, stream_of(ctx), operand, count, tiles,
-                             counts.data<std::int32_t>()),
+                             device_data<std::int32_t>(counts)),
         *ctx.device, "nonzero_positions");
   scan_rows(ctx, counts, total);
-  check(launch<write_chosen>(grid, stream_of(ctx), operand, count, tiles,
-                             counts.data<std::int32_t>(), positions.data<std::int64_t>()),
-        *ctx.device, "nonzero_positions");
+  check(
+      launch<write_chosen>(grid, stream_of(ctx), operand, count, tiles,
+                           device_data<std::int32_t>(counts), device_data<std::int64_t>(positions)),
+      *ctx.device, "nonzero_positions");
   return read_back(positions, integer_at(total, 0));
 }
 

@@ -42,7 +42,7 @@ Array index_table(KernelContext& ctx, std::span<const std::int64_t> values) {
     }
     runs.first[runs.count] = i;
     check(launch<write_runs>(grid_for(i - runs.first[0]), stream_of(ctx), runs,
-                             table.data<std::int64_t>()),
+                             device_data<std::int64_t>(table)),
           *ctx.device, "index_table");
   }
   return table;

@@ -68,7 +68,7 @@ Tuple number_tuple(KernelContext& ctx, const char* name, const Array& x, const I
     const Positions positions = checked_positions(ctx, contiguous(ctx, tuple.indices[k]), uses[k]);
     check(launch<number_slices>(grid_for(count), stream_of(ctx), positions.reader, count,
                                 out.slices.factors[k], k == 0, out.slices.begin,
-                                out.numbers.data<std::int64_t>()),
+                                device_data<std::int64_t>(out.numbers)),
           *ctx.device, name);
   }
   return out;

@@ -54,6 +54,9 @@ const KernelTable& device_kernels() noexcept {
     filled.cross_entropy_grad = cross_entropy_grad;
     filled.adamw = adamw;
     filled.sgd = sgd;
+    filled.check_indices = check_indices;
+    filled.localize = localize;
+    filled.globalize = globalize;
     filled.arg_extreme = arg_extreme;
     filled.sum_of_squares = sum_of_squares;
     filled.fold_rows = fold_rows;

@@ -160,8 +160,9 @@ Tiles tiles_of(std::int64_t entries) {
 void scan_rows(KernelContext& ctx, const Array& counts_RC, const Array& totals_R) {
   const Current current(*ctx.device);
   const std::int64_t rows = counts_RC.size(0), columns = counts_RC.size(1);
-  check(launch<scan_counts>(grid_for(rows * kLanes), stream_of(ctx), counts_RC.data<std::int32_t>(),
-                            rows, columns, totals_R.data<std::int32_t>()),
+  check(launch<scan_counts>(grid_for(rows * kLanes), stream_of(ctx),
+                            device_data<std::int32_t>(counts_RC), rows, columns,
+                            device_data<std::int32_t>(totals_R)),
         *ctx.device, "scan_rows");
 }
 
@@ -183,19 +184,20 @@ KeyOrder order_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_
   for (int p = 0; p < passes; ++p) {
     const KeyOrder next{integers({count}), integers({count})};
     const Pass pass{
-        .keys = order.keys_N.data<std::int32_t>(),
-        .positions = p == 0 ? nullptr : order.positions_N.data<std::int32_t>(),
+        .keys = device_data<std::int32_t>(order.keys_N),
+        .positions = p == 0 ? nullptr : device_data<std::int32_t>(order.positions_N),
         .count = count,
         .tiles = tiles,
         .shift = p * bits,
         .bits = bits,
     };
-    check(launch<count_digits>(grid, stream_of(ctx), pass, counts.data<std::int32_t>()),
+    check(launch<count_digits>(grid, stream_of(ctx), pass, device_data<std::int32_t>(counts)),
           *ctx.device, "order_by_key");
     scan_rows(ctx, counts, totals);
-    check(launch<place_entries>(grid, stream_of(ctx), pass, counts.data<std::int32_t>(),
-                                totals.data<std::int32_t>(), next.keys_N.data<std::int32_t>(),
-                                next.positions_N.data<std::int32_t>()),
+    check(launch<place_entries>(grid, stream_of(ctx), pass, device_data<std::int32_t>(counts),
+                                device_data<std::int32_t>(totals),
+                                device_data<std::int32_t>(next.keys_N),
+                                device_data<std::int32_t>(next.positions_N)),
           *ctx.device, "order_by_key");
     order = next;
   }
@@ -206,8 +208,8 @@ Array key_offsets(KernelContext& ctx, const KeyOrder& order, std::int64_t num_ke
   const Array offsets = Array::empty({num_keys + 1}, DType::kI32, ctx.allocator);
   const Current current(*ctx.device);
   check(launch<find_offsets>(grid_for(num_keys + 1), stream_of(ctx),
-                             order.keys_N.data<std::int32_t>(), order.keys_N.num_elements(),
-                             num_keys, offsets.data<std::int32_t>()),
+                             device_data<std::int32_t>(order.keys_N), order.keys_N.num_elements(),
+                             num_keys, device_data<std::int32_t>(offsets)),
         *ctx.device, "key_offsets");
   return offsets;
 }

@@ -67,17 +67,12 @@ __global__ void map_lines(MapLayout<kOperands> layout, LineSteps<kOperands> step
   }
 }
 
-/// Scratch for so many values of T, of whatever type, which scratch_data() gives.
+/// Scratch for so many values of T, of whatever type, which device_data() gives.
 template <class T>
 Array scratch_for(KernelContext& ctx, std::int64_t count) {
   const Shape bytes = {count * static_cast<std::int64_t>(sizeof(T))};
   return Array::empty(bytes, DType::kU8, ctx.allocator);
 }
-template <class T>
-T* scratch_data(const Array& scratch) {
-  return reinterpret_cast<T*>(scratch.bytes());
-}
-
 /// An operand of line kernels: lines of `array` along `dim`, or, where dim is −1, one element a
 /// line.
 struct LineOperand {

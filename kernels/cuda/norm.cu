@@ -230,11 +230,11 @@ void write_weight_grad(KernelContext& ctx, const Array& grad, const Array& x, co
                  [&](const MapLayout<3>& layout) {
                    return launch<sum_weight_grads<C>>(grid_for(tasks * n), stream_of(ctx), layout,
                                                       LineSteps<3>{{1, 1, 0}}, n, rows_a_task,
-                                                      sums.data<double>());
+                                                      device_data<double>(sums));
                  });
   const Current current(*ctx.device);
-  check(launch<add_tasks>(grid_for(n), stream_of(ctx), sums.data<double>(), tasks, n,
-                          total.data<double>()),
+  check(launch<add_tasks>(grid_for(n), stream_of(ctx), device_data<double>(sums), tasks, n,
+                          device_data<double>(total)),
         *ctx.device, "rms_norm_grad");
   copy(ctx, total, grad_weight);
 }

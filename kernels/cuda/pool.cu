@@ -124,8 +124,9 @@ void max_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, con
   std::int64_t* no_places = nullptr;
   visit_floating(x.dtype(), [&]<class T>(TypeTag<T>) {
     run<find_largest<T>>(ctx, "max_pool", sizes.planes * sizes.out_plane(), sizes, window,
-                         dense.data<T>(), result.data<T>(),
-                         places.is_null() ? no_places : places.data<std::int64_t>(), no_places);
+                         device_data<T>(dense), device_data<T>(result),
+                         places.is_null() ? no_places : device_data<std::int64_t>(places),
+                         no_places);
   });
   copy_result(ctx, result, out);
   if (!indices.is_null()) copy_result(ctx, places, indices);
@@ -137,15 +138,15 @@ void max_pool_grad(KernelContext& ctx, const Array& grad, const Array& x, const 
   const Array dense = contiguous(ctx, x), grads = contiguous(ctx, grad);
   const Array result = result_like(ctx, grad_x);
   const Array places = Array::empty(grad.shape(), DType::kI64, ctx.allocator);
-  std::int64_t* const local_places = places.data<std::int64_t>();
+  std::int64_t* const local_places = device_data<std::int64_t>(places);
   visit_floating(x.dtype(), [&]<class T>(TypeTag<T>) {
     T* no_values = nullptr;
     std::int64_t* no_places = nullptr;
     run<find_largest<T>>(ctx, "max_pool_grad", sizes.planes * sizes.out_plane(), sizes, window,
-                         dense.data<T>(), no_values, no_places, local_places);
+                         device_data<T>(dense), no_values, no_places, local_places);
     run<gather_shares<T, LargestShare<T>>>(
         ctx, "max_pool_grad", sizes.planes * sizes.plane(), sizes, window,
-        LargestShare<T>{grads.data<T>(), local_places}, result.data<T>());
+        LargestShare<T>{device_data<T>(grads), local_places}, device_data<T>(result));
   });
   copy_result(ctx, result, grad_x);
 }
@@ -156,7 +157,7 @@ void avg_pool(KernelContext& ctx, const Array& x, const WindowPlane& window, con
   const Array dense = contiguous(ctx, x), result = result_like(ctx, out);
   visit_floating(x.dtype(), [&]<class T>(TypeTag<T>) {
     run<average<T>>(ctx, "avg_pool", sizes.planes * sizes.out_plane(), sizes, window, divisor,
-                    dense.data<T>(), result.data<T>());
+                    device_data<T>(dense), device_data<T>(result));
   });
   copy_result(ctx, result, out);
 }
@@ -167,8 +168,8 @@ void avg_pool_grad(KernelContext& ctx, const Array& grad, const WindowPlane& win
   const Array grads = contiguous(ctx, grad), result = result_like(ctx, grad_x);
   visit_floating(grad.dtype(), [&]<class T>(TypeTag<T>) {
     run<gather_shares<T, EqualShare<T>>>(ctx, "avg_pool_grad", sizes.planes * sizes.plane(), sizes,
-                                         window, EqualShare<T>{grads.data<T>(), divisor},
-                                         result.data<T>());
+                                         window, EqualShare<T>{device_data<T>(grads), divisor},
+                                         device_data<T>(result));
   });
   copy_result(ctx, result, grad_x);
 }

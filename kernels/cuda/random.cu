@@ -67,7 +67,7 @@ DrawnLayout layout_of(KernelContext& ctx, const Shape& global_shape,
       if (dim.size == 1) continue;
     } else {
       tables.push_back(index_table(ctx, global_index[d]));
-      dim.table = tables.back().data<std::int64_t>();
+      dim.table = device_data<std::int64_t>(tables.back());
     }
     if (layout.ndim > 0) {
       DrawnDim& inner = layout.dims[layout.ndim - 1];
@@ -88,7 +88,7 @@ DrawnLayout layout_of(KernelContext& ctx, const Shape& global_shape,
 
 void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shape,
             std::span<const std::vector<std::int64_t>> global_index, const Array& out) {
-  check_indices(global_shape, global_index, out);
+  check_drawn(global_shape, global_index, out);
   require_random(spec, out.dtype());
   if (out.num_elements() == 0) return;
   std::vector<Array> tables;
@@ -96,7 +96,7 @@ void random(KernelContext& ctx, const RandomSpec& spec, const Shape& global_shap
   const Grid grid = grid_for((layout.total + kDrawsAThread - 1) / kDrawsAThread);
   const Current current(*ctx.device);
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-    check(launch<draw<T>>(grid, stream_of(ctx), layout, spec, Sampler(spec), out.data<T>()),
+    check(launch<draw<T>>(grid, stream_of(ctx), layout, spec, Sampler(spec), device_data<T>(out)),
           *ctx.device, "random");
   });
 }

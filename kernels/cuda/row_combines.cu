@@ -219,8 +219,8 @@ void combine_rows(KernelContext& ctx, const char* name, Combine combine, const R
   if (count == 0 || rows.out_row.num_elements() == 0) return;
   const KeyOrder order = order_by_key(ctx, rows.keys_N, rows.num_keys + 1);
   const Groups groups{
-      .keys = order.keys_N.data<std::int32_t>(),
-      .entries = order.positions_N.data<std::int32_t>(),
+      .keys = device_data<std::int32_t>(order.keys_N),
+      .entries = device_data<std::int32_t>(order.positions_N),
       .count = count,
       .num_keys = static_cast<std::int32_t>(rows.num_keys),
   };
@@ -235,7 +235,7 @@ Array keys_of(KernelContext& ctx, const Positions& positions) {
   if (count == 0) return keys;
   const Current current(*ctx.device);
   check(launch<write_keys>(grid_for(count), stream_of(ctx), positions.reader, count,
-                           keys.data<std::int32_t>()),
+                           device_data<std::int32_t>(keys)),
         *ctx.device, "keys_of");
   return keys;
 }

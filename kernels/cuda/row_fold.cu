@@ -70,7 +70,7 @@ void fold_lines(KernelContext& ctx, const char* name,
                                          FoldSegment<Fold>{fold, nullptr});
         }
         const Array room = scratch_for<State>(ctx, cut.count * layout.total);
-        State* const folds = scratch_data<State>(room);
+        State* const folds = device_data<State>(room);
         check(launch_segments<kWidth>(ctx, layout, steps, n, cut, FoldSegment<Fold>{fold, folds}),
               *ctx.device, name);
         return launch_segments<kLanes>(ctx, layout, steps, cut.count, Cut{cut.count, 1},
@@ -283,8 +283,8 @@ void combine_moments(KernelContext& ctx, const Array& parts, const Array& out) {
   const std::int64_t rows = out.num_elements() / 3;
   if (rows == 0) return;
   const Current current(*ctx.device);
-  check(launch<join_moments>(grid_for(rows), stream_of(ctx), dense.data<double>(), dense.size(0),
-                             rows, out.data<double>()),
+  check(launch<join_moments>(grid_for(rows), stream_of(ctx), device_data<double>(dense),
+                             dense.size(0), rows, device_data<double>(out)),
         *ctx.device, "combine_moments");
 }
 

@@ -40,12 +40,13 @@ __global__ void move_elements(MapLayout<3> layout, std::int64_t step, PositionRe
   });
 }
 
-/// `word` of so many bytes, over and over.
+/// The first `bytes` (8 at most) of `word`, over and over.
 template <class Word>
 Word repeated(std::uint64_t word, std::int64_t bytes) {
   Word all;
-  for (std::size_t at = 0; at < sizeof(Word); at += static_cast<std::size_t>(bytes)) {
-    std::memcpy(reinterpret_cast<std::byte*>(&all) + at, &word, static_cast<std::size_t>(bytes));
+  const std::size_t each = std::min(static_cast<std::size_t>(bytes), sizeof(word));
+  for (std::size_t at = 0; at < sizeof(Word); at += each) {
+    std::memcpy(reinterpret_cast<std::byte*>(&all) + at, &word, each);
   }
   return all;
 }

@@ -141,12 +141,13 @@ void weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& wei
     using Out = typename decltype(out_tag)::type;
     using Sum = ComputeType<T>;
     if (out_TD.num_elements() == 0) return read_positions(ctx, places, place_TK.num_elements());
-    const SumOperands<T, Out> of{.rows = rows_ND.data<T>(),
-                                 .weights = weights_TK.is_null() ? nullptr : weights_TK.data<Sum>(),
-                                 .places = places,
-                                 .dim = rows_ND.size(1),
-                                 .top_k = place_TK.size(1),
-                                 .out = out_TD.data<Out>()};
+    const SumOperands<T, Out> of{
+        .rows = device_data<T>(rows_ND),
+        .weights = weights_TK.is_null() ? nullptr : device_data<Sum>(weights_TK),
+        .places = places,
+        .dim = rows_ND.size(1),
+        .top_k = place_TK.size(1),
+        .out = device_data<Out>(out_TD)};
     check(visit_pack<T>(of.dim, {of.rows, of.out},
                         [&]<int kCount>(std::integral_constant<int, kCount>) {
                           const RowGrid grid = row_grid(out_TD.size(0), of.dim / kCount);
@@ -170,15 +171,15 @@ void weighted_row_sum_grad(KernelContext& ctx, const Array& rows_ND, const Array
     using Grad = typename decltype(grad_tag)::type;
     using Sum = ComputeType<T>;
     if (rows_ND.size(0) == 0) return;
-    const GradOperands<T, Grad> of{.rows = rows_ND.data<T>(),
-                                   .weights = weights_TK.data<Sum>(),
+    const GradOperands<T, Grad> of{.rows = device_data<T>(rows_ND),
+                                   .weights = device_data<Sum>(weights_TK),
                                    .slots = slots,
-                                   .grad = grad_TD.data<Grad>(),
+                                   .grad = device_data<Grad>(grad_TD),
                                    .count = rows_ND.size(0),
                                    .dim = rows_ND.size(1),
                                    .top_k = weights_TK.size(1),
-                                   .grad_rows = grads.rows_ND.data<T>(),
-                                   .grad_weights = grads.weights_TK.data<Sum>()};
+                                   .grad_rows = device_data<T>(grads.rows_ND),
+                                   .grad_weights = device_data<Sum>(grads.weights_TK)};
     check(visit_pack<T>(of.dim, {of.rows, of.grad, of.grad_rows},
                         [&]<int kCount>(std::integral_constant<int, kCount>) {
                           return launch<grad_of_rows<T, Grad, kCount>>(grid_for(of.count * kLanes),

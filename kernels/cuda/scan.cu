@@ -71,7 +71,7 @@ void scan_lines(KernelContext& ctx, const char* name,
       ctx, name, operands,
       [&]<int kWidth>(const auto& layout, const auto& steps, std::int64_t n, Cut cut) {
         const Array room = scratch_for<State>(ctx, cut.count * layout.total);
-        State* const folds = scratch_data<State>(room);
+        State* const folds = device_data<State>(room);
         if (cut.count > 1) {
           check(launch_segments<kWidth>(ctx, layout, steps, n, cut, FoldSegment<Fold>{fold, folds}),
                 *ctx.device, name);

@@ -164,20 +164,20 @@ cudaError_t sort_and_merge(KernelContext& ctx, const Selection& selection) {
   Array sorted = room_for(runs), merged = room_for(runs.merged());
   check(launch<sort_tiles<C, KeepRuns<Entry>>>(sort_grid(runs.lines * runs.count), stream,
                                                selection, runs.count, kTile,
-                                               KeepRuns<Entry>{runs, scratch_data<Entry>(sorted)}),
+                                               KeepRuns<Entry>{runs, device_data<Entry>(sorted)}),
         *ctx.device, "sort");
   while (runs.count > 1) {
     const LineRuns next = runs.merged();
     const std::int64_t pieces = (next.pitch + kTile - 1) / kTile;
     check(launch<merge_runs<Entry>>(sort_grid(next.lines * next.count * pieces), stream,
-                                    scratch_data<Entry>(sorted), runs, next,
-                                    scratch_data<Entry>(merged)),
+                                    device_data<Entry>(sorted), runs, next,
+                                    device_data<Entry>(merged)),
           *ctx.device, "sort");
     std::swap(sorted, merged);
     runs = next;
   }
   return launch<put_entries<Entry>>(grid_for(runs.lines * selection.k), stream, selection,
-                                    scratch_data<Entry>(sorted));
+                                    device_data<Entry>(sorted));
 }
 
 void select_lines(KernelContext& ctx, const char* name, const Array& x, int dim, Order order,

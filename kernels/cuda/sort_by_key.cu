@@ -127,7 +127,7 @@ __global__ void place_chunks(Keys keys, int bits, const unsigned* counts, Line t
 void sort_few(KernelContext& ctx, const Keys& keys, const Line& permutation, const Line& totals) {
   const std::int64_t slots = keys.num_keys + 1;
   const Array counts = scratch_for<unsigned>(ctx, slots * keys.chunks);
-  auto* const held = scratch_data<unsigned>(counts);
+  auto* const held = device_data<unsigned>(counts);
   const auto blocks = static_cast<unsigned>(keys.chunks);
   const auto bytes_of = [&](std::size_t each) { return static_cast<std::size_t>(slots) * each; };
   check(launch<count_chunks>({blocks, kLanes, bytes_of(sizeof(unsigned))}, stream_of(ctx), keys,
@@ -199,7 +199,7 @@ void sort_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys,
                   .chunks = std::max<std::int64_t>(1, (count + chunk - 1) / chunk),
                   .fault = fault};
   const auto line_of = [](const Array& array) {
-    return Line{array.data<std::int64_t>(), array.strides()[0]};
+    return Line{device_data<std::int64_t>(array), array.strides()[0]};
   };
   const Current current(*ctx.device);
   if (num_keys > kFewKeys) return sort_many(ctx, keys, keys_N, permutation_N, line_of(counts_E));

@@ -63,27 +63,24 @@ __global__ void add_sums(const double* sums, std::int64_t count, double* total) 
 
 }  // namespace
 
-double sum_of_squares(KernelContext& ctx, const Array& x) {
+void sum_of_squares(KernelContext& ctx, const Array& x, const Array& out) {
+  check_shape("sum_of_squares", "out", out, {});
   const Array dense = contiguous(ctx, x);
   const std::int64_t n = dense.num_elements();
   const auto blocks =
       std::clamp<std::int64_t>((n + 16 * kThreads - 1) / (16 * kThreads), 1, kMostBlocks);
-  const Array sums = Array::empty({blocks + 1}, DType::kF64, ctx.allocator);
-  double* const total = sums.data<double>() + blocks;
+  const Array sums = Array::empty({blocks}, DType::kF64, ctx.allocator);
   const Current current(*ctx.device);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     const bool aligned = reinterpret_cast<std::uintptr_t>(dense.bytes()) % sizeof(Pack<T>) == 0;
     check(launch<sum_squares<T>>({static_cast<unsigned>(blocks), kThreads}, stream_of(ctx),
-                                 dense.data<T>(), n, aligned ? n / Pack<T>::kSize : 0,
-                                 sums.data<double>()),
+                                 device_data<T>(dense), n, aligned ? n / Pack<T>::kSize : 0,
+                                 device_data<double>(sums)),
           *ctx.device, "sum_of_squares");
   });
-  check(launch<add_sums>({1, kThreads}, stream_of(ctx), sums.data<double>(), blocks, total),
+  check(launch<add_sums>({1, kThreads}, stream_of(ctx), device_data<double>(sums), blocks,
+                         device_data<double>(out)),
         *ctx.device, "sum_of_squares");
-  double result = 0.0;
-  ctx.device->copy(&result, total, sizeof(result), ctx.device->compute());
-  ctx.device->synchronize(ctx.device->record(ctx.device->compute()));
-  return result;
 }
 
 }  // namespace tessera::kernels::TSR_CUDA

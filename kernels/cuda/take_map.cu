@@ -32,7 +32,7 @@ Array to_device(KernelContext& ctx, std::span<const std::int64_t> list) {
     part.count = std::min(ListPart::kMost, count - first);
     std::copy_n(list.begin() + first, part.count, part.of);
     check(launch<write_list>({.blocks = 1, .threads = 32}, stream_of(ctx), part,
-                             there.data<std::int64_t>() + first),
+                             device_data<std::int64_t>(there) + first),
           *ctx.device, "to_device");
   }
   return there;
@@ -126,7 +126,7 @@ void add_map(KernelContext& ctx, const Array& grad, int dim, std::span<const std
   visit_compute_type(promoted, [&]<class C>(TypeTag<C>) {
     run_layouts<3>(ctx, "add_map", {&out, &begin, &starts}, [&](const MapLayout<3>& layout) {
       return launch<add_entries<C>>(grid_for(layout.total), stream_of(ctx), layout,
-                                    entries.data<std::int64_t>(),
+                                    device_data<std::int64_t>(entries),
                                     grad.strides()[static_cast<std::size_t>(dim)], addition);
     });
   });

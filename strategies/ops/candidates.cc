@@ -3,6 +3,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/select.h"
+#include "strategies/held_part.h"
 
 namespace tessera::ops {
 
@@ -10,18 +11,8 @@ Array dim_first(KernelContext& ctx, const Array& x, int dim) {
   return kernels::contiguous(ctx, x.transpose(0, dim));
 }
 
-void globalize_indices(const OperandView& view, int dim, const Array& indices) {
-  const Spec& spec = *view.spec;
-  const auto d = static_cast<std::size_t>(dim);
-  auto* index = indices.data<std::int64_t>();
-  for (std::int64_t i = 0; i < indices.num_elements(); ++i) {
-    index[i] = local_to_global(spec.mesh(), spec.global_shape()[d], spec.layout().dims[d],
-                               *view.coord, index[i]);
-  }
-}
-
 Candidates make_candidates(KernelCall& call, const Candidates& local, int dim) {
-  globalize_indices(call.input_views[0], dim, local.indices);
+  globalize_positions(call.ctx, call.input_views[0], {&dim, 1}, local.indices);
   return {dim_first(call.ctx, local.values, dim), dim_first(call.ctx, local.indices, dim)};
 }
 

@@ -14,9 +14,6 @@ struct Candidates {
 
 /// `x` with dim and dim 0 swapped, contiguous.
 Array dim_first(KernelContext& ctx, const Array& x, int dim);
-/// Turns indices along `dim` of the operand's local array into indices of the whole tensor, in
-/// place.
-void globalize_indices(const OperandView& view, int dim, const Array& indices);
 /// Local candidates of a shard, ready to be joined along dim 0.
 Candidates make_candidates(KernelCall& call, const Candidates& local, int dim);
 /// The joined lists in ascending order of index, so that a selection that prefers the first of

@@ -3,6 +3,7 @@
 #include "kernels/index.h"
 #include "kernels/index_check.h"
 #include "kernels/norm.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/schema.h"
 
 namespace tessera {
@@ -55,7 +56,7 @@ Array row_scratch(KernelCall& call) {
 
 /// The kernels take -1 for a class of another rank, of which there is none where rows are whole.
 void check_targets(KernelCall& call, const char* op, const Array& logits, const Array& target) {
-  kernels::check_index(target, {op, logits.size(logits.ndim() - 1), call.absent});
+  kernels::check_indices(call.ctx, target, {op, logits.size(logits.ndim() - 1), call.absent});
 }
 
 void run_cross_entropy(KernelCall& call) {
@@ -81,18 +82,13 @@ void local_sum_exp(KernelCall& call) {
 /// Class ids as positions in this rank's classes; −1 where another rank holds them.
 Array local_classes(KernelCall& call, const OperandView& logits, const Array& target) {
   const Array ids = ops::scratch(call, target.shape(), DType::kI64);
-  kernels::copy(call.ctx, target, ids);
-  const Spec& spec = *logits.spec;
-  const std::int64_t classes = spec.global_shape().back();
-  auto* id = ids.data<std::int64_t>();
-  for (std::int64_t i = 0; i < ids.num_elements(); ++i) {
-    if (id[i] < 0 || id[i] >= classes) {
-      throw Error(out_of_range("cross_entropy: target " + std::to_string(id[i]) + " at position " +
-                               std::to_string(i) + ", but there are " + std::to_string(classes) +
-                               " classes"));
-    }
-    id[i] = global_to_local(spec.mesh(), classes, spec.layout().dims.back(), *logits.coord, id[i]);
-  }
+  const kernels::HeldPart classes = held_part(logits, logits.spec->ndim() - 1);
+  const auto refuse = [count = classes.size](std::int64_t at, std::int64_t id) {
+    return out_of_range("cross_entropy: target " + std::to_string(id) + " at position " +
+                        std::to_string(at) + ", but there are " + std::to_string(count) +
+                        " classes");
+  };
+  kernels::localize(call.ctx, target, classes, {}, refuse, ids);
   return ids;
 }
 

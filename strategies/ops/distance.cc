@@ -220,12 +220,15 @@ void local_products(KernelCall& call) {
 void finish_cosine(KernelCall& call) {
   const double eps = call.attrs.get_double("eps");
   const Array cosine = ops::scratch(call, call.outputs[0].shape(), DType::kF64);
-  const double *dot = call.inputs[0].data<double>(), *xx = call.inputs[1].data<double>(),
-               *yy = call.inputs[2].data<double>();
-  for (std::int64_t i = 0; i < cosine.num_elements(); ++i) {
-    cosine.data<double>()[i] =
-        dot[i] / (std::max(std::sqrt(xx[i]), eps) * std::max(std::sqrt(yy[i]), eps));
-  }
+  const Array lengths = ops::scratch(call, cosine.shape(), DType::kF64);
+  const auto length = [&](const Array& squares, const Array& out) {
+    kernels::unary(call.ctx, kernels::Unary::kSqrt, squares, out);
+    kernels::binary_scalar(call.ctx, Binary::kMaximum, out, eps, out);
+  };
+  length(call.inputs[1], cosine);
+  length(call.inputs[2], lengths);
+  kernels::binary(call.ctx, Binary::kMul, cosine, lengths, lengths);
+  kernels::binary(call.ctx, Binary::kDiv, call.inputs[0], lengths, cosine);
   kernels::copy(call.ctx, cosine, call.outputs[0]);
 }
 

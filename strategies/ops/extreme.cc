@@ -3,6 +3,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/reduce.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/candidates.h"
 #include "strategies/ops/reduced.h"
 
@@ -41,28 +42,6 @@ void run_select(KernelCall& call) {
   store(call, select<kWhich>(call));
 }
 
-/// Positions in this rank's rows become positions in the whole tensor's rows: each dim's index is
-/// the layout's.
-void globalize_positions(const OperandView& view, const std::vector<int>& dims,
-                         const Shape& local_shape, const Array& positions) {
-  const Spec& spec = *view.spec;
-  auto* position = positions.data<std::int64_t>();
-  for (std::int64_t i = 0; i < positions.num_elements(); ++i) {
-    std::int64_t rest = position[i];
-    std::int64_t global = 0;
-    std::int64_t step = 1;
-    for (std::size_t k = dims.size(); k-- > 0;) {
-      const auto d = static_cast<std::size_t>(dims[k]);
-      const std::int64_t size = spec.global_shape()[d];
-      global += step * local_to_global(spec.mesh(), size, spec.layout().dims[d], *view.coord,
-                                       rest % local_shape[d]);
-      rest /= local_shape[d];
-      step *= size;
-    }
-    position[i] = global;
-  }
-}
-
 /// This rank's extreme as a list of one; of none where its shard is empty.
 template <Extreme kWhich>
 void select_own(KernelCall& call) {
@@ -77,7 +56,7 @@ void select_own(KernelCall& call) {
     return;
   }
   const ops::Candidates own = select<kWhich>(call);
-  globalize_positions(call.input_views[0], dims, x.shape(), own.indices);
+  globalize_positions(call.ctx, call.input_views[0], dims, own.indices);
   call.outputs[0] = own.values.try_view(shape);
   call.outputs[1] = own.indices.try_view(shape);
 }

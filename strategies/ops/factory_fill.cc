@@ -5,7 +5,9 @@
 #include <numeric>
 
 #include "kernels/elementwise.h"
+#include "kernels/index.h"
 #include "kernels/select.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/random_fill.h"
 #include "strategies/ops/schema.h"
@@ -21,7 +23,7 @@ using Values = std::function<double(std::span<const std::int64_t> at)>;
 void fill_by_index(KernelCall& call, const Values& value_at) {
   const Array& out = call.outputs[0];
   const auto global = ops::global_indices(ops::result_view(call), out.shape());
-  const Array values = ops::scratch(call, out.shape(), DType::kF64);
+  const Array values = Array::empty(out.shape(), DType::kF64);
   Shape at(out.shape().size(), 0);
   for (std::int64_t i = 0; i < out.num_elements(); ++i) {
     std::int64_t rest = i;
@@ -31,7 +33,7 @@ void fill_by_index(KernelCall& call, const Values& value_at) {
     }
     values.data<double>()[i] = value_at(view_of(at));
   }
-  kernels::copy(call.ctx, values, out);
+  kernels::copy(call.ctx, to_device(call.ctx, values), out);
 }
 
 const Shape& global_shape(const KernelCall& call) {
@@ -142,10 +144,11 @@ void run_randperm(KernelCall& call) {
   const Array sorted = ops::scratch(call, {size}, DType::kF64);
   const Array order = ops::scratch(call, {size}, DType::kI64);
   kernels::sort(call.ctx, keys, 0, kernels::Order::kAscending, sorted, order);
-  const auto* place = order.data<std::int64_t>();
-  fill_by_index(call, [place](std::span<const std::int64_t> at) {
-    return static_cast<double>(place[at[0]]);
-  });
+  const Array& out = call.outputs[0];
+  const Array held = held_positions(call.ctx, ops::result_view(call), 0, out.size(0));
+  const Array own = ops::scratch(call, out.shape(), DType::kI64);
+  kernels::gather(call.ctx, order, 0, held, kernels::Absent::kError, own);
+  kernels::copy(call.ctx, own, out);
 }
 
 void add_randperm(OpTable& table) {

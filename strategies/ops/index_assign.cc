@@ -35,7 +35,7 @@ void start_from_self(KernelCall& call) {
 
 /// All positions of the index lie within a dim of `size`, though no element stand there.
 void check_positions(KernelCall& call, const char* op, std::int64_t size) {
-  kernels::check_index(call.inputs[1], {op, size, call.absent});
+  kernels::check_indices(call.ctx, call.inputs[1], {op, size, call.absent});
 }
 
 /// A 1-D index, or one position, as an index of `shape` along `dim`.

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "kernels/elementwise.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/schema.h"
 #include "strategies/propagate.h"
 
@@ -72,27 +73,19 @@ AddressedDim addressed_dim(const KernelCall& call, std::string_view op, int oper
 }
 
 Array local_positions(KernelCall& call, const AddressedDim& addressed, const Array& index) {
-  Array local = Array::empty(index.shape(), DType::kI64, call.ctx.allocator);
-  kernels::copy(call.ctx, index, local);
-  auto* position = local.data<std::int64_t>();
+  const bool from_end = addressed.negative == AddressedDim::Negative::kFromEnd;
   const std::int64_t size = addressed.global_size;
-  const std::int64_t least = addressed.negative == AddressedDim::Negative::kFromEnd ? -size : 0;
-  for (std::int64_t i = 0; i < local.num_elements(); ++i) {
-    const std::int64_t given = position[i];
-    if (given < least || given >= size) {
-      throw Error(out_of_range(std::string(addressed.op) + ": an index holds " +
-                               std::to_string(given) + " at position " + std::to_string(i) +
-                               "; dim " + std::to_string(addressed.dim) + " allows " +
-                               std::to_string(least) + " … " + std::to_string(size - 1)));
-    }
-    if (given < 0) position[i] += size;
-    if (addressed.view.spec == nullptr) continue;
-    const Spec& spec = *addressed.view.spec;
-    const auto d = static_cast<std::size_t>(addressed.dim);
-    if (spec.layout().dims[d].empty()) continue;
-    position[i] = global_to_local(spec.mesh(), size, spec.layout().dims[d], *addressed.view.coord,
-                                  position[i]);
-  }
+  const kernels::HeldPart part = addressed.view.spec == nullptr
+                                     ? kernels::HeldPart::whole(size)
+                                     : held_part(addressed.view, addressed.dim);
+  const auto refuse = [op = std::string(addressed.op), dim = addressed.dim, size, from_end](
+                          std::int64_t at, std::int64_t value) {
+    return out_of_range(op + ": an index holds " + std::to_string(value) + " at position " +
+                        std::to_string(at) + "; dim " + std::to_string(dim) + " allows " +
+                        std::to_string(from_end ? -size : 0) + " … " + std::to_string(size - 1));
+  };
+  const Array local = Array::empty(index.shape(), DType::kI64, call.ctx.allocator);
+  kernels::localize(call.ctx, index, part, {.from_end = from_end}, refuse, local);
   return local;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/schema.h"
 
@@ -279,8 +280,8 @@ void add_positions_like(OpTable& table) {
        .kernel =
            [](KernelCall& call) {
              const Array& out = call.outputs[0];
-             const auto global = ops::global_indices(ops::result_view(call), out.shape());
-             std::copy(global[0].begin(), global[0].end(), out.data<std::int64_t>());
+             const OperandView view = ops::result_view(call);
+             kernels::copy(call.ctx, held_positions(call.ctx, view, 0, out.size(0)), out);
            },
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
          TSR_ASSIGN_OR_RETURN(const int dim,

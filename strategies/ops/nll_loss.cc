@@ -2,6 +2,7 @@
 // ranks cut the classes, each reads what it holds.
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/reduced.h"
 
 namespace tessera {
@@ -33,24 +34,17 @@ StatusOr<std::vector<TensorMeta>> infer_nll(std::span<const TensorMeta> inputs, 
 Array places_of(KernelCall& call, const OperandView* view) {
   const Array& x = call.inputs[0];
   const Array ids = ops::scratch(call, call.inputs[1].shape(), DType::kI64);
-  kernels::copy(call.ctx, call.inputs[1], ids);
   const std::int64_t skipped = call.attrs.get_int("ignore_index");
   const bool cut = view != nullptr && view->spec != nullptr;
-  const std::int64_t classes = cut ? view->spec->global_shape().back() : x.size(x.ndim() - 1);
-  auto* id = ids.data<std::int64_t>();
-  for (std::int64_t i = 0; i < ids.num_elements(); ++i) {
-    if (id[i] == skipped) {
-      id[i] = -1;
-    } else if (id[i] < 0 || id[i] >= classes) {
-      throw Error(out_of_range("nll_loss: target " + std::to_string(id[i]) + " at position " +
-                               std::to_string(i) + "; allowed are 0 … " +
-                               std::to_string(classes - 1) + " and ignore_index " +
-                               std::to_string(skipped)));
-    } else if (cut) {
-      id[i] = global_to_local(view->spec->mesh(), classes, view->spec->layout().dims.back(),
-                              *view->coord, id[i]);
-    }
-  }
+  const int last = x.ndim() - 1;
+  const kernels::HeldPart classes =
+      cut ? held_part(*view, last) : kernels::HeldPart::whole(x.size(last));
+  const auto refuse = [skipped, count = classes.size](std::int64_t at, std::int64_t target) {
+    return out_of_range("nll_loss: target " + std::to_string(target) + " at position " +
+                        std::to_string(at) + "; allowed are 0 … " + std::to_string(count - 1) +
+                        " and ignore_index " + std::to_string(skipped));
+  };
+  kernels::localize(call.ctx, call.inputs[1], classes, {.skipped = skipped}, refuse, ids);
   return ids;
 }
 

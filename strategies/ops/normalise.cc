@@ -74,11 +74,9 @@ void finish_forward(KernelCall& call, GeometryFn geometry_of) {
   const NormGeometry geometry = geometry_of(call.attrs, call.inputs[0].shape());
   const Array whole = joined_moments(call, call.inputs[3]);
   const Array variance = moment(whole, Moment::kDeviations);
-  const double* count = moment(whole, Moment::kCount).data<double>();
-  double* value = variance.data<double>();
-  for (std::int64_t i = 0; i < variance.num_elements(); ++i) {
-    value[i] = 1.0 / std::sqrt(value[i] / count[i] + call.attrs.get_double("eps"));
-  }
+  kernels::binary(call.ctx, Binary::kDiv, variance, moment(whole, Moment::kCount), variance);
+  kernels::binary_scalar(call.ctx, Binary::kAdd, variance, call.attrs.get_double("eps"), variance);
+  kernels::unary(call.ctx, kernels::Unary::kRsqrt, variance, variance);
   const Array &mean = call.outputs[1], &rstd = call.outputs[2];
   kernels::copy(call.ctx, moment(whole, Moment::kMean), mean);
   kernels::copy(call.ctx, variance, rstd);

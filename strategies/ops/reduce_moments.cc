@@ -12,6 +12,8 @@
 namespace tessera {
 namespace {
 
+using kernels::Binary;
+
 enum class Spread : std::uint8_t { kVariance, kDeviation };
 
 /// Moments (p, 3, …) → variance (or its root), and the mean where it is a result.
@@ -21,14 +23,18 @@ void finish(KernelCall& call) {
   const double correction = call.attrs.get_double("correction");
   const Array mean = ops::moment(whole, ops::Moment::kMean);
   const Array spread = ops::moment(whole, ops::Moment::kDeviations);
-  const double* count = ops::moment(whole, ops::Moment::kCount).data<double>();
-  double* value = spread.data<double>();
-  double* mean_of = mean.data<double>();
-  for (std::int64_t i = 0; i < spread.num_elements(); ++i) {
-    // Of no elements there is neither.
-    if (count[i] == 0.0) value[i] = mean_of[i] = std::numeric_limits<double>::quiet_NaN();
-    value[i] /= std::max(0.0, count[i] - correction);
-    if (kSpread == Spread::kDeviation) value[i] = std::sqrt(value[i]);
+  const Array count = ops::moment(whole, ops::Moment::kCount);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Array none = ops::scratch(call, count.shape(), DType::kBool);  // neither is there
+  kernels::binary_scalar(call.ctx, Binary::kEq, count, 0.0, none);
+  kernels::masked_fill(call.ctx, mean, none, nan, mean);
+  kernels::masked_fill(call.ctx, spread, none, nan, spread);
+  const Array divisor = ops::scratch(call, count.shape(), DType::kF64);
+  kernels::binary_scalar(call.ctx, Binary::kSub, count, correction, divisor);
+  kernels::binary_scalar(call.ctx, Binary::kMaximum, divisor, 0.0, divisor);
+  kernels::binary(call.ctx, Binary::kDiv, spread, divisor, spread);
+  if (kSpread == Spread::kDeviation) {
+    kernels::unary(call.ctx, kernels::Unary::kSqrt, spread, spread);
   }
   kernels::copy(call.ctx, spread, ops::as_kept(call, call.outputs[0]));
   if (call.outputs.size() > 1) kernels::copy(call.ctx, mean, ops::as_kept(call, call.outputs[1]));

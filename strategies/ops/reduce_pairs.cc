@@ -32,29 +32,35 @@ void run_equal(KernelCall& call) {
 }
 
 /// Within atol + rtol |other|, or equal (infinities), or both NaN where that counts as equal.
-struct Closeness {
-  double relative, absolute;
-  bool equal_nan;
-  bool holds(double a, double b) const {
-    if (std::isnan(a) || std::isnan(b)) return equal_nan && std::isnan(a) && std::isnan(b);
-    if (a == b) return true;
-    return std::isfinite(b) && std::abs(a - b) <= absolute + relative * std::abs(b);
-  }
-};
-
 void run_allclose(KernelCall& call) {
-  const Closeness close = {call.attrs.get_double("rtol"), call.attrs.get_double("atol"),
-                           call.attrs.get_bool("equal_nan")};
   Array wide[2];
   for (std::size_t i = 0; i < 2; ++i) {
     wide[i] = ops::scratch(call, call.inputs[i].shape(), DType::kF64);
     kernels::copy(call.ctx, call.inputs[i], wide[i]);
   }
-  const Array agrees = ops::scratch(call, call.inputs[0].shape(), DType::kBool);
-  const double *a = wide[0].data<double>(), *b = wide[1].data<double>();
-  for (std::int64_t i = 0; i < agrees.num_elements(); ++i) {
-    agrees.data<bool>()[i] = close.holds(a[i], b[i]);
+  const Array &a = wide[0], &b = wide[1];
+  const Array agrees = ops::scratch(call, a.shape(), DType::kBool);
+  const Array other = ops::scratch(call, a.shape(), DType::kBool);
+  kernels::binary(call.ctx, Binary::kEq, a, b, agrees);
+  if (call.attrs.get_bool("equal_nan")) {
+    const Array of_b = ops::scratch(call, a.shape(), DType::kBool);
+    kernels::unary(call.ctx, kernels::Unary::kIsNan, a, other);
+    kernels::unary(call.ctx, kernels::Unary::kIsNan, b, of_b);
+    kernels::binary(call.ctx, Binary::kLogicalAnd, other, of_b, other);
+    kernels::binary(call.ctx, Binary::kLogicalOr, agrees, other, agrees);
   }
+  // |a − b| ≤ atol + rtol·|b|, where b is finite.
+  kernels::binary(call.ctx, Binary::kSub, a, b, a);
+  kernels::unary(call.ctx, kernels::Unary::kAbs, a, a);
+  kernels::unary(call.ctx, kernels::Unary::kAbs, b, b);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Array finite = ops::scratch(call, b.shape(), DType::kBool);
+  kernels::binary_scalar(call.ctx, Binary::kLt, b, infinity, finite);
+  kernels::binary_scalar(call.ctx, Binary::kMul, b, call.attrs.get_double("rtol"), b);
+  kernels::binary_scalar(call.ctx, Binary::kAdd, b, call.attrs.get_double("atol"), b);
+  kernels::binary(call.ctx, Binary::kLe, a, b, other);
+  kernels::binary(call.ctx, Binary::kLogicalAnd, other, finite, other);
+  kernels::binary(call.ctx, Binary::kLogicalOr, agrees, other, agrees);
   store_all(call, agrees);
 }
 

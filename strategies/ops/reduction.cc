@@ -230,7 +230,7 @@ void add_sum_of_squares(OpTable& table) {
        .rule = "* -> | *:sum",
        .kernel =
            [](KernelCall& call) {
-             *call.outputs[0].data<double>() = kernels::sum_of_squares(call.ctx, call.inputs[0]);
+             kernels::sum_of_squares(call.ctx, call.inputs[0], call.outputs[0]);
            },
        .infer = [](std::span<const TensorMeta>, const Attrs&) -> StatusOr<std::vector<TensorMeta>> {
          return std::vector<TensorMeta>{{{}, DType::kF64}};

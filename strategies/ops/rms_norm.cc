@@ -80,27 +80,16 @@ void local_squares(KernelCall& call) {
   kernels::fold_rows(call.ctx, {kernels::RowFold::kSumSquares}, call.inputs[0], call.outputs[0]);
 }
 
-/// Σ x² → 1 / sqrt(mean + eps) as the kernel of whole rows computes it, in T.
-template <class T>
-void to_rstd(const Array& squares, double size, double eps) {
-  double* square = squares.data<double>();
-  for (std::int64_t i = 0; i < squares.num_elements(); ++i) {
-    const T mean = static_cast<T>(square[i]) / static_cast<T>(size);
-    square[i] = static_cast<double>(T(1) / std::sqrt(mean + static_cast<T>(eps)));
-  }
-}
-
 /// (x, weight, Σ x²) → x rstd weight, rstd.
 void finish_norm(KernelCall& call) {
   const Array &x = call.inputs[0], &squares = call.inputs[2];
   const Array &out = call.outputs[0], &rstd = call.outputs[1];
   const double size = whole_size(call.input_views[0]), eps = call.attrs.get_double("eps");
-  if (rstd.dtype() == DType::kF32) {
-    to_rstd<float>(squares, size, eps);
-  } else {
-    to_rstd<double>(squares, size, eps);
-  }
+  // 1 / sqrt(mean + eps) in the type of whole rows' kernel.
   kernels::copy(call.ctx, squares, rstd);
+  kernels::binary_scalar(call.ctx, Binary::kDiv, rstd, size, rstd);
+  kernels::binary_scalar(call.ctx, Binary::kAdd, rstd, eps, rstd);
+  kernels::unary(call.ctx, kernels::Unary::kRsqrt, rstd, rstd);
   const Array scaled = ops::scratch(call, x.shape(), rstd.dtype());
   kernels::binary(call.ctx, Binary::kMul, x, as_column(rstd), scaled);
   kernels::binary(call.ctx, Binary::kMul, scaled, call.inputs[1], out);

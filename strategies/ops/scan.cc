@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/candidates.h"
 #include "strategies/ops/reduced.h"
 
@@ -117,7 +118,7 @@ void extremes_own(KernelCall& call) {
   run_extremes<kWhich>(call);
   const Array& values = call.outputs[0];
   const int dim = ops::kernel_dim(call, values);
-  ops::globalize_indices(call.input_views[0], dim, call.outputs[1]);
+  globalize_positions(call.ctx, call.input_views[0], {&dim, 1}, call.outputs[1]);
   const PartOf last = {dim, values.size(dim) - 1, 0.0};
   call.outputs[2] = part(call, values, last, values.dtype());
   call.outputs[3] = part(call, call.outputs[1], {dim, last.at, -1.0}, DType::kI64);

@@ -4,6 +4,7 @@
 
 #include "kernels/elementwise.h"
 #include "placement/checked_int.h"
+#include "strategies/held_part.h"
 #include "strategies/ops/index_local.h"
 #include "strategies/ops/level_walk.h"
 #include "strategies/ops/schema.h"
@@ -29,18 +30,17 @@ enum class Triangle : std::uint8_t { kLower, kUpper };
 template <Triangle kTriangle>
 void run_triangle(KernelCall& call) {
   const Array& x = call.inputs[0];
-  const auto global = ops::global_indices(ops::input_view(call, 0), x.shape());
-  const auto& rows = global[x.shape().size() - 2];
-  const auto& columns = global.back();
-  const std::int64_t diagonal = call.attrs.get_int("diagonal");
-  const Array kept = ops::scratch(call, {x.size(x.ndim() - 2), x.size(x.ndim() - 1)}, DType::kBool);
-  bool* keep = kept.data<bool>();
-  for (const std::int64_t row : rows) {
-    for (const std::int64_t column : columns) {
-      const std::int64_t beyond = column - row - diagonal;
-      *keep++ = kTriangle == Triangle::kLower ? beyond <= 0 : beyond >= 0;
-    }
-  }
+  const OperandView view = ops::input_view(call, 0);
+  const int columns = x.ndim() - 1, rows = columns - 1;
+  const Array row = held_positions(call.ctx, view, rows, x.size(rows)).try_view({x.size(rows), 1});
+  const Array column = held_positions(call.ctx, view, columns, x.size(columns));
+  const Shape plane = {x.size(rows), x.size(columns)};
+  const Array beyond = ops::scratch(call, plane, DType::kI64);  // the diagonal through (0, 0)
+  kernels::binary(call.ctx, kernels::Binary::kSub, column, row, beyond);
+  const Array kept = ops::scratch(call, plane, DType::kBool);
+  kernels::binary_scalar(
+      call.ctx, kTriangle == Triangle::kLower ? kernels::Binary::kLe : kernels::Binary::kGe, beyond,
+      static_cast<double>(call.attrs.get_int("diagonal")), kept);
   const Array zero = ops::scratch(call, {}, x.dtype());
   kernels::fill(call.ctx, 0.0, zero);
   kernels::where(call.ctx, kept, x, zero, call.outputs[0]);

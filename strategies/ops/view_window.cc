@@ -104,8 +104,9 @@ std::vector<int> moved_dims(const Attrs& local_attrs) {
 
 Array taken(KernelCall& call, const Array& x, int dim, const std::vector<std::int64_t>& order) {
   const auto count = static_cast<std::int64_t>(order.size());
-  const Array at = Array::empty({count}, DType::kI64, call.ctx.allocator);
-  std::copy(order.begin(), order.end(), at.data<std::int64_t>());
+  const Array places = Array::empty({count}, DType::kI64);
+  std::copy(order.begin(), order.end(), places.data<std::int64_t>());
+  const Array at = to_device(call.ctx, places);
   Shape shape = x.shape();
   shape[static_cast<std::size_t>(dim)] = count;
   const Array out = Array::empty(shape, x.dtype(), call.ctx.allocator);

@@ -19,6 +19,8 @@ class BareDevice final : public Device {
   Stream& compute() override { return stream_; }
   Stream& comm() override { return stream_; }
   void copy(void*, const void*, std::size_t, Stream&) override {}
+  void upload(void*, const void*, std::size_t, Stream&) override {}
+  void clear(void*, std::size_t, Stream&) override {}
   Mark record(Stream&) override { return Mark(); }
   void wait(Stream&, const Mark&) override {}
   bool done(const Mark&) override { return true; }
@@ -100,6 +102,38 @@ TEST_CASE("released memory serves the same stream again; fresh memory is poison"
   CHECK(a.bytes() == where);
   kernels::fill(on.ctx, 2.0, a);
   CHECK(fetch(on, a).to_vector() == std::vector<double>(98, 2.0));
+}
+
+TEST_CASE("arrays of a device are no memory of the host; copies are asked for",
+          "[device][errors]") {
+  OnDevice on;
+  const Array host = Array::from_values({2, 3}, DType::kI32, std::vector<double>{1, 2, 3, 4, 5, 6});
+  const Array there = to_device(on.ctx, host.transpose(0, 1));
+  CHECK(&there.device() == on.device.get());
+  CHECK(there.shape() == Shape{3, 2});
+  CHECK_THROWS_WITH(there.to_vector(), "an array of emulated:0 is used as memory of the host");
+  CHECK_THROWS_WITH(there.data<std::byte>(),
+                    "an array of emulated:0 is used as memory of the host");
+  CHECK(to_host(there.slice(1, 1, 2)).to_vector() == std::vector<double>{4, 5, 6});
+  CHECK(to_host(host).bytes() == host.bytes());
+  KernelContext cpu;
+  CHECK(to_device(cpu, host).bytes() == host.bytes());
+  CHECK(to_host(Array::zeros({5}, DType::kF16, on.memory)).to_vector() ==
+        std::vector<double>(5, 0.0));
+}
+
+TEST_CASE("what is uploaded may be written again at once", "[device][memory]") {
+  OnDevice on;
+  std::vector<Array> there;
+  const Array host = Array::empty({5000}, DType::kF64);
+  for (int round = 0; round < 50; ++round) {
+    std::fill_n(host.data<double>(), 5000, round);
+    there.push_back(to_device(on.ctx, host));
+  }
+  for (int round = 0; round < 50; ++round) {
+    CHECK(to_host(there[static_cast<std::size_t>(round)]).to_vector() ==
+          std::vector<double>(5000, round));
+  }
 }
 
 TEST_CASE("marks order the streams of two devices", "[device][streams]") {

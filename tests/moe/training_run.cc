@@ -16,7 +16,7 @@ std::vector<double> first_logits(Model& model, const TokenData& data) {
   const ModelContext& context = model.context();
   const NoGrad no_grad(context.runtime);
   const DTensor ids = context.place_tokens(data.batch(0, 0).ids_BL);
-  const std::vector<double> all = full_tensor(model.logits(ids)).to_vector();
+  const std::vector<double> all = to_host(full_tensor(model.logits(ids))).to_vector();
   for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
   std::vector<double> corner;
   const std::int64_t positions = std::min<std::int64_t>(4, context.config.seq);
@@ -61,7 +61,7 @@ RunResult all_parameters(std::vector<RunResult> ranks) {
 
 /// Adds a tensor's norm, and on the first rank of its mesh its elements.
 void add_final(RunResult& result, const DTensor& tensor) {
-  const auto whole = [](const DTensor& x) { return full_tensor(x.detach()).to_vector(); };
+  const auto whole = [](const DTensor& x) { return to_host(full_tensor(x.detach())).to_vector(); };
   result.final_l2[tensor.name()] = norm_of(tensor);
   Elements elements{whole(tensor), {}};
   if (tensor.grad().defined()) elements.grad = whole(tensor.grad());
@@ -175,7 +175,8 @@ void check_same(const RunResult& run, const RunResult& reference) {
 
 std::vector<RunResult> train_all(const RunOptions& options) {
   const Job job = job_of(options);
-  return results_of(options.num_ranks, {.threads_per_rank = options.threads_per_rank},
+  return results_of(options.num_ranks,
+                    {.threads_per_rank = options.threads_per_rank, .allocator = options.allocator},
                     [&](World& world) { return train_rank(world, options, job); })
       .value();
 }

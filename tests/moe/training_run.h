@@ -25,6 +25,8 @@ struct RunOptions {
   /// Looks at each rank's model after the last step, and says what it saw.
   std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
   int threads_per_rank = 0;  ///< as in WorldOptions
+  /// As in WorldOptions: the device.
+  std::function<std::shared_ptr<Allocator>(std::int64_t rank)> allocator = nullptr;
 };
 /// Makes a model small enough for many runs: 2 layers, one step of 4 x 16 tokens. Experts, their
 /// routing and the recipe stay as they are.

@@ -116,7 +116,7 @@ void Signals::copy_records() {
 }
 
 int asked_to_end(World& world, const Signals& signals) {
-  const Array asked = Array::empty({1}, DType::kI64, world.allocator());
+  const Array asked = Array::empty({1}, DType::kI64, world.host_allocator());
   *asked.data<std::int64_t>() = signals.asked_to_end();
   everyone(world).all_reduce(asked, asked, ReduceOp::kMax,
                              {.tensor = "signal", .log = CallLog::kNo});
