@@ -14,7 +14,7 @@
 namespace tessera::kernels::TSR_CUDA {
 namespace {
 
-void check(cublasStatus_t status, const Device& device, const char* call) {
+void check_library(cublasStatus_t status, const Device& device, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw Error(internal_error(to_string(device.id()) + ": " + call + ": " +
                              cublasLtGetStatusString(status)));
@@ -23,7 +23,7 @@ void check(cublasStatus_t status, const Device& device, const char* call) {
 class Library {
  public:
   explicit Library(const Device& device) {
-    check(cublasLtCreate(&handle_), device, "cublasLtCreate");
+    check_library(cublasLtCreate(&handle_), device, "cublasLtCreate");
   }
   ~Library() { static_cast<void>(cublasLtDestroy(handle_)); }
   Library(const Library&) = delete;
@@ -58,9 +58,10 @@ class Description {
  public:
   Description(const ColumnProduct& product, const Device& device)
       : product_(product), device_(device), wide_(product.left.dtype == DType::kF64) {
-    check(cublasLtMatmulDescInit(&operation_, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                 wide_ ? CUDA_R_64F : CUDA_R_32F),
-          device, "cublasLtMatmulDescInit");
+    check_library(
+        cublasLtMatmulDescInit(&operation_, wide_ ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                               wide_ ? CUDA_R_64F : CUDA_R_32F),
+        device, "cublasLtMatmulDescInit");
     set_operation(CUBLASLT_MATMUL_DESC_TRANSA, product.left);
     set_operation(CUBLASLT_MATMUL_DESC_TRANSB, product.right);
     lay_out(left_, product.left);
@@ -72,10 +73,11 @@ class Description {
   bool choose(cublasLtHandle_t handle) {
     if (product_.batch > std::numeric_limits<std::int32_t>::max()) return false;
     cublasLtMatmulPreferenceOpaque_t preference;
-    check(cublasLtMatmulPreferenceInit(&preference), device_, "cublasLtMatmulPreferenceInit");
+    check_library(cublasLtMatmulPreferenceInit(&preference), device_,
+                  "cublasLtMatmulPreferenceInit");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value), device_,
-            "cublasLtMatmulPreferenceSetAttribute");
+      check_library(cublasLtMatmulPreferenceSetAttribute(&preference, what, &value, sizeof value),
+                    device_, "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspaceBytes);
     // Partial sums of halves add up in F32 too.
@@ -89,7 +91,7 @@ class Description {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle, &operation_, &left_, &right_, &out_, &out_, &preference, 1, &choice_, &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
-    check(status, device_, "cublasLtMatmulAlgoGetHeuristic");
+    check_library(status, device_, "cublasLtMatmulAlgoGetHeuristic");
     return found > 0 && choice_.state == CUBLAS_STATUS_SUCCESS;
   }
 
@@ -99,7 +101,7 @@ class Description {
     const float one_f32 = 1.0F, zero_f32 = 0.0F;
     const void* alpha = wide_ ? static_cast<const void*>(&one) : &one_f32;
     const void* beta = wide_ ? static_cast<const void*>(&zero) : &zero_f32;
-    check(
+    check_library(
         cublasLtMatmul(handle, &operation_, alpha, product_.left.data, &left_, product_.right.data,
                        &right_, beta, product_.out.data, &out_, product_.out.data, &out_,
                        &choice_.algo, workspace, choice_.workspaceSize, stream),
@@ -112,22 +114,23 @@ class Description {
 
   void set_operation(cublasLtMatmulDescAttributes_t which, const ColumnMatrix& matrix) {
     const cublasOperation_t operation = matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(cublasLtMatmulDescSetAttribute(&operation_, which, &operation, sizeof operation), device_,
-          "cublasLtMatmulDescSetAttribute");
+    check_library(cublasLtMatmulDescSetAttribute(&operation_, which, &operation, sizeof operation),
+                  device_, "cublasLtMatmulDescSetAttribute");
   }
   void lay_out(cublasLtMatrixLayoutOpaque_t& layout, const ColumnMatrix& matrix) {
-    check(cublasLtMatrixLayoutInit(&layout, type_of(matrix.dtype),
-                                   static_cast<std::uint64_t>(matrix.rows),
-                                   static_cast<std::uint64_t>(matrix.cols), matrix.leading),
-          device_, "cublasLtMatrixLayoutInit");
+    check_library(cublasLtMatrixLayoutInit(&layout, type_of(matrix.dtype),
+                                           static_cast<std::uint64_t>(matrix.rows),
+                                           static_cast<std::uint64_t>(matrix.cols), matrix.leading),
+                  device_, "cublasLtMatrixLayoutInit");
     if (product_.batch == 1) return;
     const auto count = static_cast<std::int32_t>(product_.batch);
-    check(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                           sizeof count),
-          device_, "cublasLtMatrixLayoutSetAttribute");
-    check(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                           &matrix.batch_stride, sizeof matrix.batch_stride),
-          device_, "cublasLtMatrixLayoutSetAttribute");
+    check_library(cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                   &count, sizeof count),
+                  device_, "cublasLtMatrixLayoutSetAttribute");
+    check_library(
+        cublasLtMatrixLayoutSetAttribute(&layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                         &matrix.batch_stride, sizeof matrix.batch_stride),
+        device_, "cublasLtMatrixLayoutSetAttribute");
   }
   /// Of the first element of each matrix, up to what the library asks for at most.
   static std::uint32_t alignment_of(const ColumnMatrix& matrix) {

@@ -8,7 +8,7 @@ namespace tessera::kernels::TSR_CUDA {
 namespace {
 
 /// Entries by the row that they go into.
-struct Groups {
+struct KeyGroups {
   const std::int32_t* keys;
   const std::int32_t* entries;
   std::int64_t count;
@@ -32,7 +32,7 @@ using KeptType = std::conditional_t<kIsHalf<T>, float, T>;
 
 /// The team of a group's first entry walks through the group.
 template <class T, int kCount, class Op>
-__global__ void combine_groups(RowGrid grid, RowPair rows, Groups groups) {
+__global__ void combine_groups(RowGrid grid, RowPair rows, KeyGroups groups) {
   using Kept = KeptType<T>;
   using Values = Pack<T, kCount>;
   constexpr int kAhead = 4;  // rows that are read before the first is added
@@ -77,7 +77,7 @@ __global__ void combine_groups(RowGrid grid, RowPair rows, Groups groups) {
 /// Rows of one element: a warp for 32 entries. Who begins a short group walks through it; through a
 /// long one the warp goes, 32 entries at a time.
 template <class T, class Op>
-__global__ void combine_elements(RowPair rows, Groups groups) {
+__global__ void combine_elements(RowPair rows, KeyGroups groups) {
   using Kept = KeptType<T>;
   T* const to = reinterpret_cast<T*>(rows.row.operands[0].data);
   const T* const from = reinterpret_cast<const T*>(rows.row.operands[1].data);
@@ -125,7 +125,7 @@ __global__ void combine_elements(RowPair rows, Groups groups) {
 
 /// A group's last entry wins.
 template <class Word>
-__global__ void assign_last(RowGrid grid, RowPair rows, Groups groups) {
+__global__ void assign_last(RowGrid grid, RowPair rows, KeyGroups groups) {
   Word* const to = reinterpret_cast<Word*>(rows.row.operands[0].data);
   const Word* const from = reinterpret_cast<const Word*>(rows.row.operands[1].data);
   for_each_piece(grid, [&](std::int64_t i, std::int64_t first) {
@@ -152,7 +152,7 @@ __global__ void write_keys(PositionReader positions, std::int64_t count, std::in
 }
 
 template <class T, int kCount, class Op>
-cudaError_t launch_combine(KernelContext& ctx, const RowPair& rows, const Groups& groups) {
+cudaError_t launch_combine(KernelContext& ctx, const RowPair& rows, const KeyGroups& groups) {
   if (rows.row.total == 1 && kCount == 1) {
     return launch<combine_elements<T, Op>>(grid_for(groups.count), stream_of(ctx), rows, groups);
   }
@@ -162,7 +162,7 @@ cudaError_t launch_combine(KernelContext& ctx, const RowPair& rows, const Groups
 }
 
 template <class Op>
-cudaError_t combine_with(KernelContext& ctx, RowPair rows, const Groups& groups) {
+cudaError_t combine_with(KernelContext& ctx, RowPair rows, const KeyGroups& groups) {
   return visit_dtype(rows.row.operands[0].dtype, [&]<class T>(TypeTag<T>) {
     constexpr int kCount = kPackBytes / sizeof(T);
     if constexpr (std::is_same_v<Op, AddTo> && is_floating(dtype_of<T>())) {
@@ -173,12 +173,12 @@ cudaError_t combine_with(KernelContext& ctx, RowPair rows, const Groups& groups)
 }
 
 template <class Word>
-cudaError_t launch_assign(KernelContext& ctx, const RowPair& rows, const Groups& groups) {
+cudaError_t launch_assign(KernelContext& ctx, const RowPair& rows, const KeyGroups& groups) {
   const RowGrid grid = row_grid(groups.count, rows.row.total);
   return launch<assign_last<Word>>(grid_for(grid.threads()), stream_of(ctx), grid, rows, groups);
 }
 
-cudaError_t assign(KernelContext& ctx, RowPair rows, const Groups& groups) {
+cudaError_t assign(KernelContext& ctx, RowPair rows, const KeyGroups& groups) {
   const std::int64_t bytes = size_of(rows.row.operands[0].dtype);
   if (cut_into_packs(rows, static_cast<int>(kPackBytes / bytes))) {
     return launch_assign<uint4>(ctx, rows, groups);
@@ -196,7 +196,7 @@ cudaError_t assign(KernelContext& ctx, RowPair rows, const Groups& groups) {
 }
 
 cudaError_t combine_layout(KernelContext& ctx, Combine combine, const RowPair& rows,
-                           const Groups& groups) {
+                           const KeyGroups& groups) {
   switch (combine) {
     case Combine::kAdd:
       return combine_with<AddTo>(ctx, rows, groups);
@@ -218,7 +218,7 @@ void combine_rows(KernelContext& ctx, const char* name, Combine combine, const R
   const std::int64_t count = rows.keys_N.num_elements();
   if (count == 0 || rows.out_row.num_elements() == 0) return;
   const KeyOrder order = order_by_key(ctx, rows.keys_N, rows.num_keys + 1);
-  const Groups groups{
+  const KeyGroups groups{
       .keys = device_data<std::int32_t>(order.keys_N),
       .entries = device_data<std::int32_t>(order.positions_N),
       .count = count,

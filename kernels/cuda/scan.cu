@@ -36,7 +36,7 @@ struct PutNothing {
 };
 
 template <class Fold>
-struct FoldSegment {
+struct FoldOfSegment {
   Fold fold;
   typename Fold::State* folds;
   template <class S>
@@ -73,8 +73,9 @@ void scan_lines(KernelContext& ctx, const char* name,
         const Array room = scratch_for<State>(ctx, cut.count * layout.total);
         State* const folds = device_data<State>(room);
         if (cut.count > 1) {
-          check(launch_segments<kWidth>(ctx, layout, steps, n, cut, FoldSegment<Fold>{fold, folds}),
-                *ctx.device, name);
+          check(
+              launch_segments<kWidth>(ctx, layout, steps, n, cut, FoldOfSegment<Fold>{fold, folds}),
+              *ctx.device, name);
         }
         return launch_segments<kWidth>(ctx, layout, steps, n, cut, ScanSegment<Fold>{fold, folds});
       });

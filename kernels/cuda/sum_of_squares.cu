@@ -15,7 +15,7 @@ constexpr std::int64_t kMostBlocks = 3;
 #endif
 
 template <class T>
-struct alignas(16) Pack {
+struct alignas(16) AlignedPack {
   static constexpr std::int64_t kSize = 16 / sizeof(T);
   T values[kSize];
 };
@@ -46,10 +46,11 @@ __global__ void sum_squares(const T* x, std::int64_t n, std::int64_t packs, doub
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   double sum = 0.0;
   for (std::int64_t i = first; i < packs; i += step) {
-    const Pack<T> pack = reinterpret_cast<const Pack<T>*>(x)[i];
-    for (std::int64_t j = 0; j < Pack<T>::kSize; ++j) sum += square_of(pack.values[j]);
+    const AlignedPack<T> pack = reinterpret_cast<const AlignedPack<T>*>(x)[i];
+    for (std::int64_t j = 0; j < AlignedPack<T>::kSize; ++j) sum += square_of(pack.values[j]);
   }
-  for (std::int64_t i = packs * Pack<T>::kSize + first; i < n; i += step) sum += square_of(x[i]);
+  for (std::int64_t i = packs * AlignedPack<T>::kSize + first; i < n; i += step)
+    sum += square_of(x[i]);
   sum = sum_of_block(sum);
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
@@ -72,9 +73,10 @@ void sum_of_squares(KernelContext& ctx, const Array& x, const Array& out) {
   const Array sums = Array::empty({blocks}, DType::kF64, ctx.allocator);
   const Current current(*ctx.device);
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
-    const bool aligned = reinterpret_cast<std::uintptr_t>(dense.bytes()) % sizeof(Pack<T>) == 0;
+    const bool aligned =
+        reinterpret_cast<std::uintptr_t>(dense.bytes()) % sizeof(AlignedPack<T>) == 0;
     check(launch<sum_squares<T>>({static_cast<unsigned>(blocks), kThreads}, stream_of(ctx),
-                                 device_data<T>(dense), n, aligned ? n / Pack<T>::kSize : 0,
+                                 device_data<T>(dense), n, aligned ? n / AlignedPack<T>::kSize : 0,
                                  device_data<double>(sums)),
           *ctx.device, "sum_of_squares");
   });
