@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "placement/status.h"
+#include "strategies/local_op.h"
 #include "tests/device/device_arrays.h"
 
 namespace tessera::testing {
@@ -33,6 +34,21 @@ bool is_among(const std::vector<std::string>& names, const std::string& name) {
 }
 
 }  // namespace
+
+TEST_CASE("operands of two devices are refused before a kernel runs", "[device][errors]") {
+  OnDevice on;
+  OpTable table;
+  add_builtin_ops(table);
+  const Op& mul = *value_or_throw(table.find("mul"));
+  const Spec spec = Spec::plain({2}, DType::kF32);
+  const LocalOp local =
+      LocalOp::make(mul, value_or_throw(propagate(mul, std::vector{&spec, &spec}, {})), {}, {});
+  const Array host = Array::zeros({2}, DType::kF32);
+  const Array inputs[] = {to_device(on.ctx, host), host};
+  Array outputs[1];
+  CHECK_THROWS_WITH(local.run(on.ctx, inputs, outputs),
+                    "mul: operand 1 lies on cpu:0, but the call runs on emulated:0");
+}
 
 TEST_CASE("rows of ops hold on the device", "[device][verify]") {
   OnDevice on;

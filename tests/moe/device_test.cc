@@ -14,6 +14,16 @@ double number_at(const Json& object, std::string_view key) {
 
 }  // namespace
 
+TEST_CASE("ranks do not exchange arrays of a device yet, and say so", "[moe][device][errors]") {
+  const std::shared_ptr<Device> device = value_or_throw(make_emulated_device(0));
+  const std::unique_ptr<World> world =
+      make_single_world({.allocator = [&](std::int64_t) { return device->make_allocator(); }});
+  CHECK(&world->host_allocator()->device() == &cpu_device());
+  const Array x = Array::zeros({2}, DType::kF32, world->allocator());
+  CHECK_THROWS_WITH(everyone(*world).all_reduce(x, x, ReduceOp::kSum),
+                    "all_reduce: in lies on emulated:0; ranks exchange arrays of the host so far");
+}
+
 TEST_CASE("one rank on a device repeats another system's losses", "[moe][parity][device]") {
   const std::string model = GENERATE("softmax", "grouped");
   CAPTURE(model);
