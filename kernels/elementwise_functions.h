@@ -10,7 +10,7 @@
 #include "kernels/host_device.h"
 #include "kernels/vector_math.h"
 
-namespace tessera::kernels::functions {
+namespace tessera::kernels::functions::inline TSR_MACHINE {
 
 template <class C>
 inline constexpr bool kIsInteger = std::is_integral_v<C>;
@@ -350,4 +350,4 @@ struct GeluGrad {
   }
 };
 
-}  // namespace tessera::kernels::functions
+}  // namespace tessera::kernels::functions::inline TSR_MACHINE

@@ -10,7 +10,7 @@
 
 #include "kernels/host_device.h"
 
-namespace tessera::kernels {
+namespace tessera::kernels::inline TSR_MACHINE {
 
 /// a·b + c with one rounding where the machine can, the same in a vector loop and in its remainder.
 TSR_HOST_DEVICE inline float mul_add(float a, float b, float c) noexcept {
@@ -104,4 +104,4 @@ TSR_HOST_DEVICE inline float tanh_f32(float x) noexcept {
   return std::copysign(magnitude < 0.625F ? small : large, x);
 }
 
-}  // namespace tessera::kernels
+}  // namespace tessera::kernels::inline TSR_MACHINE

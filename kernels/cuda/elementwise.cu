@@ -103,30 +103,10 @@ struct SwigluGrad {
 };
 
 /// Elements as they are, whatever they mean.
-template <class Word>
-__global__ void copy_words(MapLayout<2> layout) {
+__global__ void copy_elements(MapLayout<2> layout) {
   for_each_element(layout, [&](std::int64_t, const std::int64_t* offsets) {
-    reinterpret_cast<Word*>(layout.operands[0].data)[offsets[0]] =
-        reinterpret_cast<const Word*>(layout.operands[1].data)[offsets[1]];
+    copy_element(layout.operands[0], offsets[0], layout.operands[1], offsets[1]);
   });
-}
-
-void copy_bits(KernelContext& ctx, const Array& src, const Array& dst) {
-  const auto copy_as = [&]<class Word>(Word) {
-    run_layouts<2>(ctx, "copy", {&dst, &src}, [&](const MapLayout<2>& layout) {
-      return launch<copy_words<Word>>(grid_for(layout.total), stream_of(ctx), layout);
-    });
-  };
-  switch (size_of(src.dtype())) {
-    case 8:
-      return copy_as(std::uint64_t{});
-    case 4:
-      return copy_as(std::uint32_t{});
-    case 2:
-      return copy_as(std::uint16_t{});
-    default:
-      return copy_as(std::uint8_t{});
-  }
 }
 
 bool divides(Binary op) { return op == Binary::kFloorDivide || op == Binary::kRemainder; }
@@ -140,7 +120,9 @@ void copy(KernelContext& ctx, const Array& src, const Array& dst) {
                        ctx.device->compute());
       return;
     }
-    return copy_bits(ctx, src, dst);
+    return run_layouts<2>(ctx, "copy", {&dst, &src}, [&](const MapLayout<2>& layout) {
+      return launch<copy_elements>(grid_for(layout.total), stream_of(ctx), layout);
+    });
   }
   visit_compute_type(src.dtype(), [&]<class C>(TypeTag<C>) {
     map<C, 1, 1>(ctx, "copy", {&dst, &src}, Identity{});

@@ -73,6 +73,7 @@ Array scratch_for(KernelContext& ctx, std::int64_t count) {
   const Shape bytes = {count * static_cast<std::int64_t>(sizeof(T))};
   return Array::empty(bytes, DType::kU8, ctx.allocator);
 }
+
 /// An operand of line kernels: lines of `array` along `dim`, or, where dim is −1, one element a
 /// line.
 struct LineOperand {

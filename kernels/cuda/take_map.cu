@@ -1,7 +1,7 @@
-// Positions of a dim by a list of the host's, and the sums that go back. The list travels in the
-// kernels' own arguments: nothing waits, and the list may go at once.
+// Positions of a dim by a list of the host's, and the sums that go back.
 #include <vector>
 
+#include "kernels/cuda/index_table.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/elementwise_functions.h"
@@ -10,33 +10,6 @@
 
 namespace tessera::kernels::TSR_CUDA {
 namespace {
-
-/// What fits into the arguments of a launch.
-struct ListPart {
-  static constexpr std::int64_t kMost = 480;
-  std::int64_t count = 0;
-  std::int64_t of[kMost] = {};
-};
-
-__global__ void write_list(ListPart part, std::int64_t* to) {
-  for (std::int64_t i = threadIdx.x; i < part.count; i += blockDim.x) to[i] = part.of[i];
-}
-
-/// I64, on the device.
-Array to_device(KernelContext& ctx, std::span<const std::int64_t> list) {
-  const auto count = static_cast<std::int64_t>(list.size());
-  const Array there = Array::empty({count}, DType::kI64, ctx.allocator);
-  const Current current(*ctx.device);
-  for (std::int64_t first = 0; first < count; first += ListPart::kMost) {
-    ListPart part;
-    part.count = std::min(ListPart::kMost, count - first);
-    std::copy_n(list.begin() + first, part.count, part.of);
-    check(launch<write_list>({.blocks = 1, .threads = 32}, stream_of(ctx), part,
-                             device_data<std::int64_t>(there) + first),
-          *ctx.device, "to_device");
-  }
-  return there;
-}
 
 /// The list by the place that its entries name: the entries of place p are entries[begins[p]], …,
 /// before those of p + 1, in the list's order.
@@ -106,7 +79,7 @@ void take_map(KernelContext& ctx, const Array& x, int dim, std::span<const std::
   check_places("take_map", places, out.size(dim), x.size(dim));
   if (out.num_elements() == 0) return;
   const Array source = as_dtype(ctx, x, out.dtype());
-  take_rows(ctx, "take_map", source, dim, trusted_positions(to_device(ctx, places)),
+  take_rows(ctx, "take_map", source, dim, trusted_positions(index_table(ctx, places)),
             word_of(otherwise, out.dtype()), out);
 }
 
@@ -115,7 +88,7 @@ void add_map(KernelContext& ctx, const Array& grad, int dim, std::span<const std
   check_places("add_map", places, grad.size(dim), out.size(dim));
   if (out.num_elements() == 0) return;
   const ByPlace lists = by_place(places, out.size(dim));
-  const Array begins = to_device(ctx, lists.begins), entries = to_device(ctx, lists.entries);
+  const Array begins = index_table(ctx, lists.begins), entries = index_table(ctx, lists.entries);
   Shape along_dim(out.shape().size(), 0);
   along_dim[static_cast<std::size_t>(dim)] = 1;
   const Array begin = begins.as_strided(out.shape(), along_dim, 0);
