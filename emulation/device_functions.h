@@ -11,6 +11,7 @@
 #include "emulation/block.h"
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __host__
 #define __forceinline__ inline

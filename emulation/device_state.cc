@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "emulation/control.h"
 
@@ -175,12 +176,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceSynchronize() {
   if (is_forbidden_by_capture()) return noted(cudaErrorStreamCaptureUnsupported);
   DeviceState& device = Runtime::get().devices[current_device()];
-  std::set<Stream*> streams;
+  std::vector<CompletionRef> all;  // of streams that others may end meanwhile
   {
     const Runtime::Lock lock;
-    streams = device.streams;
+    for (Stream* stream : device.streams) all.push_back(stream->mark());
   }
-  for (Stream* stream : streams) stream->mark()->wait();
+  for (const CompletionRef& each : all) each->wait();
   return noted(device.fault.load(std::memory_order_relaxed));
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <vector>
 
 #include "emulation/device_state.h"
 
@@ -40,7 +41,7 @@ cudaError_t allocate(void** memory, std::size_t bytes, int device) {
 cudaError_t release(void* memory, bool is_host) {
   if (memory == nullptr) return cudaSuccess;
   if (is_forbidden_by_capture()) return noted(cudaErrorStreamCaptureUnsupported);
-  std::set<Stream*> streams;
+  std::vector<CompletionRef> all;  // of streams that others may end meanwhile
   {
     const Runtime::Lock lock;
     Runtime& runtime = Runtime::get();
@@ -51,14 +52,13 @@ cudaError_t release(void* memory, bool is_host) {
     const Block block = found->second;
     runtime.blocks.erase(found);
     for (DeviceState& device : runtime.devices) {
-      if (is_host || &device == &runtime.devices[block.device]) {
-        streams.insert(device.streams.begin(), device.streams.end());
-      }
+      if (!is_host && &device != &runtime.devices[block.device]) continue;
+      for (Stream* stream : device.streams) all.push_back(stream->mark());
     }
     if (!is_host) runtime.devices[block.device].used_bytes -= block.bytes;
   }
-  for (Stream* stream : streams) stream->drain();
-  const Hidden hidden;
+  const Hidden hidden;  // no order: what frees memory that others still use is at fault
+  for (const CompletionRef& each : all) each->wait();
   std::free(memory);
   return cudaSuccess;
 }

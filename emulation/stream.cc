@@ -10,10 +10,12 @@ namespace tessera::emulation {
 void Completion::finish() {
   order_before(this);
   const Hidden hidden;
-  const std::lock_guard lock(mutex_);
-  done_ = true;
-  seconds_ =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    seconds_ =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
   came_.notify_all();
 }
 
@@ -92,8 +94,11 @@ void Stream::enqueue(Operation operation) {
   auto* task = new Task{std::move(operation)};
   order_before(task);
   const Hidden hidden;
-  const std::lock_guard lock(mutex_);
-  tasks_.push_back(task);
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(task);
+    if (tasks_.size() > 1) return;  // its thread is awake
+  }
   changed_.notify_all();
 }
 
@@ -117,19 +122,14 @@ bool Stream::is_idle() {
   return true;
 }
 
-void Stream::drain() {
-  const CompletionRef all = mark();
-  const Hidden hidden;
-  all->wait();
-}
-
 void Stream::work() {
   BlockRunner runner;
+  Task* task = nullptr;
   for (;;) {
-    Task* task = nullptr;
     {
       const Hidden hidden;
       std::unique_lock lock(mutex_);
+      if (task != nullptr) tasks_.pop_front();
       changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
       task = tasks_.front();
@@ -138,9 +138,6 @@ void Stream::work() {
     task->operation(runner);
     delete task;
     order_before(&tasks_);
-    const Hidden hidden;
-    const std::lock_guard lock(mutex_);
-    tasks_.pop_front();
   }
 }
 

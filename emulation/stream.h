@@ -72,8 +72,6 @@ class Stream {
   void wait_for(CompletionRef completion);
   /// Whether all its work is done; if so, its effects are seen.
   bool is_idle();
-  /// Waits until its work is done, without an order that a sanitizer sees.
-  void drain();
 
   Capture* capture = nullptr;  ///< guarded by the runtime's mutex
   std::size_t lane = 0;        ///< of the capture

@@ -25,6 +25,7 @@ class CpuDevice final : public Device {
   Mark record(Stream&) override { return {}; }
   void wait(Stream&, const Mark&) override {}
   bool done(const Mark&) override { return true; }
+  void reach(Device&) override {}
   void synchronize(const Mark&) override {}
   void raise_faults() override {}
 

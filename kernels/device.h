@@ -78,6 +78,9 @@ class Device : public std::enable_shared_from_this<Device> {
   /// What is given to `stream` from now on waits for the mark, of whatever device.
   virtual void wait(Stream& stream, const Mark& mark) = 0;
   virtual bool done(const Mark& mark) = 0;
+  /// Makes sure that kernels of this device read and write memory of `peer`, of the same kind.
+  /// Errors: throws Unimplemented naming both where the machine does not connect them.
+  virtual void reach(Device& peer) = 0;
   /// Blocks this thread until the mark has come.
   virtual void synchronize(const Mark& mark) = 0;
   /// Blocks until the compute stream is done, and throws what its kernels found wrong in values

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/box_moves.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
@@ -40,7 +41,7 @@
   X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \
   X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) \
   X(sort_by_key) X(take_map) X(add_map) X(localize) X(globalize) \
-  X(check_indices)
+  X(check_indices) X(move_boxes) X(fill_identity)
 // clang-format on
 
 namespace tessera TSR_API {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "kernels/copy_strip.h"
+#include "kernels/fold.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/parallel_tasks.h"
-#include "runtime/fold.h"
 
 namespace tessera {
 namespace {
@@ -150,6 +150,87 @@ void Landing::fold_in_accumulators(Sources sources, const Array& out) const {
   }
 }
 
+// ---- for a device's kernel
+
+const Landing::DeviceMoves& Landing::device_moves(std::int64_t element_bytes) const {
+  std::call_once(lazy_->once, [&] { lazy_->moves = make_device_moves(element_bytes); });
+  return *lazy_->moves;
+}
+
+std::unique_ptr<const Landing::DeviceMoves> Landing::make_device_moves(
+    std::int64_t element_bytes) const {
+  auto made = std::make_unique<DeviceMoves>(element_bytes);
+  std::vector<std::int64_t> sources;  // of each box
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    const auto known = std::ranges::find_if(
+        made->first_boxes, [&](std::size_t first) { return boxes_[first].peer == boxes_[i].peer; });
+    sources.push_back(known - made->first_boxes.begin());
+    if (known == made->first_boxes.end()) made->first_boxes.push_back(i);
+  }
+  if (!fold_) {
+    for (std::size_t i = 0; i < boxes_.size(); ++i) add_stack({{i}}, sources, made->moves);
+  }
+  for (const Stack& stack : stacks_) add_stack(stack, sources, made->moves);
+  if (fold_ && stacks_.empty()) add_uneven(sources, made->moves);
+  return made;
+}
+
+void Landing::add_stack(const Stack& stack, std::span<const std::int64_t> sources,
+                        kernels::BoxMoves& to) const {
+  std::vector<kernels::BoxCut> cuts(stack.boxes.size());
+  boxes_[stack.boxes.front()].box.for_each_strip([&](const BoxStrip& strip) {
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      cuts[i] = {sources[stack.boxes[i]], strip.src, strip.src_stride};
+    }
+    to.add({.first = strip.dst,
+            .stride = strip.dst_stride,
+            .rows = strip.rows,
+            .row_elements = strip.row_elements},
+           cuts);
+  });
+}
+
+// Contributors cut the target differently: the pieces between all their cuts, in the target's
+// order.
+void Landing::add_uneven(std::span<const std::int64_t> sources, kernels::BoxMoves& to) const {
+  struct Piece {
+    std::int64_t contributor, source, src, dst, size;
+  };
+  std::vector<Piece> pieces;
+  std::vector<std::int64_t> ends;
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    boxes_[i].box.for_each_piece([&](std::int64_t src, std::int64_t dst, std::int64_t size) {
+      pieces.push_back({boxes_[i].contributor, sources[i], src, dst, size});
+      ends.push_back(dst);
+      ends.push_back(dst + size);
+    });
+  }
+  std::ranges::sort(pieces, {},
+                    [](const Piece& piece) { return std::pair(piece.contributor, piece.dst); });
+  std::ranges::sort(ends);
+  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  std::vector<std::size_t> at;  // the piece of each contributor that has not ended
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (i == 0 || pieces[i].contributor != pieces[i - 1].contributor) at.push_back(i);
+  }
+  std::vector<kernels::BoxCut> cuts(at.size());
+  for (std::size_t e = 0; e + 1 < ends.size(); ++e) {
+    const std::int64_t begin = ends[e];
+    bool covered = true;
+    for (std::size_t c = 0; c < at.size(); ++c) {
+      const std::int64_t contributor = pieces[at[c]].contributor;
+      while (pieces[at[c]].dst + pieces[at[c]].size <= begin && at[c] + 1 < pieces.size() &&
+             pieces[at[c] + 1].contributor == contributor) {
+        ++at[c];
+      }
+      const Piece& piece = pieces[at[c]];
+      covered = covered && piece.dst <= begin && begin < piece.dst + piece.size;
+      cuts[c] = {piece.source, piece.src + begin - piece.dst, 0};
+    }
+    if (covered) to.add({.first = begin, .row_elements = ends[e + 1] - begin}, cuts);
+  }
+}
+
 std::optional<Fold> fold_of(const ExchangeBoxes& boxes) {
   if (!boxes.fold) return std::nullopt;
   return fold_by(boxes.reduce, boxes.divisor);
@@ -160,7 +241,7 @@ Landing landing_of(const ExchangeBoxes& boxes, ShapeView out) {
   landing.reserve(boxes.into.size());
   for (std::size_t i = 0; i < boxes.into.size(); ++i) {
     const Transfer& box = boxes.into[i];
-    landing.push_back({Box(box, view_of(boxes.cut_from[i]), out), box.contributor});
+    landing.push_back({Box(box, view_of(boxes.cut_from[i]), out), box.contributor, box.peer});
   }
   return Landing(std::move(landing), fold_of(boxes));
 }

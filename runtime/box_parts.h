@@ -4,20 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "kernels/box_moves.h"
 #include "runtime/backend_api.h"
 #include "runtime/box.h"
 #include "runtime/communicator.h"
 
 namespace tessera TSR_BACKEND_API {
 
-/// A box that lands, and its place among the ranks folded.
+/// A box that lands, its place among the ranks folded, and whose array it is cut from.
 struct LandingBox {
   Box box;
   std::int64_t contributor = 0;
+  std::int64_t peer = 0;
 };
 
 /// The boxes that land in one array, prepared once for many calls. Thread-safety: const functions
@@ -31,6 +35,18 @@ class Landing {
   /// sources[i]: the array that box i is cut from. `out` is contiguous. On up to `threads` threads
   /// where it is large.
   void land(std::span<const std::byte* const> sources, const Array& out, int threads = 1) const;
+
+  const std::optional<Fold>& fold() const noexcept { return fold_; }
+  /// The same for a device's kernel, with one source a peer: sources[i] is what box first_boxes[i]
+  /// is cut from.
+  struct DeviceMoves {
+    explicit DeviceMoves(std::int64_t element_bytes)
+        : moves(element_bytes, kernels::BoxMoves::Stay::kYes) {}
+    kernels::BoxMoves moves;
+    std::vector<std::size_t> first_boxes;
+  };
+  /// Made at the first call. Requires one size of elements for all calls.
+  const DeviceMoves& device_moves(std::int64_t element_bytes) const;
 
  private:
   /// Boxes with the same pieces, by index, in order: one fold per piece.
@@ -47,8 +63,18 @@ class Landing {
   void copy_share(Sources sources, const Array& out, const Share& share) const;
   void fold_share(const Stack& stack, Sources sources, const Array& out, const Share& share) const;
   void fold_in_accumulators(Sources sources, const Array& out) const;
+  void add_stack(const Stack& stack, std::span<const std::int64_t> sources,
+                 kernels::BoxMoves& to) const;
+  void add_uneven(std::span<const std::int64_t> sources, kernels::BoxMoves& to) const;
+  std::unique_ptr<const DeviceMoves> make_device_moves(std::int64_t element_bytes) const;
 
+  /// Landings move before they are shared; flags do not.
+  struct Lazy {
+    std::once_flag once;
+    std::unique_ptr<const DeviceMoves> moves;
+  };
   std::vector<LandingBox> boxes_;
+  std::unique_ptr<Lazy> lazy_ = std::make_unique<Lazy>();
   std::optional<Fold> fold_;
   std::vector<Stack> stacks_;  ///< empty where contributors cut the target differently
 };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "kernels/box_moves.h"
 #include "kernels/elementwise.h"
-#include "runtime/fold.h"
 #include "runtime/plan_program.h"
 #include "runtime/signature.h"
 #include "runtime/world.h"
@@ -19,7 +19,8 @@ namespace {
 
 using Way = ProgramStep::Way;
 
-void check_local(const ProgramShare& share, std::int64_t rank, const Array& local) {
+void check_local(const ProgramShare& share, std::int64_t rank, const Array& local,
+                 const Device& device) {
   if (!share.gives) {
     if (local.is_null()) return;
     throw Error(invalid_argument(
@@ -28,7 +29,10 @@ void check_local(const ProgramShare& share, std::int64_t rank, const Array& loca
                         rank, share.src.to_string())));
   }
   if (!local.is_null() && local.shape() == share.local && local.dtype() == share.src.dtype()) {
-    return;
+    if (&local.device() == &device) return;
+    throw Error(invalid_argument(
+        absl::StrFormat("execute: the local array lies on %s, arrays of this World on %s",
+                        to_string(local.device().id()), to_string(device.id()))));
   }
   const std::string got =
       local.is_null() ? std::string("null")
@@ -105,7 +109,9 @@ struct ExecutionState {
 
  private:
   KernelContext context() const {
-    return {.threads = world->threads_per_rank(), .allocator = world->allocator()};
+    return {.threads = world->threads_per_rank(),
+            .device = &world->allocator()->device(),
+            .allocator = world->allocator()};
   }
   void start_collectives();
   void finish_collectives();
@@ -127,7 +133,7 @@ void ExecutionState::begin(std::span<const PlanProgram> programs, std::span<cons
                                                  programs.size(), locals.size())));
   }
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    check_local(programs[i].share(), world->rank(), locals[i]);
+    check_local(programs[i].share(), world->rank(), locals[i], world->allocator()->device());
   }
   start_us = world->now_us();
   tensors.reserve(programs.size());
@@ -199,7 +205,17 @@ void ExecutionState::run_local(Tensor& tensor) {
   prepare_written(tensor);
   if (step.boxes->into.empty()) return;
   const std::vector<const std::byte*> sources(step.boxes->into.size(), tensor.current.bytes());
-  step.boxes->landing->land(sources, tensor.written, world->threads_per_rank());
+  const Landing& landing = *step.boxes->landing;
+  if (tensor.written.is_on_host()) {
+    landing.land(sources, tensor.written, world->threads_per_rank());
+    return;
+  }
+  KernelContext ctx = context();
+  std::byte* to = tensor.written.bytes();
+  const kernels::BoxMoves& moves = landing.device_moves(size_of(tensor.written.dtype())).moves;
+  // The compute stream is through with it before anything else has the memory.
+  static_cast<void>(kernels::move_boxes(ctx, moves, sources, {&to, 1}, tensor.written.dtype(),
+                                        landing.fold(), ctx.device->compute()));
 }
 
 // The array that a step writes, filled where its boxes leave something out.
@@ -217,7 +233,8 @@ void ExecutionState::prepare_written(Tensor& tensor) {
   }
   tensor.written = Array::empty(step.written, dtype, world->allocator());
   if (!step.fill) return;
-  fill_identity_elements(dtype, *step.fill, tensor.written.bytes(), tensor.written.num_elements());
+  KernelContext ctx = context();
+  kernels::fill_identity(ctx, *step.fill, tensor.written);
 }
 
 void ExecutionState::step_done(Tensor& tensor) {

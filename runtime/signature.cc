@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
-#include "runtime/fold.h"
+#include "kernels/fold.h"
 
 namespace tessera {
 namespace {
@@ -49,16 +49,38 @@ bool disjoint(const Array& a, const Array& b) {
 
 Status check_array(const CollectiveCall& call, const Array& array, std::string_view role) {
   if (array.is_null()) return refuse(call, std::string(role) + " is a null array");
-  if (!array.is_on_host()) {
-    return unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) + " lies on " +
-                         to_string(array.device().id()) +
-                         "; ranks exchange arrays of the host so far");
-  }
   if (!array.is_contiguous()) {
     return refuse(call, std::string(role) + " " + text_of(array) +
                             " is not contiguous; make it so first (kernels::contiguous)");
   }
   return absl::OkStatus();
+}
+
+/// f(array, its name) for the call's arrays that are not null.
+template <class F>
+void for_each_array(const CollectiveCall& call, F&& f) {
+  const auto visit = [&](const Array& array, std::string_view role) {
+    if (!array.is_null()) f(array, role);
+  };
+  visit(call.in, "in");
+  visit(call.out, "out");
+  for (const ExchangePart& part : call.parts) {
+    visit(part.in, "in");
+    visit(part.out, "out");
+  }
+}
+
+Status check_one_device(const CollectiveCall& call) {
+  Status status = absl::OkStatus();
+  const Array* first = nullptr;
+  for_each_array(call, [&](const Array& array, std::string_view role) {
+    if (first == nullptr) first = &array;
+    if (!status.ok() || &array.device() == &first->device()) return;
+    status = refuse(call, std::string(role) + " lies on " + to_string(array.device().id()) +
+                              ", another array of the call on " + to_string(first->device().id()) +
+                              "; allowed: one device for all");
+  });
+  return status;
 }
 
 Status check_dtypes(const CollectiveCall& call, const Array& in, const Array& out) {
@@ -212,6 +234,7 @@ const char* differing_field(const Signature& a, const Signature& b) {
   const bool pair = is_pair(a.kind) && is_pair(b.kind);
   if (a.kind != b.kind && !pair) return "kind";
   if (a.kind == Kind::kBarrier) return nullptr;
+  if (a.device.kind != b.device.kind) return "device";
   if (a.dtype != b.dtype) return "dtype";
   if (a.kind != Kind::kExchange && a.shape != b.shape) return "shape";
   if (a.fold != b.fold || a.reduce != b.reduce) return "reduce op";
@@ -253,15 +276,7 @@ DType dtype_of(const ExchangePart& part) noexcept {
 }
 
 void wait_ready(const CollectiveCall& call) {
-  const auto wait = [](const Array& array) {
-    if (!array.is_null()) array.storage()->wait_ready();
-  };
-  wait(call.in);
-  wait(call.out);
-  for (const ExchangePart& part : call.parts) {
-    wait(part.in);
-    wait(part.out);
-  }
+  for_each_array(call, [](const Array& array, std::string_view) { array.storage()->wait_ready(); });
 }
 
 void mark_written(const CollectiveCall& call) {
@@ -282,6 +297,7 @@ std::string_view name_of(CollectiveCall::Kind kind) noexcept {
 Status prepare(CollectiveCall& call, const GroupPlace& place) {
   if (call.divisor == 0) call.divisor = place.size;
   call.ragged = !call.send_splits.empty() || !call.recv_splits.empty();
+  TSR_RETURN_IF_ERROR(check_one_device(call));
   switch (call.kind) {
     case Kind::kBarrier:
       return absl::OkStatus();
@@ -308,6 +324,23 @@ Status prepare(CollectiveCall& call, const GroupPlace& place) {
   return internal_error("a collective of unknown kind");
 }
 
+Device& device_of(const CollectiveCall& call) {
+  Device* device = &cpu_device();
+  for_each_array(call, [&](const Array& array, std::string_view) { device = &array.device(); });
+  return *device;
+}
+
+Status check_on_host(const CollectiveCall& call) {
+  Status status = absl::OkStatus();
+  for_each_array(call, [&](const Array& array, std::string_view role) {
+    if (!status.ok() || array.is_on_host()) return;
+    status = unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) +
+                           " lies on " + to_string(array.device().id()) +
+                           "; processes exchange arrays of the host so far");
+  });
+  return status;
+}
+
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence) {
   Signature signature;
   signature.kind = call.kind;
@@ -316,6 +349,7 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
   signature.tensor = info.tensor;
   signature.axes = info.axes;
   if (call.kind == Kind::kBarrier) return signature;
+  signature.device = device_of(call).id();
   signature.root = call.root;
   signature.extra = call.signature_extra;
   if (call.kind == Kind::kExchange) {
@@ -362,6 +396,7 @@ std::string call_text(const Signature& call) {
     text +=
         " of " + std::string(name_of(call.dtype)) + (rows ? " rows " : " ") + to_string(call.shape);
   }
+  if (call.device.kind != DeviceId::Kind::kCpu) text += " on " + to_string(call.device);
   if (call.fold) text += " by " + std::string(name_of(call.reduce));
   if (call.kind == Kind::kBroadcast) text += " from group rank " + std::to_string(call.root);
   // A record may have had no room for splits.

@@ -25,6 +25,10 @@ struct GroupPlace {
 /// Fills in default splits and the divisor, then checks that the arrays fit the call. Errors:
 /// InvalidArgument.
 Status prepare(CollectiveCall& call, const GroupPlace& place);
+/// Where the arrays of a prepared call lie; the processor where it has none.
+Device& device_of(const CollectiveCall& call);
+/// For backends that take arrays of the host alone. Errors: Unimplemented.
+Status check_on_host(const CollectiveCall& call);
 
 /// Requires a prepared call's part.
 DType dtype_of(const ExchangePart& part) noexcept;
@@ -58,6 +62,7 @@ struct Signature {
   std::string tensor;
   std::string axes;
   Site site;
+  DeviceId device;  ///< where the arrays lie: one kind on all ranks. Not sent between processes
 };
 /// Takes the call's splits along. Requires a prepared call.
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/flows.h"
+#include "runtime/threads_device.h"
 #include "runtime/threads_transfer.h"
 
 namespace tessera {
@@ -73,7 +74,11 @@ void ThreadsWork::advance() {
 
 void ThreadsWork::move_data() {
   rank_->recorder().matched(ticket_);
-  transfer(round(), place_.party, rank_->threads());
+  if (post().device != nullptr) {
+    transfer_on_device(round(), place_.party);
+  } else {
+    transfer(round(), place_.party, rank_->threads());
+  }
   phase_ = Phase::kMoved;
   const bool last = round().leave();
   if (last && round().is_awaited()) rank_->notify_others(round());
@@ -81,6 +86,7 @@ void ThreadsWork::move_data() {
 
 void ThreadsWork::finish() {
   phase_ = Phase::kFinished;
+  if (post().device != nullptr) finish_on_device(round(), place_.party);
   rank_->recorder().finished(ticket_);
   mark_written(*post().call);
   // Peers do not look at the call: its arrays may go, so that no storage waits on a work that holds
@@ -255,7 +261,12 @@ std::shared_ptr<Work> ThreadsCommunicator::start(CollectiveCall call, const Call
   post.signature = make_signature(call, info, round.sequence());
   work->set_ticket(rank_.recorder().started(post.signature, recorded_group_));
   post.call = std::move(call);
-  publish_data(post, place);
+  if (Device& device = device_of(*post.call); &device != &cpu_device()) {
+    post.device = &device;
+    publish_on_device(post, place);
+  } else {
+    publish_data(post, place);
+  }
   if (round.arrive(work->party())) rank_.notify_others(round);
   rank_.add(work);
   return work;

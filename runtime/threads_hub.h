@@ -28,6 +28,10 @@ struct ThreadsPost {
   std::byte* target = nullptr;          ///< where peers write (large all_reduce)
   std::unique_ptr<std::byte[]> staged;  ///< a copy of a small source, which frees the owner early
   bool read_by_others = false;          ///< the owner's arrays stay in use until all are done
+  Device* device = nullptr;             ///< where the call's arrays lie; null: on the host
+  Mark ready;                           ///< of a device: the arrays may be read and written
+  Mark moved;                           ///< and this party's share of the work is done
+  std::vector<Array> kept;              ///< the owner's: what that work needs besides the arrays
   std::optional<CollectiveCall>
       call;  ///< the owner's: boxes, and arrays kept alive until it is done
   std::atomic<bool> arrived{false};

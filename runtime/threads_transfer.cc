@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "kernels/copy_strip.h"
+#include "kernels/fold.h"
 #include "kernels/parallel_loop.h"
 #include "runtime/box_parts.h"
-#include "runtime/fold.h"
 
 namespace tessera {
 namespace {

@@ -182,6 +182,26 @@ void CudaDevice::wait(Stream& stream, const Mark& mark) {
   check(cudaStreamWaitEvent(handle_of(stream), event_of(mark), 0), *this, "cudaStreamWaitEvent");
 }
 
+void CudaDevice::reach(Device& peer) {
+  const int ordinal = peer.id().ordinal;
+  const std::lock_guard lock(reached_mutex_);
+  if (ordinal == id().ordinal || std::ranges::find(reached_, ordinal) != reached_.end()) return;
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, id().ordinal, ordinal), *this, "cudaDeviceCanAccessPeer");
+  if (can == 0) {
+    throw Error(unimplemented(to_string(id()) + " does not reach the memory of " +
+                              to_string(peer.id()) + ": the machine does not connect them"));
+  }
+  const Current current(*this);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(ordinal, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {  // by another device of this card
+    static_cast<void>(cudaGetLastError());
+  } else {
+    check(error, *this, "cudaDeviceEnablePeerAccess");
+  }
+  reached_.push_back(ordinal);
+}
+
 bool CudaDevice::done(const Mark& mark) {
   if (mark.state() == nullptr) return true;
   const cudaError_t error = cudaEventQuery(event_of(mark));

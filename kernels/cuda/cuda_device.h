@@ -72,6 +72,7 @@ class CudaDevice final : public Device {
   void clear(void* to, std::size_t bytes, Stream& stream) override;
   Mark record(Stream& stream) override;
   void wait(Stream& stream, const Mark& mark) override;
+  void reach(Device& peer) override;
   bool done(const Mark& mark) override;
   void synchronize(const Mark& mark) override;
 
@@ -91,6 +92,8 @@ class CudaDevice final : public Device {
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch
   std::shared_ptr<void> product_library_;
+  std::mutex reached_mutex_;
+  std::vector<int> reached_;  // under reached_mutex_; ordinals
 };
 
 /// The first element of a device's array, for its code.
@@ -104,7 +107,7 @@ CudaDevice& device_of(KernelContext& ctx);
 /// The element at row-major `position` of an array of integers, read from the device. Blocks.
 std::int64_t integer_at(const Array& array, std::int64_t position);
 
-/// The slots that device code fills so far.
+/// Device code for every slot.
 const KernelTable& device_kernels() noexcept;
 
 /// The stream of a kernel's context, whose device this is.

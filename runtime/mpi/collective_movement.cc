@@ -4,8 +4,8 @@
 #include <atomic>
 #include <utility>
 
+#include "kernels/fold.h"
 #include "kernels/stream_row.h"
-#include "runtime/fold.h"
 #include "runtime/mpi/exchange_movement.h"
 #include "runtime/mpi/packed_fold.h"
 

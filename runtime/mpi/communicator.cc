@@ -377,6 +377,7 @@ std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo
   if (rank_.control().failed()) throw Error(rank_.as_unavailable());
   const GroupPlace place{group_.rank, size()};
   throw_if_error(prepare(call, place));
+  throw_if_error(check_on_host(call));
   wait_ready(call);
 
   MpiLane& lane = lane_of(call);

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/fold.h"
+#include "kernels/fold.h"
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/packed_boxes.h"
 

@@ -56,6 +56,7 @@ std::shared_ptr<Work> SimCommunicator::start(CollectiveCall call, const CallInfo
   }
   const GroupPlace place{group_rank_, size()};
   throw_if_error(prepare(call, place));
+  throw_if_error(check_on_host(call));
   wait_ready(call);
   const std::uint64_t sequence = next_sequence(call);
   const Traffic traffic = traffic_of(call, place);

@@ -24,6 +24,7 @@ class BareDevice final : public Device {
   Mark record(Stream&) override { return Mark(); }
   void wait(Stream&, const Mark&) override {}
   bool done(const Mark&) override { return true; }
+  void reach(Device&) override {}
   void synchronize(const Mark&) override {}
   void raise_faults() override {}
 

@@ -12,32 +12,82 @@ double number_at(const Json& object, std::string_view key) {
   return *object.find(key)->if_number();
 }
 
+/// The recorded losses and gradient norms of a parity model, within what F32 allows.
+void check_recorded(const std::string& model, const RunResult& run) {
+  const Json expected = expected_results(model);
+  const Json::Array& steps = *expected.find("steps")->if_array();
+  REQUIRE(!run.steps.empty());
+  for (std::size_t step = 0; step < run.steps.size(); ++step) {
+    CAPTURE(step);
+    CHECK(std::abs(run.steps[step].loss - number_at(steps[step], "loss")) < 2e-6);
+    CHECK(std::abs(run.steps[step].grad_norm - number_at(steps[step], "grad_norm")) < 2e-6);
+  }
+}
+
+/// Two ranks share a card.
+std::shared_ptr<Allocator> memory_of_device(std::int64_t rank) {
+  return value_or_throw(make_emulated_device(static_cast<int>(rank / 2)))->make_allocator();
+}
+
 }  // namespace
 
-TEST_CASE("ranks do not exchange arrays of a device yet, and say so", "[moe][device][errors]") {
-  const std::shared_ptr<Device> device = value_or_throw(make_emulated_device(0));
-  const std::unique_ptr<World> world =
-      make_single_world({.allocator = [&](std::int64_t) { return device->make_allocator(); }});
+TEST_CASE("a World's own arrays of the host stay there", "[moe][device]") {
+  const std::unique_ptr<World> world = make_single_world({.allocator = memory_of_device});
   CHECK(&world->host_allocator()->device() == &cpu_device());
-  const Array x = Array::zeros({2}, DType::kF32, world->allocator());
-  CHECK_THROWS_WITH(everyone(*world).all_reduce(x, x, ReduceOp::kSum),
-                    "all_reduce: in lies on emulated:0; ranks exchange arrays of the host so far");
 }
 
 TEST_CASE("one rank on a device repeats another system's losses", "[moe][parity][device]") {
   const std::string model = GENERATE("softmax", "grouped");
   CAPTURE(model);
-  const Json expected = expected_results(model);
-  const RunResult run =
-      train({.model = model, .dtype = DType::kF32, .num_steps = 3, .allocator = [](std::int64_t) {
-               return value_or_throw(make_emulated_device(0))->make_allocator();
-             }});
-  const Json::Array& steps = *expected.find("steps")->if_array();
-  REQUIRE(run.steps.size() == 3);
-  for (std::size_t step = 0; step < run.steps.size(); ++step) {
+  check_recorded(
+      model,
+      train({.model = model, .dtype = DType::kF32, .num_steps = 2, .allocator = memory_of_device}));
+}
+
+TEST_CASE("ranks on devices repeat another system's losses", "[moe][parity][device]") {
+  const std::string model = GENERATE("softmax", "grouped");
+  CAPTURE(model);
+  const ParallelConfig parallel =
+      model == "softmax" ? ParallelConfig{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 4}
+                         : ParallelConfig{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2};
+  check_recorded(model, train({.model = model,
+                               .parallel = parallel,
+                               .num_ranks = 8,
+                               .dtype = DType::kF32,
+                               .num_steps = 2,
+                               .allocator = memory_of_device}));
+}
+
+TEST_CASE("losses under every dispatcher on devices are those of the host",
+          "[moe][device][dispatch]") {
+  using enum DispatcherKind;
+  const auto run = [](const ParallelConfig& parallel, auto allocator) {
+    return train({.model = "grouped",
+                  .parallel = parallel,
+                  .num_ranks = static_cast<int>(parallel.dp_shard * parallel.tp),
+                  .dtype = DType::kF32,
+                  .num_steps = 2,
+                  .change_config = shrink,
+                  .allocator = allocator});
+  };
+  static const RunResult host = run({}, nullptr);
+  const ParallelConfig parallel = GENERATE(
+      ParallelConfig{
+          .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.expert_alignment = 16}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
+      ParallelConfig{.tp = 2, .ep = 2, .dispatch = {.kind = kAllGather, .chunks = 2}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}});
+  CAPTURE(static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound);
+  const RunResult device = run(parallel, memory_of_device);
+  for (std::size_t step = 0; step < 2; ++step) {
     CAPTURE(step);
-    CHECK(std::abs(run.steps[step].loss - number_at(steps[step], "loss")) < 2e-6);
-    CHECK(std::abs(run.steps[step].grad_norm - number_at(steps[step], "grad_norm")) < 2e-6);
+    CHECK(std::abs(device.steps.at(step).loss - host.steps.at(step).loss) < 2e-6);
+    CHECK(std::abs(device.steps[step].grad_norm - host.steps[step].grad_norm) < 2e-6);
+    CHECK(device.steps[step].tokens_per_expert == host.steps[step].tokens_per_expert);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "tests/redistribute/layouts.h"
 #include "tests/redistribute/simulate.h"
 #include "tests/support/launch.h"
+#include "tests/support/on_world.h"
 
 namespace tessera::judge {
 
@@ -68,10 +69,11 @@ inline std::vector<std::string> flaws_of(int num_ranks, const std::vector<Expect
   const auto body = [&](World& world) {
     std::vector<std::string> flaws;
     for (const Expected& expected : all) {
-      const Array local = array_before(expected, world.rank());
+      const Array local = testing::on_world(world, array_before(expected, world.rank()));
       const std::int64_t logged = world.events().bytes_received();
       const Array result = execute(world, expected.plan, local);
-      std::string flaw = flaw_of(expected, world.rank(), result);
+      std::string flaw =
+          flaw_of(expected, world.rank(), result.is_null() ? result : to_host(result));
       const std::int64_t received = world.events().bytes_received() - logged;
       if (flaw.empty() && received != bytes_received(expected.plan, world.rank())) {
         flaw = "the log says " + std::to_string(received) + " bytes";

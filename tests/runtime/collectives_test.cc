@@ -2,13 +2,18 @@
 #include <cstring>
 
 #include "kernels/bfloat16.h"
+#include "kernels/elementwise.h"
 #include "tests/runtime/ranks.h"
+#include "tests/support/on_world.h"
 
 namespace tessera {
 namespace {
 
 using testing::complaints_of;
+using testing::context_of;
+using testing::on_world;
 using testing::results_of;
+using testing::values_here;
 using Rows = std::vector<std::int64_t>;
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kMin,
@@ -64,13 +69,15 @@ Array reduced_values(ReduceOp op, int ranks, const Shape& shape, DType dtype) {
   return Array::from_values(shape, dtype, values);
 }
 
-bool same_bytes(const Array& a, const Array& b) {
+bool same_bytes(const Array& got, const Array& b) {
+  const Array a = to_host(got);
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
          (a.num_bytes() == 0 ||
           std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.num_bytes())) == 0);
 }
 
 struct Case {
+  World& world;
   Communicator& group;
   DType dtype;
   std::int64_t size;
@@ -78,6 +85,11 @@ struct Case {
 
   int rank() const { return group.rank(); }
   int ranks() const { return group.size(); }
+  /// Where the World's arrays lie.
+  Array values(const Shape& shape) const {
+    return on_world(world, values_of(group.rank(), shape, dtype));
+  }
+  Array empty(const Shape& shape) const { return Array::empty(shape, dtype, world.allocator()); }
   void expect(bool good, const std::string& what) const {
     if (!good) {
       wrong.push_back(what + " of " + std::string(name_of(dtype)) + " x " + std::to_string(size));
@@ -91,8 +103,8 @@ void check_all_reduce(const Case& at) {
     if (at.skips(op)) continue;
     const Shape shape{at.size};
     const Array expected = reduced_values(op, at.ranks(), shape, at.dtype);
-    const Array in = values_of(at.rank(), shape, at.dtype);
-    const Array out = Array::empty(shape, at.dtype);
+    const Array in = at.values(shape);
+    const Array out = at.empty(shape);
     at.group.all_reduce(in, out, op);
     at.expect(same_bytes(out, expected), "all_reduce by " + std::string(name_of(op)));
     at.expect(same_bytes(in, values_of(at.rank(), shape, at.dtype)), "source of all_reduce");
@@ -117,19 +129,20 @@ void check_all_gather(const Case& at) {
   }
   const Array expected = Array::from_values({total, 2}, at.dtype, all);
   const std::int64_t own = at.size + at.rank();
-  const Array in = values_of(at.rank(), {own, 2}, at.dtype);
-  const Array out = Array::empty({total, 2}, at.dtype);
+  const Array in = at.values({own, 2});
+  const Array out = at.empty({total, 2});
   at.group.all_gather(in, out, rows);
   at.expect(same_bytes(out, expected), "all_gather");
 
-  const Array in_place = Array::empty({total, 2}, at.dtype);
+  const Array in_place = at.empty({total, 2});
   const Array part = in_place.slice(0, before, before + own);
-  if (own > 0) std::memcpy(part.bytes(), in.bytes(), static_cast<std::size_t>(in.num_bytes()));
+  KernelContext ctx = context_of(at.world);
+  kernels::copy(ctx, in, part);
   at.group.all_gather(part, in_place, rows);
   at.expect(same_bytes(in_place, expected), "all_gather in place");
 
-  const Array equal_in = values_of(at.rank(), {at.size}, at.dtype);
-  const Array equal_out = Array::empty({at.size * at.ranks()}, at.dtype);
+  const Array equal_in = at.values({at.size});
+  const Array equal_out = at.empty({at.size * at.ranks()});
   at.group.all_gather(equal_in, equal_out);
   for (int r = 0; r < at.ranks(); ++r) {
     at.expect(same_bytes(equal_out.slice(0, r * at.size, (r + 1) * at.size),
@@ -151,8 +164,8 @@ void check_reduce_scatter(const Case& at) {
     if (at.skips(op)) continue;
     const Array expected = reduced_values(op, at.ranks(), {total}, at.dtype)
                                .slice(0, before, before + at.size + at.rank());
-    const Array in = values_of(at.rank(), {total}, at.dtype);
-    const Array out = Array::empty({at.size + at.rank()}, at.dtype);
+    const Array in = at.values({total});
+    const Array out = at.empty({at.size + at.rank()});
     at.group.reduce_scatter(in, out, op, rows);
     at.expect(same_bytes(out, expected), "reduce_scatter by " + std::string(name_of(op)));
     const Array part = in.slice(0, before, before + at.size + at.rank());
@@ -184,8 +197,8 @@ void check_all_to_all(const Case& at) {
   }
   const auto rows_in = static_cast<std::int64_t>(in_values.size() / 3);
   const auto rows_out = static_cast<std::int64_t>(out_values.size() / 3);
-  const Array in = Array::from_values({rows_in, 3}, at.dtype, in_values);
-  const Array out = Array::empty({rows_out, 3}, at.dtype);
+  const Array in = on_world(at.world, Array::from_values({rows_in, 3}, at.dtype, in_values));
+  const Array out = at.empty({rows_out, 3});
   at.group.all_to_all(in, out, send, recv);
   at.expect(same_bytes(out, Array::from_values({rows_out, 3}, at.dtype, out_values)), "all_to_all");
 }
@@ -193,7 +206,7 @@ void check_all_to_all(const Case& at) {
 void check_broadcast_and_pairs(const Case& at) {
   const Shape shape{at.size};
   for (int root = 0; root < at.ranks(); ++root) {
-    const Array data = values_of(at.rank(), shape, at.dtype);
+    const Array data = at.values(shape);
     at.group.broadcast(data, root);
     at.expect(same_bytes(data, values_of(root, shape, at.dtype)), "broadcast");
   }
@@ -201,8 +214,8 @@ void check_broadcast_and_pairs(const Case& at) {
   // Around the ring; the first rank receives before it sends.
   const int next = (at.rank() + 1) % at.ranks();
   const int before = (at.rank() + at.ranks() - 1) % at.ranks();
-  const Array mine = values_of(at.rank(), shape, at.dtype);
-  const Array theirs = Array::empty(shape, at.dtype);
+  const Array mine = at.values(shape);
+  const Array theirs = at.empty(shape);
   if (at.rank() != 0) at.group.send(mine, next);
   at.group.recv(theirs, before);
   if (at.rank() == 0) at.group.send(mine, next);
@@ -219,7 +232,7 @@ TEST_CASE("collectives give their closed forms for every dtype, size and number 
     for (const DType dtype : kDTypes) {
       for (const std::int64_t size : {0, 1, 7, 1000, 100003}) {
         if (size == 100003 && dtype != DType::kF32 && dtype != DType::kBF16) continue;
-        const Case at{everyone(world), dtype, size, notes};
+        const Case at{world, everyone(world), dtype, size, notes};
         check_all_reduce(at);
         check_all_gather(at);
         check_reduce_scatter(at);
@@ -245,9 +258,9 @@ TEST_CASE("reductions repeat bit for bit and are equal on all ranks", "[runtime]
                           values[i] = std::sin(static_cast<double>(i) * 12.9898 +
                                                static_cast<double>(world.rank()));
                         }
-                        const Array in = Array::from_values({size}, dtype, values);
+                        const Array in = on_world(world, Array::from_values({size}, dtype, values));
                         everyone(world).all_reduce(in, in, ReduceOp::kSum);
-                        return in.to_vector();
+                        return values_here(in);
                       })
         .value();
   };
@@ -261,9 +274,9 @@ TEST_CASE("BF16 sums are formed in F32 and rounded once", "[runtime][collectives
   // 256 + seven ones is 263, which rounds to 264; rounding after each one would stay at 256.
   const auto wrong = complaints_of(8, [&](World& world, std::vector<std::string>& notes) {
     const std::vector<double> values(static_cast<std::size_t>(size), world.rank() == 0 ? 256 : 1);
-    const Array in = Array::from_values({size}, DType::kBF16, values);
+    const Array in = on_world(world, Array::from_values({size}, DType::kBF16, values));
     everyone(world).all_reduce(in, in, ReduceOp::kSum);
-    if (in.to_vector() != std::vector<double>(values.size(), 264)) notes.push_back("sum");
+    if (values_here(in) != std::vector<double>(values.size(), 264)) notes.push_back("sum");
   });
   CHECK(wrong == std::vector<std::string>{});
 }
@@ -274,13 +287,13 @@ TEST_CASE("NaN wins max and min, and -0 stays in a sum of -0", "[runtime][collec
   const auto wrong = complaints_of(3, [&](World& world, std::vector<std::string>& notes) {
     const double own = world.rank() == nan_rank ? NAN : static_cast<double>(world.rank());
     for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
-      const Array in = Array::from_values({1}, dtype, std::vector<double>{own});
+      const Array in = on_world(world, Array::from_values({1}, dtype, std::vector<double>{own}));
       everyone(world).all_reduce(in, in, op);
-      if (!std::isnan(in.to_vector()[0])) notes.push_back("NaN lost");
+      if (!std::isnan(values_here(in)[0])) notes.push_back("NaN lost");
     }
-    const Array zero = Array::from_values({1}, dtype, std::vector<double>{-0.0});
+    const Array zero = on_world(world, Array::from_values({1}, dtype, std::vector<double>{-0.0}));
     everyone(world).all_reduce(zero, zero, ReduceOp::kSum);
-    if (!std::signbit(zero.to_vector()[0])) notes.push_back("sign lost");
+    if (!std::signbit(values_here(zero)[0])) notes.push_back("sign lost");
   });
   CHECK(wrong == std::vector<std::string>{});
 }
@@ -294,11 +307,11 @@ TEST_CASE("groups are positions in a rank list, and apart from each other", "[ru
     if (group != value_or_throw(world.group(ranks))) notes.push_back("not cached");
     if (group->world_rank(0) != ranks[0] || group->size() != 2) notes.push_back("membership");
     for (int repeat = 0; repeat < (odd ? 50 : 7); ++repeat) {
-      const Array in =
-          Array::from_values({1}, DType::kI64, std::vector<double>{double(world.rank())});
-      const Array out = Array::empty({2}, DType::kI64);
+      const Array in = on_world(
+          world, Array::from_values({1}, DType::kI64, std::vector<double>{double(world.rank())}));
+      const Array out = Array::empty({2}, DType::kI64, world.allocator());
       group->all_gather(in, out);
-      if (out.to_vector() != std::vector<double>{double(ranks[0]), double(ranks[1])}) {
+      if (values_here(out) != std::vector<double>{double(ranks[0]), double(ranks[1])}) {
         notes.push_back("order");
       }
     }

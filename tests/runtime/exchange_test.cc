@@ -1,11 +1,14 @@
 // Exchanges as calls: several tensors in one, arrays that one side lacks, gathers in place.
 #include "runtime/signature.h"
 #include "tests/runtime/ranks.h"
+#include "tests/support/on_world.h"
 
 namespace tessera {
 namespace {
 
 using testing::complaints_of;
+using testing::on_world;
+using testing::values_here;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
 using Kind = CollectiveCall::Kind;
@@ -61,14 +64,16 @@ TEST_CASE("one exchange carries tensors of several types, some of which a rank o
     const auto complaints = complaints_of(2, [&](World& world, Notes& notes) {
       const std::int64_t self = world.rank(), other = 1 - self;
       const Transfer whole = stretch(other, {0, 0, size});
-      const Array first = Array::from_values({size}, DType::kF32, Values(size, 5));
-      const Array second = Array::from_values({size}, DType::kI64, Values(size, 7));
+      const auto filled = [&](DType dtype, double value) {
+        return on_world(world, Array::from_values({size}, dtype, Values(size, value)));
+      };
+      const Array first = filled(DType::kF32, 5), second = filled(DType::kI64, 7);
       const auto tenth = [](std::int64_t rank) { return rank == 0 ? 10.0 : 11.0; };
-      const Array third = Array::from_values({size}, DType::kF64, Values(size, tenth(self)));
+      const Array third = filled(DType::kF64, tenth(self));
       const auto give = share({.from = {whole}}, {}), take = share({.into = {whole}}, {size});
       const auto swap = share({.into = {whole}, .from = {whole}}, {size});
-      const Array got = zeros(size, self == 0 ? DType::kI64 : DType::kF32);
-      const Array swapped = zeros(size, DType::kF64);
+      const Array got = filled(self == 0 ? DType::kI64 : DType::kF32, 0);
+      const Array swapped = filled(DType::kF64, 0);
       CollectiveCall call{.kind = Kind::kExchange};
       if (self == 0) {
         call.parts = {{first, Array(), give}, {Array(), got, take}, {third, swapped, swap}};
@@ -76,8 +81,8 @@ TEST_CASE("one exchange carries tensors of several types, some of which a rank o
         call.parts = {{Array(), got, take}, {second, Array(), give}, {third, swapped, swap}};
       }
       everyone(world).start(std::move(call), {})->wait();
-      if (got.to_vector() != Values(size, self == 0 ? 7 : 5)) notes.push_back("one way");
-      if (swapped.to_vector() != Values(size, tenth(other))) notes.push_back("both ways");
+      if (values_here(got) != Values(size, self == 0 ? 7 : 5)) notes.push_back("one way");
+      if (values_here(swapped) != Values(size, tenth(other))) notes.push_back("both ways");
       const Event& event = world.events().events().back();
       if (event.bytes_sent != size * (self == 0 ? 12 : 16)) notes.push_back("bytes sent");
       if (event.bytes_received != size * (self == 0 ? 16 : 12)) notes.push_back("bytes received");
@@ -94,7 +99,7 @@ TEST_CASE("an exchange may gather into the array that it reads", "[runtime][exch
         if (i / each == world.rank()) values[i] = static_cast<double>(i % 1000);
         expected.push_back(static_cast<double>(i % 1000));
       }
-      const Array array = Array::from_values({3 * each}, DType::kF32, values);
+      const Array array = on_world(world, Array::from_values({3 * each}, DType::kF32, values));
       ExchangeBoxes boxes;
       for (std::int64_t peer = 0; peer < 3; ++peer) {
         if (peer == world.rank()) continue;
@@ -104,7 +109,7 @@ TEST_CASE("an exchange may gather into the array that it reads", "[runtime][exch
       CollectiveCall call{.kind = Kind::kExchange};
       call.parts = {{array, array, share(std::move(boxes), {3 * each})}};
       everyone(world).start(std::move(call), {})->wait();
-      if (array.to_vector() != expected) notes.push_back("values");
+      if (values_here(array) != expected) notes.push_back("values");
     });
     CHECK(complaints == Notes{});
   }

@@ -1,13 +1,16 @@
 #include <cmath>
 
 #include "tests/runtime/ranks.h"
+#include "tests/support/on_world.h"
 
 namespace tessera {
 namespace {
 
 using testing::complaints_of;
 using testing::launch;
+using testing::on_world;
 using testing::results_of;
+using testing::values_here;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
 
@@ -162,16 +165,16 @@ Held held_after(World& world, const std::vector<Plan>& plans) {
   for (const Plan& plan : plans) {
     const Spec& src = plan.src;
     const Coord coord = *src.mesh().coord_of(world.rank());
-    const Array local =
-        Array::from_values(src.local_shape(coord), src.dtype(), held_values(src, coord));
+    const Array local = on_world(
+        world, Array::from_values(src.local_shape(coord), src.dtype(), held_values(src, coord)));
     const std::int64_t before = world.events().bytes_received();
-    held.results.push_back(execute(world, plan, local, {.tensor = "x"}).to_vector());
+    held.results.push_back(values_here(execute(world, plan, local, {.tensor = "x"})));
     const std::int64_t logged = world.events().bytes_received() - before;
     if (logged != bytes_received(plan, world.rank())) {
       held.wrong.push_back(src.to_string() + " to " + plan.dst.to_string() + ": bytes logged " +
                            std::to_string(logged));
     }
-    if (local.to_vector() != held_values(src, coord))
+    if (values_here(local) != held_values(src, coord))
       held.wrong.push_back("the source was written");
   }
   return held;
@@ -263,8 +266,8 @@ TEST_CASE("R to P keeps the value on the first coord and fills identities bit by
       const Placement from[] = {Replicate{}}, target[] = {*parse_placement(to)};
       const Spec src = value_or_throw(Spec::make(mesh, {2}, dtype, from));
       const Spec dst = value_or_throw(Spec::make(mesh, {2}, dtype, target));
-      const Array local = Array::from_values({2}, dtype, Values{-0.0, 5});
-      return execute(world, value_or_throw(plan(src, dst)), local).to_vector();
+      const Array local = on_world(world, Array::from_values({2}, dtype, Values{-0.0, 5}));
+      return values_here(execute(world, value_or_throw(plan(src, dst)), local));
     };
     const bool first = world.rank() == 0;
     const auto expect = [&](const Values& got, double identity, const char* what) {
@@ -294,7 +297,8 @@ TEST_CASE("NaN and the sign of zero survive a move bit by bit", "[runtime][execu
     auto* bits = reinterpret_cast<std::uint32_t*>(local.bytes());
     bits[0] = 0x7fa00001U + static_cast<std::uint32_t>(world.rank());  // a signalling NaN
     bits[1] = 0x80000000U;
-    const Array full = execute(world, value_or_throw(plan(src, dst)), local);
+    const Array full =
+        to_host(execute(world, value_or_throw(plan(src, dst)), on_world(world, local)));
     const auto* got = reinterpret_cast<const std::uint32_t*>(full.bytes());
     if (got[0] != 0x7fa00001U || got[1] != 0x80000000U || got[2] != 0x7fa00002U) {
       notes.push_back("bits");
@@ -311,7 +315,8 @@ TEST_CASE("a redistribution logs its collectives and itself", "[runtime][execute
         const Spec src = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, from));
         const Spec dst = value_or_throw(Spec::make(mesh, {4, 4}, DType::kF32, to));
         world.events().set_module("head");
-        execute(world, value_or_throw(plan(src, dst)), Array::zeros({2, 2}, DType::kF32),
+        execute(world, value_or_throw(plan(src, dst)),
+                Array::zeros({2, 2}, DType::kF32, world.allocator()),
                 {.tensor = "logits", .origin = Origin::kImplicit, .why = "mm: operand A"});
         return world.events().events();
       }).value();
@@ -336,10 +341,11 @@ TEST_CASE("a local array that is not this rank's part is refused", "[runtime][ex
   const Placement rows[] = {Shard{0}}, whole[] = {Replicate{}};
   const Spec src = value_or_throw(Spec::make(mesh, {4}, DType::kF32, rows));
   const Spec dst = value_or_throw(Spec::make(mesh, {4}, DType::kF32, whole));
-  const Status status = launch(2, {}, [&](World& world, std::string&) {
-                          execute(world, value_or_throw(plan(src, dst)),
-                                  Array::zeros({world.rank() == 0 ? 3 : 2}, DType::kF32));
-                        }).first;
+  const Status status =
+      launch(2, {}, [&](World& world, std::string&) {
+        execute(world, value_or_throw(plan(src, dst)),
+                Array::zeros({world.rank() == 0 ? 3 : 2}, DType::kF32, world.allocator()));
+      }).first;
   CHECK(status ==
         invalid_argument("rank 0: execute: local array F32 [3] is not this rank's part [2] of "
                          "F32[4] (S(0)) on {2}"));
@@ -363,15 +369,16 @@ TEST_CASE("an exchange whose contributors cut the target differently folds in or
         boxes.from.push_back(box);
       }
     }
-    const Array in = Array::from_values({4}, dtype, Values{own, own + 2, -own, own});
-    const Array out = Array::empty({4}, dtype);
+    const Array in =
+        on_world(world, Array::from_values({4}, dtype, Values{own, own + 2, -own, own}));
+    const Array out = Array::empty({4}, dtype, world.allocator());
     CollectiveCall call{.kind = CollectiveCall::Kind::kExchange};
     call.parts = {{in, out, std::make_shared<const ExchangeBoxes>(boxes)}};
     everyone(world).start(call, {})->wait();
     const Values expected = op == ReduceOp::kSum   ? Values{10, 14, -10, 10}
                             : op == ReduceOp::kAvg ? Values{5, 7, -5, 5}
                                                    : Values{8, 10, -2, 8};
-    if (out.to_vector() != expected) notes.push_back("values");
+    if (values_here(out) != expected) notes.push_back("values");
   });
   CHECK(wrong == Notes{});
 }

@@ -2,12 +2,15 @@
 #include "kernels/memory_use.h"
 #include "runtime/plan_program.h"
 #include "tests/runtime/ranks.h"
+#include "tests/support/on_world.h"
 
 namespace tessera {
 namespace {
 
 using testing::complaints_of;
+using testing::on_world;
 using testing::results_of;
+using testing::values_here;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
 using Way = ProgramStep::Way;
@@ -52,7 +55,8 @@ Array part_of(const Spec& spec, World& world) {
   }
   const Array given = Array::from_values(spec.local_shape(*coord), spec.dtype(), values);
   const Array part = Array::empty(given.shape(), spec.dtype(), world.allocator());
-  std::copy_n(given.bytes(), given.num_bytes(), part.bytes());
+  part.device().upload(part.bytes(), given.bytes(), static_cast<std::size_t>(given.num_bytes()),
+                       part.device().compute());
   return part;
 }
 
@@ -79,7 +83,7 @@ struct Case {
 std::string wrong(const Case& each, const Array& result, std::int64_t rank) {
   const Values expected = expected_of(each.src, each.dst, rank);
   const bool outside = !each.dst.mesh().coord_of(rank);
-  if (outside ? result.is_null() : !result.is_null() && result.to_vector() == expected) return "";
+  if (outside ? result.is_null() : !result.is_null() && values_here(result) == expected) return "";
   return each.src.to_string() + " to " + each.dst.to_string();
 }
 
@@ -127,7 +131,7 @@ TEST_CASE("a program executes again and again on what it is given", "[runtime][p
         const std::string note = wrong(each, execute(world, program, local), world.rank());
         if (!note.empty()) notes.push_back(note);
       }
-      if (local.to_vector() != part_of(each.src, world).to_vector()) notes.push_back("source");
+      if (values_here(local) != values_here(part_of(each.src, world))) notes.push_back("source");
     }
   });
   CHECK(complaints == Notes{});
@@ -205,7 +209,7 @@ TEST_CASE("a relay reduces into its part of the target and gathers there", "[run
       const Array result = execute(world, program, local);
       const std::string note = wrong(moved, result, world.rank());
       if (!note.empty()) notes.push_back(note);
-      if (local.to_vector() != part_of(src, world).to_vector()) notes.push_back("source");
+      if (values_here(local) != values_here(part_of(src, world))) notes.push_back("source");
     });
     CHECK(complaints == Notes{});
   }
@@ -270,9 +274,9 @@ TEST_CASE("large tensors move on several library threads, past the caches", "[ru
     const auto right =
         results_of(2, options, [&](World& world) {
           const bool sums = src.has_partial();
-          const Array local =
-              held(src, world.rank(), sums ? static_cast<float>(world.rank() + 1) : 1);
-          const Array result = execute(world, made, local);
+          const Array local = on_world(
+              world, held(src, world.rank(), sums ? static_cast<float>(world.rank() + 1) : 1));
+          const Array result = to_host(execute(world, made, local));
           const Array expected = held(dst, world.rank(), sums ? 3.0F : 1.0F);
           return result.shape() == expected.shape() &&
                  std::equal(result.bytes(), result.bytes() + result.num_bytes(), expected.bytes());
@@ -296,7 +300,7 @@ TEST_CASE("a shard stays in its place of a Partial target, which is filled aroun
   const Spec src = spec_of(mesh, {7}, {"S(0)"}), dst = spec_of(mesh, {7}, {"P(max)"});
   const auto ranks = results_of(3, {}, [&](World& world) {
                        const Array local = part_of(src, world);
-                       return execute(world, value_or_throw(plan(src, dst)), local).to_vector();
+                       return values_here(execute(world, value_or_throw(plan(src, dst)), local));
                      }).value();
   const double low = -INFINITY;
   CHECK(ranks[0] == Values{0, 1, 2, low, low, low, low});
@@ -321,7 +325,7 @@ TEST_CASE("a bucket moves as its tensors would alone, in fewer calls", "[runtime
     world.events().clear();
     const std::vector<Array> together = execute_all(world, programs, locals, {.tensor = "unit"});
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      const bool same = together[i].to_vector() == alone[i].to_vector();
+      const bool same = values_here(together[i]) == values_here(alone[i]);
       if (!same) notes.push_back(cases[i].src.to_string() + " to " + cases[i].dst.to_string());
     }
     if (world.events().bytes_received() != bytes_alone) notes.push_back("bytes");

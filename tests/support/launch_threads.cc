@@ -1,6 +1,4 @@
-#include <chrono>
-
-#include "tests/support/launch.h"
+#include "tests/support/launch_threads.h"
 
 namespace tessera::testing {
 
@@ -8,15 +6,7 @@ Backend backend() noexcept { return Backend::kThreads; }
 bool runs_here(std::int64_t) { return true; }
 
 Launched launch(int num_ranks, const WorldOptions& options, const RankBody& body) {
-  Launched launched;
-  launched.reports.resize(static_cast<std::size_t>(num_ranks));
-  const auto start = std::chrono::steady_clock::now();
-  launched.first = run_ranks(num_ranks, options, [&](World& world) {
-    body(world, launched.reports[static_cast<std::size_t>(world.rank())]);
-  });
-  launched.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return launched;
+  return launch_threads(num_ranks, options, body);
 }
 
 }  // namespace tessera::testing

@@ -1,4 +1,4 @@
-// runtime/fold.h: element by element folds of several ranks' data, as all backends of the runtime
+// kernels/fold.h: element by element folds of several ranks' data, as all backends of the runtime
 // form them. A fold goes in a given order in the accumulation type (BF16 in F32), so its bits do
 // not depend on who folds.
 #pragma once
@@ -8,11 +8,11 @@
 #include <span>
 
 #include "kernels/stream_row.h"
+#include "placement/api.h"
 #include "placement/dtype.h"
 #include "placement/plan.h"
-#include "runtime/backend_api.h"
 
-namespace tessera TSR_BACKEND_API {
+namespace tessera TSR_API {
 
 /// Errors: InvalidArgument for kAvg of a type without fractions.
 Status check_fold(DType dtype, ReduceOp op);

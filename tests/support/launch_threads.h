@@ -1,0 +1,22 @@
+// tests/support/launch_threads.h: ranks as threads of this process.
+#pragma once
+
+#include <chrono>
+
+#include "tests/support/launch.h"
+
+namespace tessera::testing {
+
+inline Launched launch_threads(int num_ranks, const WorldOptions& options, const RankBody& body) {
+  Launched launched;
+  launched.reports.resize(static_cast<std::size_t>(num_ranks));
+  const auto start = std::chrono::steady_clock::now();
+  launched.first = run_ranks(num_ranks, options, [&](World& world) {
+    body(world, launched.reports[static_cast<std::size_t>(world.rank())]);
+  });
+  launched.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return launched;
+}
+
+}  // namespace tessera::testing
