@@ -38,7 +38,7 @@ endfunction()
 # tessera_public_headers(OUT): the headers that say TSR_API, and those that they include.
 function(tessera_public_headers out)
   set(headers "")
-  foreach(layer placement io kernels strategies runtime dtensor checkpoint parallel moe tools)
+  foreach(layer placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools)
     file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${layer}/*.h)
     foreach(header IN LISTS found)
       file(STRINGS ${PROJECT_SOURCE_DIR}/${header} marks REGEX "^namespace .* TSR_API {" LIMIT_COUNT 1)
@@ -70,7 +70,8 @@ list(TRANSFORM TESSERA_PUBLIC_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/)
 add_library(tessera::placement ALIAS tessera_placement)
 
 tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
-                tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe tessera_audit)
+                tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe tessera_emulation
+                tessera_emulation_blocks tessera_emulated_device tessera_devices tessera_audit)
 target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${TESSERA_PUBLIC_HEADERS})
 # What public headers include is public.
 target_link_libraries(tessera PUBLIC Threads::Threads absl::status absl::statusor absl::flat_hash_map

@@ -231,6 +231,7 @@ void Array::refuse_host_access() const {
 }
 
 std::vector<double> Array::to_vector() const {
+  if (!is_on_host()) return to_host(*this).to_vector();
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(num_elements()));
   kernels::visit_dtype(dtype_, [&]<class T>(kernels::TypeTag<T>) {

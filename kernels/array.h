@@ -116,7 +116,8 @@ class Array {
   /// An alias of `shape` if the strides allow it, else null.
   Array try_view(const Shape& shape) const;
 
-  /// Row-major values of a host array as doubles: for tests, printing and small reads.
+  /// Row-major values as doubles, a device's through to_host(): for tests, printing and small
+  /// reads.
   std::vector<double> to_vector() const;
 
  private:

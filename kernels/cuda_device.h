@@ -13,5 +13,7 @@ namespace tessera TSR_API {
 StatusOr<std::shared_ptr<Device>> make_cuda_device(int ordinal);
 /// The same on the processor (emulation/), which every machine has.
 StatusOr<std::shared_ptr<Device>> make_emulated_device(int ordinal);
+/// Cards whose ordinals count from 0.
+int num_emulated_devices();
 
 }  // namespace tessera

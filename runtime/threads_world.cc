@@ -73,6 +73,19 @@ ThreadsWorld::ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder
   omp_set_num_threads(threads_per_rank_);
 }
 
+// A device keeps arrays until it has told what is wrong with them, and arrays keep their device.
+ThreadsWorld::~ThreadsWorld() {
+  try {
+    allocator_->device().raise_faults();
+  } catch (const Error&) {  // finish() throws it; else the rank has failed before
+  }
+}
+
+void ThreadsWorld::finish() {
+  rank_.finish_all();
+  allocator_->device().raise_faults();
+}
+
 StatusOr<Communicator*> ThreadsWorld::group(std::span<const std::int64_t> ranks) {
   if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second.get();
   TSR_RETURN_IF_ERROR(check_group(ranks));

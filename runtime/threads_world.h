@@ -23,6 +23,7 @@ class ThreadsWorld final : public World {
   };
   /// Bounds the calling thread's library threads.
   ThreadsWorld(Place place, std::shared_ptr<FlightRecorder> recorder);
+  ~ThreadsWorld() override;
 
   std::int64_t rank() const noexcept override { return rank_.rank(); }
   std::int64_t size() const noexcept override { return hub_->num_ranks(); }
@@ -31,8 +32,9 @@ class ThreadsWorld final : public World {
   void poison(const Status& status) override { hub_->poison(rank_.rank(), status); }
   double now_us() const override { return rank_.now_us(); }
 
-  /// Finishes calls still pending. Throws Error.
-  void finish() { rank_.finish_all(); }
+  /// Finishes calls still pending, and waits for the rank's device. Throws Error, also of what the
+  /// device's kernels found wrong.
+  void finish();
 
  private:
   std::shared_ptr<ThreadsHub> hub_;

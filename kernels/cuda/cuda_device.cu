@@ -329,6 +329,10 @@ StatusOr<std::shared_ptr<Device>> make_cuda_device(int ordinal) {
 StatusOr<std::shared_ptr<Device>> make_emulated_device(int ordinal) {
   return kernels::TSR_CUDA::make_device(ordinal);
 }
+int num_emulated_devices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
 #endif
 
 }  // namespace tessera

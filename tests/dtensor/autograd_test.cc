@@ -14,8 +14,7 @@ auto on_one_rank(F body) {
 }
 DTensor leaf_of(Rank& rank, const std::vector<double>& values) {
   const Shape shape = {static_cast<std::int64_t>(values.size())};
-  return plain(rank.runtime, Array::from_values(shape, DType::kF64, values))
-      .set_requires_grad(true);
+  return here(rank.runtime, Array::from_values(shape, DType::kF64, values)).set_requires_grad(true);
 }
 /// The text without the source position.
 std::string before_site(std::string text) { return text.substr(0, text.find(", forward at")); }
@@ -96,7 +95,7 @@ TEST_CASE("backward refuses what has no gradient or no cotangent", "[dtensor][au
     return std::vector<std::string>{
         error_of([&] { backward(mul(x, 2.0)); }), error_of([&] { backward(sum(x.detach())); }),
         error_of(
-            [&] { backward(mul(x, 2.0), plain(rank.runtime, Array::zeros({3}, DType::kF64))); }),
+            [&] { backward(mul(x, 2.0), here(rank.runtime, Array::zeros({3}, DType::kF64))); }),
         error_of([&] {
           DTensor y = mul(x, 2.0);
           y.set_requires_grad(true);
@@ -131,7 +130,7 @@ TEST_CASE("in-place writes rebase the history", "[dtensor][autograd][in_place]")
     const DTensor x = leaf_of(rank, {1.0, 2.0});
     DTensor y = mul(x, 2.0);
     mul_(y, 3.0);
-    DTensor buffer = plain(rank.runtime, Array::zeros({2}, DType::kF64));
+    DTensor buffer = here(rank.runtime, Array::zeros({2}, DType::kF64));
     add_(buffer, y);  // a tensor without history takes on that of what is written
     backward(sum(buffer));
     return x.grad().local().to_vector();
@@ -180,7 +179,7 @@ TEST_CASE("a gradient does not alias anything else", "[dtensor][autograd]") {
   const auto values = on_one_rank([](Rank& rank) {
     const DTensor a = leaf_of(rank, {1.0}), b = leaf_of(rank, {2.0});
     const DTensor cotangent =
-        plain(rank.runtime, Array::from_values({1}, DType::kF64, std::vector<double>{5.0}));
+        here(rank.runtime, Array::from_values({1}, DType::kF64, std::vector<double>{5.0}));
     backward(add(a, b), cotangent);  // the same cotangent goes to both
     DTensor grad = a.grad();
     mul_(grad, 2.0);
@@ -261,11 +260,11 @@ TEST_CASE("a plain 0-d operand counts as R on the mesh, and gets a whole gradien
   const auto ranks = run_ranks(MeshAxes{{"dp", 2}}, [](Rank& rank) {
     const DTensor x = rank.distribute(random_values({4, 2}, DType::kF64), {S(0)});
     DTensor scale =
-        plain(rank.runtime, Array::from_values({}, DType::kF64, std::vector<double>{3.0}));
+        here(rank.runtime, Array::from_values({}, DType::kF64, std::vector<double>{3.0}));
     scale.set_requires_grad(true);
     backward(sum(mul(x, scale)));
     const std::string refused =
-        error_of([&] { mul(x, plain(rank.runtime, Array::zeros({2}, DType::kF64))); });
+        error_of([&] { mul(x, here(rank.runtime, Array::zeros({2}, DType::kF64))); });
     double sum_of_x = 0;
     for (const double each : random_values({4, 2}, DType::kF64).to_vector()) sum_of_x += each;
     return std::tuple{scale.grad().local().to_vector()[0] - sum_of_x, scale.grad().mesh().ndim(),

@@ -89,7 +89,7 @@ TEST_CASE("from_local checks uneven shards against the layout", "[dtensor][borde
   run_ranks(MeshAxes{{"dp", 4}}, [](Rank& rank) {
     const std::int64_t rows[] = {2, 2, 1, 0};
     const Array local = Array::zeros({rows[rank.index()], 3}, DType::kF32);
-    const DTensor x = from_local(plain(rank.runtime, local), rank.mesh, Placements{S(0)}, {5, 3});
+    const DTensor x = from_local(here(rank.runtime, local), rank.mesh, Placements{S(0)}, {5, 3});
     throw_if_error(full_tensor(x).shape() == Shape{5, 3} ? Status() : internal_error("shape"));
   });
   SUCCEED();
@@ -97,7 +97,7 @@ TEST_CASE("from_local checks uneven shards against the layout", "[dtensor][borde
 
 TEST_CASE("from_local names the rank whose part does not fit", "[dtensor][border]") {
   const auto texts = run_ranks(kTp2, [](Rank& rank) {
-    const DTensor local = plain(rank.runtime, Array::zeros({2, 3}, DType::kF32));
+    const DTensor local = here(rank.runtime, Array::zeros({2, 3}, DType::kF32));
     return error_of([&] { from_local(local, rank.mesh, Placements{S(0)}, {3, 3}); });
   });
   CHECK(texts[0] == "");
@@ -297,11 +297,11 @@ TEST_CASE("local collectives have gradients", "[dtensor][local_collectives]") {
     const AxisGroup group{rank.mesh, {0}};
     const Array values =
         random_values({rows, 2}, DType::kF64, static_cast<std::uint64_t>(rank.index()) + 5);
-    DTensor x = plain(rank.runtime, values).set_requires_grad(true);
+    DTensor x = here(rank.runtime, values).set_requires_grad(true);
     backward(sum(square(all_to_all_v(x, send, receive, group))));
     double worst = max_difference(x.grad().local(), mul(x.detach(), 2.0).local());
     // The sum of all ranks' x0, used alike on all ranks: cotangent R; used on other data: summed.
-    DTensor z = plain(rank.runtime, random_values({2}, DType::kF64, 9)).set_requires_grad(true);
+    DTensor z = here(rank.runtime, random_values({2}, DType::kF64, 9)).set_requires_grad(true);
     backward(sum(square(all_reduce_sum(z, group, SumGradient::kReplicated))));
     worst = std::max(worst, max_difference(z.grad().local(), mul(z.detach(), 6.0).local()));
     z.clear_grad();
@@ -312,7 +312,7 @@ TEST_CASE("local collectives have gradients", "[dtensor][local_collectives]") {
                               Array::from_values({2}, DType::kF64, std::vector<double>{6, 6})));
     // Gathered rows weighted by rank + 1: the gradient adds 1 + 2 + 3.
     DTensor t =
-        plain(rank.runtime, random_values({rank.index(), 2}, DType::kF64)).set_requires_grad(true);
+        here(rank.runtime, random_values({rank.index(), 2}, DType::kF64)).set_requires_grad(true);
     const std::int64_t counts[] = {0, 1, 2};
     const DTensor all = all_gather_rows(t, counts, group);
     backward(sum(mul(all, 1.0 + static_cast<double>(rank.index()))));
@@ -330,7 +330,7 @@ TEST_CASE("checked mode finds replicas that differ", "[dtensor][checked]") {
       rank.runtime.checked = mode;
       const double mine = rank.index() == 2 ? 1.5 : 1.0;
       const Array value = Array::from_values({1}, DType::kF32, std::vector<double>{mine});
-      const DTensor x = from_local(plain(rank.runtime, value), rank.mesh, Placements{R}, {1});
+      const DTensor x = from_local(here(rank.runtime, value), rank.mesh, Placements{R}, {1});
       to_local(x);
     });
   };

@@ -56,7 +56,7 @@ bool cut_by_rows(const DTensor& x) {
 }  // namespace
 
 TEST_CASE("nonzero lists the global places in row-major order, cut by rows",
-          "[dtensor][data_dependent]") {
+          "[dtensor][data_dependent][host]") {
   for (const Case& each : kCases) {
     const Array full = random_integers(each.shape, each.below, 7);
     const std::vector<double> expected = nonzero_by_loop(full);
@@ -88,7 +88,8 @@ TEST_CASE("nonzero lists the global places in row-major order, cut by rows",
   }
 }
 
-TEST_CASE("unique merges what ranks have: values, places and counts", "[dtensor][data_dependent]") {
+TEST_CASE("unique merges what ranks have: values, places and counts",
+          "[dtensor][data_dependent][host]") {
   for (const Case& each : kCases) {
     const Array full = random_integers(each.shape, each.below + 2, 5);
     std::map<double, double> tally;
@@ -122,7 +123,7 @@ TEST_CASE("unique merges what ranks have: values, places and counts", "[dtensor]
   }
 }
 
-TEST_CASE("unique of floats takes NaN as one value, the last", "[dtensor][data_dependent]") {
+TEST_CASE("unique of floats takes NaN as one value, the last", "[dtensor][data_dependent][host]") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const std::vector<double> values = {nan, 2.5, -1, nan, 2.5, 7};
   const Array full = Array::from_values({6}, DType::kF64, values);
@@ -173,7 +174,7 @@ TEST_CASE("masked_select and its gradient equal a loop over the whole tensor",
 }
 
 TEST_CASE("x[mask] takes slices, and index_put_ by a mask writes them",
-          "[dtensor][data_dependent][index]") {
+          "[dtensor][data_dependent][index][host]") {
   const Array full = random_values({6, 3}, DType::kF64, 3);
   const std::vector<double> rows = {1, 0, 0, 1, 1, 0};
   const Array mask = Array::from_values({6}, DType::kBool, rows);
@@ -213,7 +214,7 @@ TEST_CASE("x[mask] takes slices, and index_put_ by a mask writes them",
 }
 
 TEST_CASE("repeat_interleave by a tensor and bincount read their sizes from the values",
-          "[dtensor][data_dependent]") {
+          "[dtensor][data_dependent][host]") {
   const Array full = random_values({5, 2}, DType::kF64, 3);
   const std::vector<double> times = {2, 0, 1, 3, 0};
   const Array repeats = Array::from_values({5}, DType::kI64, times);

@@ -79,7 +79,7 @@ TEST_CASE("sums go along the axes of more than one rank that hold summands, and 
     // Rank r's summand is 10^r: each sum says which ranks are in it.
     const double own = std::pow(10.0, static_cast<double>(rank.index()));
     const DTensor local =
-        plain(rank.runtime, Array::from_values({1}, DType::kF64, std::vector<double>{own}));
+        here(rank.runtime, Array::from_values({1}, DType::kF64, std::vector<double>{own}));
     const auto summed = [&](const Placements& held) {
       return redistribute(from_local(local, rank.mesh, held, {1}), Placements{R, R, R, R})
           .local()

@@ -85,7 +85,7 @@ TEST_CASE("gradients of a bucket are those of one rank, whatever is kept", "[dte
 }
 
 TEST_CASE("gathered bytes go after the forward pass and come again for the backward pass",
-          "[dtensor][gather]") {
+          "[dtensor][gather][host]") {
   // Bytes gathered after the forward pass, in the backward pass' end, and gathers in both.
   const auto seen = run_ranks(kFourRanks, [&](Rank& rank) {
     std::vector<std::int64_t> bytes;
@@ -123,7 +123,7 @@ TEST_CASE("gradients are reduced in the leaf's type", "[dtensor][gather]") {
     const DTensor used = bucket.gather(GatheredLife::kForward)[0];
     const double mine = rank.index() == 0 ? 1.0 : 0x1p-10;  // their sum has no BF16
     const DTensor c = from_local(
-        plain(rank.runtime, Array::from_values({4}, DType::kBF16, std::vector<double>(4, mine))),
+        here(rank.runtime, Array::from_values({4}, DType::kBF16, std::vector<double>(4, mine))),
         rank.mesh, std::array<Placement, 1>{Partial{}}, {4});
     const DTensor loss = sum(mul(used, c));
     bucket.end_use();

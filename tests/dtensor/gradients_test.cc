@@ -134,7 +134,7 @@ Tally try_all(Rank& rank, const std::vector<Placements>& placements) {
     Values one;
     const std::string refused = error_of([&] {
       one = gradients(rank, each, operands, [&](const WholeTensor& whole) {
-        return plain(rank.runtime, array_of(whole));
+        return here(rank.runtime, array_of(whole));
       });
     });
     if (!refused.empty()) continue;  // values that one rank refuses too
@@ -158,7 +158,8 @@ Tally try_all(Rank& rank, const std::vector<Placements>& placements) {
 
 }  // namespace
 
-TEST_CASE("gradients of every op over cut operands are those of one rank", "[dtensor][gradients]") {
+TEST_CASE("gradients of every op over cut operands are those of one rank",
+          "[dtensor][gradients][host]") {
   const Replicate R{};
   const Partial P{};
   const std::vector<Placements> one_axis = {{R}, {Shard{0}}, {Shard{1}}, {Shard{2}}, {P}};

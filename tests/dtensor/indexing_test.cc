@@ -139,7 +139,7 @@ TEST_CASE("ops that move, join and split equal one rank's, gradients too", "[dte
   check_calls(moving_calls());
 }
 
-TEST_CASE("ops addressed by indices equal one rank's, gradients too", "[dtensor][index]") {
+TEST_CASE("ops addressed by indices equal one rank's, gradients too", "[dtensor][index][host]") {
   check_calls(indexing_calls());
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("a slice of a cut dim fetches its share and nothing else", "[dtensor][
   }
 }
 
-TEST_CASE("an index outside its dim is named with its position", "[dtensor][index]") {
+TEST_CASE("an index outside its dim is named with its position", "[dtensor][index][host]") {
   const Array full = doubles({6, 2}, 1);
   const Array wrong = Array::from_values({3}, DType::kI64, std::vector<double>{0, -6, 6});
   const Shape sizes = {runs_here(2) ? 2 : 1};

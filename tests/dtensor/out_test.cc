@@ -127,7 +127,7 @@ TEST_CASE("a refused out= leaves everything as it was, and no rank waits", "[dte
       const DTensor sums = rank.distribute(values, repeated(sizes, P));
       const DTensor out = blank(rank, {4, 4}, repeated(sizes, P));
       const DTensor leaf = rank.parameter(values, repeated(sizes, R));
-      const DTensor plain_out = plain(rank.runtime, Array::zeros({4, 4}, DType::kF64));
+      const DTensor plain_out = here(rank.runtime, Array::zeros({4, 4}, DType::kF64));
       const std::vector<double> held = out.local().to_vector();
       const std::uint32_t version = out.local().storage()->version();
       rank.runtime.events().clear();

@@ -136,7 +136,7 @@ TEST_CASE("recomputing 8 pieces takes less than half of the memory of recording 
                         CountedWorld world(inner);
                         Runtime runtime(world);
                         const Array values = random_values({64, 64}, DType::kF64, 3);
-                        DTensor x = plain(runtime, values).set_requires_grad(true);
+                        DTensor x = here(runtime, values).set_requires_grad(true);
                         const auto piece = [](std::span<const DTensor> in) -> std::vector<DTensor> {
                           DTensor y = in[0];
                           for (int i = 0; i < 6; ++i) y = tanh(mul(y, y));

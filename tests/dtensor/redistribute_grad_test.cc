@@ -95,7 +95,7 @@ TEST_CASE("a P(max) source shares its gradient among the ranks that hold the max
   // Columns: the maximum on rank 0, on rank 1, on both.
   const auto ranks = run_ranks(MeshAxes{{"tp", 2}}, [](Rank& rank) {
     const double mine[2][3] = {{5, 1, 7}, {2, 4, 7}};
-    DTensor local = plain(rank.runtime, Array::from_values({3}, DType::kF64, mine[rank.index()]));
+    DTensor local = here(rank.runtime, Array::from_values({3}, DType::kF64, mine[rank.index()]));
     DTensor x = from_local(local, rank.mesh, Placements{Partial{ReduceOp::kMax}}, {3});
     x.set_requires_grad(true);
     backward(sum(mul(redistribute(x, {Replicate{}}), 6.0)));
@@ -111,7 +111,7 @@ TEST_CASE("an infinite cotangent of a moved P(max) stays with the maximum, a NaN
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto ranks = run_ranks(MeshAxes{{"tp", 2}}, [&](Rank& rank) {
     const double mine[2][2] = {{5, nan}, {2, 4}};
-    DTensor local = plain(rank.runtime, Array::from_values({2}, DType::kF64, mine[rank.index()]));
+    DTensor local = here(rank.runtime, Array::from_values({2}, DType::kF64, mine[rank.index()]));
     DTensor x = from_local(local, rank.mesh, Placements{Partial{ReduceOp::kMax}}, {2});
     x.set_requires_grad(true);
     const DTensor y = redistribute(x, {Replicate{}});

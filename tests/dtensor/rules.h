@@ -40,7 +40,7 @@ inline DTensor hostile_partial(Rank& rank, const Array& values, ReduceOp op) {
     }
   }
   const Placements at(static_cast<std::size_t>(rank.mesh.ndim()), Partial{op});
-  return from_local(plain(rank.runtime, Array::from_values(values.shape(), values.dtype(), held)),
+  return from_local(here(rank.runtime, Array::from_values(values.shape(), values.dtype(), held)),
                     rank.mesh, at, values.shape());
 }
 /// `values` at one placement, the same on each axis.

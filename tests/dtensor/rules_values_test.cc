@@ -94,7 +94,7 @@ TEST_CASE("copy_ of a float P(sum) into an integer tensor rounds the sum, not th
       const auto axes = static_cast<std::size_t>(rank.mesh.ndim());
       const double share =
           3.0 / static_cast<double>(rank.mesh.num_ranks());  // 0.75 on each of four
-      const DTensor sum = from_local(plain(rank.runtime, f64({2}, {share, 2 * share})), rank.mesh,
+      const DTensor sum = from_local(here(rank.runtime, f64({2}, {share, 2 * share})), rank.mesh,
                                      Placements(axes, Partial{}), {2});
       DTensor whole = rank.distribute(Array::zeros({2}, DType::kI64), Placements(axes, R));
       copy_(whole, sum);

@@ -207,7 +207,7 @@ TEST_CASE("an integer P(sum) plus a replicated tensor or scalar keeps its type a
       const DTensor one = rank.distribute(
           Array::from_values({1}, DType::kI64, std::vector<double>{1}), repeated(sizes, R));
       const DTensor scalar =
-          plain(rank.runtime, Array::from_values({}, DType::kI64, std::vector<double>{2}));
+          here(rank.runtime, Array::from_values({}, DType::kI64, std::vector<double>{2}));
       const DTensor a = add(counts, one), b = add(counts, scalar);
       return std::tuple{a.dtype(), full_tensor(a).to_vector()[0], b.dtype(),
                         full_tensor(b).to_vector()[0]};

@@ -261,7 +261,7 @@ TEST_CASE("reductions of special values go in the order of ranks: NaN wins, deno
       }
       const Array expected = Array::from_values(shape, dtype, folds);
       for (const Placements& to : {Placements{R}, Placements{S(0)}, Placements{S(1)}}) {
-        const DTensor x = from_local(plain(rank.runtime, summands_of(rank.index())), rank.mesh,
+        const DTensor x = from_local(here(rank.runtime, summands_of(rank.index())), rank.mesh,
                                      Placements{Partial{op}}, shape);
         const Array got = copy_of(redistribute(redistribute(x, to), {R}).local());
         const std::vector<double> values = got.to_vector();

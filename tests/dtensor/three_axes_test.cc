@@ -3,6 +3,7 @@
 
 #include "dtensor/ops.h"
 #include "tests/support/launch.h"
+#include "tests/support/ranks.h"
 
 namespace tessera::testing {
 namespace {
@@ -55,7 +56,7 @@ DTensor summands_of(Runtime& runtime, const Mesh& mesh, std::int64_t tensor) {
   }
   const Placements placements = {Partial{}, Partial{},
                                  which.cut_by_tp ? Placement(Shard{0}) : Placement(Partial{})};
-  return from_local(plain(runtime, Array::from_values(local, DType::kF64, values)), mesh,
+  return from_local(testing::here(runtime, Array::from_values(local, DType::kF64, values)), mesh,
                     placements, which.shape);
 }
 

@@ -81,7 +81,7 @@ Array rows_numbered(std::int64_t rows) {
   return Array::from_values({rows, kColumns}, DType::kF64, values);
 }
 
-TEST_CASE("a window step fetches the halo and nothing else", "[dtensor][lowering]") {
+TEST_CASE("a window step fetches the halo and nothing else", "[dtensor][lowering][host]") {
   for (const std::int64_t rows : {12, 9, 7}) {
     const Array full = rows_numbered(rows);
     const Array expected = Array::empty(full.shape(), DType::kF64);
@@ -111,7 +111,7 @@ TEST_CASE("a window step fetches the halo and nothing else", "[dtensor][lowering
   }
 }
 
-TEST_CASE("a window over a strided shard asks for intervals first", "[dtensor][lowering]") {
+TEST_CASE("a window over a strided shard asks for intervals first", "[dtensor][lowering][host]") {
   if (!runs_here(4)) return;
   const Array full = rows_numbered(9);
   const Array expected = Array::empty(full.shape(), DType::kF64);

@@ -1,6 +1,7 @@
 // Calls whose arrays lie on devices, and what ranks say where they do not agree on that. The
 // program test_emulated_runtime runs the values of all collectives so.
 #include "kernels/cuda_device.h"
+#include "kernels/index.h"
 #include "tests/runtime/ranks.h"
 #include "tests/support/on_world.h"
 
@@ -69,6 +70,24 @@ TEST_CASE("ranks go on while their devices are still at work", "[runtime][device
       },
       on_devices({0, 1}));
   CHECK(outcome.first == absl::OkStatus());
+}
+
+TEST_CASE("what a device found wrong in the end is the rank's failure",
+          "[runtime][device][errors]") {
+  const auto outcome = outcome_of(
+      2,
+      [](World& world) {
+        KernelContext ctx = testing::context_of(world);
+        ctx.checked = true;
+        const double position = world.rank() == 1 ? 7 : 1;
+        const Array table = Array::zeros({3, 2}, DType::kF32, world.allocator());
+        const Array ids =
+            on_world(world, Array::from_values({1}, DType::kI64, std::vector<double>{position}));
+        kernels::embedding(ctx, table, ids, kernels::Absent::kError,
+                           Array::empty({1, 2}, DType::kF32, world.allocator()));
+      },
+      on_devices({0, 0}));
+  CHECK(testing::contains(outcome.first, "rank 1: embedding: "));
 }
 
 TEST_CASE("a fault of a peer's device ends the job with its words", "[runtime][device][errors]") {

@@ -287,9 +287,10 @@ TEST_CASE("large tensors move on several library threads, past the caches", "[ru
 
 TEST_CASE("an array on a rank outside the source's mesh is refused", "[runtime][program]") {
   const Case moved{spec_of(mesh_of({1}), {4}, {"R"}), spec_of(mesh_of({2}), {4}, {"R"})};
-  const Status status = testing::launch(2, {}, [&](World& world, std::string&) {
-                          execute(world, moved.plan, Array::zeros({4}, DType::kF32));
-                        }).first;
+  const Status status =
+      testing::launch(2, {}, [&](World& world, std::string&) {
+        execute(world, moved.plan, Array::zeros({4}, DType::kF32, world.allocator()));
+      }).first;
   CHECK(status == invalid_argument("rank 1: execute: rank 1 is outside the mesh of F32[4] (R) on "
                                    "{1}, so it has no local array; pass a null one"));
 }

@@ -66,8 +66,8 @@ inline Array unique_rows(const Shape& shape, std::int64_t below, std::uint64_t s
 inline double max_difference(const Array& a, const Array& b) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (a.shape() != b.shape()) return kInfinity;
-  const std::vector<double> x = a.to_vector();
-  const std::vector<double> y = b.to_vector();
+  const std::vector<double> x = to_host(a).to_vector();
+  const std::vector<double> y = to_host(b).to_vector();
   double worst = 0.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::isnan(x[i]) != std::isnan(y[i])) return kInfinity;
@@ -76,11 +76,11 @@ inline double max_difference(const Array& a, const Array& b) {
   return worst;
 }
 
-/// A copy with storage of its own, contiguous.
+/// A copy with storage of its own, contiguous, on the host.
 inline Array copy_of(const Array& x) {
   KernelContext context;
   Array copy = Array::empty(x.shape(), x.dtype());
-  kernels::copy(context, x, copy);
+  kernels::copy(context, to_host(x), copy);
   return copy;
 }
 

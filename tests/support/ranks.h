@@ -38,6 +38,11 @@ inline Mesh mesh_of_shape(const Shape& shape) {
   return make_mesh(axes);
 }
 
+/// A plain tensor of these values, where the Runtime's arrays lie.
+inline DTensor here(Runtime& runtime, const Array& values) {
+  return plain(runtime, to_device(runtime.kernels(), values));
+}
+
 /// One rank's view inside run_ranks.
 struct Rank {
   World& world;

@@ -103,7 +103,8 @@ inline void put_array(std::string& out, const Array& array) {
   if (array.is_null()) return;
   put(out, array.dtype());
   put(out, array.shape());
-  const Array whole = array.is_contiguous() ? array : copy_of(array);
+  const Array here = to_host(array);
+  const Array whole = here.is_contiguous() ? here : copy_of(here);
   put_bytes(out, whole.bytes(), static_cast<std::size_t>(whole.num_bytes()));
 }
 

@@ -32,6 +32,7 @@ struct Request {
   std::optional<std::int64_t> generation;  ///< --generation: of a checkpoint; none: the last
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
+  std::string device = "cpu";              ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };
   Effort effort = Effort::kUsual;

@@ -60,6 +60,7 @@ class Commands {
   void add_flag(CLI::App* command, const char* name, const char* doc, std::function<void()> set) {
     command->add_flag_callback(name, std::move(set), doc);
   }
+  void add_device(CLI::App* command);
   void add_plan();
   void add_run();
   void add_verify();
@@ -103,6 +104,15 @@ void Commands::add_plan() {
            [this] { line_.request.detail = Detail::kPerRank; });
 }
 
+void Commands::add_device(CLI::App* command) {
+  command
+      ->add_option("--device", line_.request.device,
+                   "where arrays lie and kernels run: cpu, cuda, or emulated: the kernels of cuda "
+                   "on the processor")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}))
+      ->capture_default_str();
+}
+
 void Commands::add_run() {
   CLI::App* command = add_input(
       add_command(app_, "run", CommandName::kRun, "Executes a program of ops on cut tensors"));
@@ -110,11 +120,13 @@ void Commands::add_run() {
                       "a safetensors file with the inputs that the program does not spell out");
   command->add_option("--save", line_.request.save,
                       "a safetensors file for the named results, whole; gradients as grad.NAME");
+  add_device(command);
 }
 
 void Commands::add_verify() {
   CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
                                   "Executes every row of the ops against one rank");
+  add_device(command);
   const auto set_meshes = [this](const std::vector<std::string>& texts) {
     line_.request.meshes = mesh_shapes_of(texts);
   };

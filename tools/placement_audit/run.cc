@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "devices/devices.h"
 #include "io/placement_json.h"
 #include "io/safetensors.h"
 #include "tools/placement_audit/command.h"
@@ -124,12 +125,13 @@ Json to_json(const Program& program, const RunOutcome& outcome,
   for (const Failure& failure : failures) failed.push_back(to_json(failure));
   Json json = Json::object({{"results", std::move(results)}, {"events", Json(std::move(events))}});
   if (!program.expected.empty()) json.set("failures", Json(std::move(failed)));
+  if (outcome.device != "cpu") json.set("device", Json(outcome.device));
   return json;
 }
 
 std::string to_text(const Program& program, const RunOutcome& outcome,
                     const std::vector<Failure>& failures) {
-  std::string text;
+  std::string text = outcome.device == "cpu" ? "" : "device: " + outcome.device + '\n';
   for (const RunResult& result : outcome.results) {
     text += in_quotes(result.name) + "  " + result.spec.to_string() + '\n';
     const std::int64_t count = result.whole.num_elements();
@@ -196,8 +198,11 @@ StatusOr<Answer> run_program(const Request& request) {
   const SafetensorsFile* const tensors = file ? &*file : nullptr;
   TSR_ASSIGN_OR_RETURN(const Program program,
                        read_program(document.root(), table, types_of(tensors)));
-  TSR_ASSIGN_OR_RETURN(const RunOutcome outcome,
-                       execute(program, {.file = tensors, .add_ops = request.add_ops}));
+  TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", request.device));
+  TSR_ASSIGN_OR_RETURN(
+      RunOutcome outcome,
+      execute(program, {.file = tensors, .add_ops = request.add_ops, .device = device}));
+  outcome.device = request.device;
   const std::vector<Failure> failures = check_all(program, outcome);
   if (!request.save.empty() && failures.empty()) {
     TSR_RETURN_IF_ERROR(save(request.save, outcome));

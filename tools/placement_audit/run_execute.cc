@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "devices/devices.h"
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
 #include "runtime/world.h"
@@ -108,8 +109,8 @@ void RankRun::make_input(std::size_t i) {
     const std::vector<std::int64_t> ranks = spec.mesh().ranks();
     const auto found = std::find(ranks.begin(), ranks.end(), runtime_.rank());
     if (found != ranks.end()) {
-      kernels::copy(runtime_.kernels(),
-                    input.arrays[static_cast<std::size_t>(found - ranks.begin())], made.local());
+      const Array& local = input.arrays[static_cast<std::size_t>(found - ranks.begin())];
+      kernels::copy(runtime_.kernels(), to_device(runtime_.kernels(), local), made.local());
     }
   } else {
     made = distribute(runtime_, job_.whole_inputs[i], spec);
@@ -176,8 +177,10 @@ void RankRun::gather_results() {
     if (runtime_.rank() != tensor.mesh().first_rank()) return;
     result.name = std::move(name);
     result.spec = tensor.spec();
-    result.whole = Array::empty(whole.shape(), whole.dtype());
-    kernels::copy(runtime_.kernels(), whole, result.whole);
+    const Array here = to_host(whole);
+    KernelContext host;
+    result.whole = Array::empty(here.shape(), here.dtype());
+    kernels::copy(host, here, result.whole);
   };
   for (const int slot : program_.results) {
     gather(at(slot).detach(), program_.tensors[static_cast<std::size_t>(slot)].name);
@@ -275,8 +278,9 @@ StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) 
   job.events.resize(num_ranks);
   job.step_ends.resize(num_ranks);
   const RecordsFolder records;
-  const Status status = run_ranks(static_cast<int>(program.num_ranks),
-                                  {.threads_per_rank = 1, .recorder_dir = records.path()},
+  WorldOptions options{.threads_per_rank = 1, .recorder_dir = records.path()};
+  TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(sources.device));
+  const Status status = run_ranks(static_cast<int>(program.num_ranks), options,
                                   [&](World& world) { RankRun(job, world).run(); });
   if (!status.ok()) return explain_failure(job, status);
   return RunOutcome{.results = std::move(job.results), .events = merge_events(job)};

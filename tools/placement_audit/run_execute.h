@@ -32,11 +32,13 @@ struct RunEvent {
 struct RunOutcome {
   std::vector<RunResult> results;  ///< in the order of Program::results, then gradients
   std::vector<RunEvent> events;
+  std::string device = "cpu";  ///< as --device names it
 };
 
 struct RunSources {
   const SafetensorsFile* file = nullptr;  ///< for inputs that the document does not spell out
   std::function<Status(OpTable&)> add_ops = nullptr;
+  DeviceId::Kind device = DeviceId::Kind::kCpu;  ///< whose kernels run
 };
 
 /// Errors: "source: /program/3: …" of the first step that fails on any rank, which ends all ranks;

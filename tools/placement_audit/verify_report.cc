@@ -143,6 +143,7 @@ Json to_json(const VerifySummary& summary) {
                                       {"equivalent", totals.equivalent},
                                       {"survived", totals.survived}}));
   }
+  if (summary.device != "cpu") json.set("device", Json(summary.device));
   json.set("ops", Json(std::move(ops)));
   json.set("failures", Json(std::move(failures)));
   return json;
@@ -152,7 +153,8 @@ std::string to_text(const VerifySummary& summary) {
   const Totals totals = totals_of(summary);
   std::string text;
   for (const Verdict& verdict : summary.verdicts) text += verdict_text(verdict);
-  text += absl::StrFormat("%d rows proven, %d failed\n", totals.proven, totals.failed);
+  const std::string device = summary.device == "cpu" ? "" : " on the device: " + summary.device;
+  text += absl::StrFormat("%d rows proven, %d failed%s\n", totals.proven, totals.failed, device);
   if (summary.whole_table) {
     text += absl::StrFormat("%d ops; the search finds %d rows: %d declined, %d missing; %.1f s\n",
                             summary.verdicts.size(), totals.found, totals.declined, totals.missing,

@@ -21,6 +21,7 @@ struct VerifySummary {
   std::vector<Verdict> verdicts;
   double seconds = 0.0;
   bool whole_table = false;
+  std::string device = "cpu";  ///< as --device names it
 
   /// Every row is right, there or declined; at least 95 of 100 mutants are refuted.
   bool passed() const;

@@ -64,6 +64,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option(
       "--backend", flags.backend,
       "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
+  app.add_option("--device", flags.device,
+                 "where arrays lie and kernels run: cpu, cuda, or emulated: the kernels of cuda on "
+                 "the processor");
   app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens");
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
   app.add_option(

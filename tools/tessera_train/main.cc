@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "devices/devices.h"
 #include "io/exit_code.h"
 #include "io/json.h"
 #include "moe/optimizer_config.h"
@@ -79,8 +80,10 @@ ModelSize size_of_all_stages(Model& model) {
   return {static_cast<std::int64_t>(sums[0]), static_cast<std::int64_t>(sums[1])};
 }
 
-void print_header(const TrainPlan& plan, const Model& model, const ModelSize& size) {
+void print_header(World& world, const TrainPlan& plan, const Model& model, const ModelSize& size) {
   const ModelConfig& c = plan.config;
+  const Device& device = world.allocator()->device();
+  if (&device != &cpu_device()) std::printf("device: %s\n", to_string(device.id()).c_str());
   std::printf("model: %lld parameters in %lld tensors, %lld layers, %lld experts, %s\n",
               static_cast<long long>(size.elements), static_cast<long long>(size.tensors),
               static_cast<long long>(c.n_layers), static_cast<long long>(c.num_experts),
@@ -164,7 +167,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
   const bool speaks = world.rank() == 0;
   StepLog log(speaks ? flags.log : std::string());
   const ModelSize size = size_of_all_stages(model);
-  if (speaks) print_header(plan, model, size);
+  if (speaks) print_header(world, plan, model, size);
   if (speaks && progress.step > 0) print_resumed(flags, progress);
   const std::optional<std::string> cut_short = learning_rate_of(plan.config).warning();
   if (speaks && cut_short) print_error("warning: " + *cut_short);
@@ -218,12 +221,15 @@ struct Job {
 Status run_on_threads(TrainFlags& flags, Job& job) {
   const std::int64_t ranks = flags.ranks.value_or(1);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
+  WorldOptions options = world_options(flags);
+  TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
+  TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(device));
   std::optional<TraceFile> trace;
   if (!flags.trace.empty()) {
     TSR_ASSIGN_OR_RETURN(trace, TraceFile::create(flags.trace));
   }
   std::vector<std::string> parts(static_cast<std::size_t>(ranks));
-  const Status status = run_ranks(static_cast<int>(ranks), world_options(flags), [&](World& world) {
+  const Status status = run_ranks(static_cast<int>(ranks), options, [&](World& world) {
     if (world.rank() == 0) job.records = world.recorder_dir();
     const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
     if (!trace) return train();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "checkpoint/load.h"
+#include "devices/devices.h"
 #include "io/json.h"
 #include "moe/capacity.h"
 #include "moe/stages.h"
@@ -22,6 +23,14 @@ Status check_backend(const TrainFlags& flags) {
                             " is unknown; threads and mpi are allowed");
   }
   return absl::OkStatus();
+}
+
+Status check_device(const TrainFlags& flags) {
+  TSR_ASSIGN_OR_RETURN(const DeviceId::Kind kind, parse_device_kind("--device", flags.device));
+  if (kind == DeviceId::Kind::kCpu || flags.backend == "threads") return absl::OkStatus();
+  return unimplemented("--device " + flags.device +
+                       ": goes with --backend threads; processes exchange arrays of the host "
+                       "so far");
 }
 
 /// `status`, with the flag before its text.
@@ -95,6 +104,7 @@ Status check_ranks(const TrainFlags& flags) {
 Status check_flags(const TrainFlags& flags) {
   if (!flags.placements && flags.data.empty()) return invalid_argument("--data is required");
   TSR_RETURN_IF_ERROR(check_backend(flags));
+  TSR_RETURN_IF_ERROR(check_device(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
   TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());
   return check_ranks(flags);

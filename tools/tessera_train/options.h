@@ -25,6 +25,7 @@ struct TrainFlags {
   std::string parallel = "{}";
   std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes of mpirun
   std::string backend = "threads";
+  std::string device = "cpu";  ///< where arrays lie and kernels run
   std::vector<std::string> data;
   std::string dtype = "F32";
   std::string init;

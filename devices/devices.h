@@ -1,0 +1,27 @@
+// devices/devices.h: the devices that this build has, by the names that command lines give them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "kernels/array.h"
+#include "placement/api.h"
+#include "placement/status.h"
+
+namespace tessera TSR_API {
+
+/// Of `flag`: cpu, cuda or emulated. Errors: InvalidArgument naming the flag and what is allowed.
+StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_view text);
+
+/// A device for a rank, with streams of its own: ranks take the cards in turn. The processor's is
+/// the same for all. Errors: Unavailable where this build or this machine has none of the kind.
+StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::int64_t rank);
+
+/// What WorldOptions::allocator asks for each rank; null for the processor. Errors: those of
+/// make_device_of_rank() for rank 0; what it throws for others is the same.
+StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t rank)>> memory_of_devices(
+    DeviceId::Kind kind);
+
+}  // namespace tessera
