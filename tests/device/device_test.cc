@@ -112,7 +112,7 @@ TEST_CASE("arrays of a device are no memory of the host; copies are asked for",
   const Array there = to_device(on.ctx, host.transpose(0, 1));
   CHECK(&there.device() == on.device.get());
   CHECK(there.shape() == Shape{3, 2});
-  CHECK_THROWS_WITH(there.to_vector(), "an array of emulated:0 is used as memory of the host");
+  CHECK(there.to_vector() == std::vector<double>{1, 4, 2, 5, 3, 6});
   CHECK_THROWS_WITH(there.data<std::byte>(),
                     "an array of emulated:0 is used as memory of the host");
   CHECK(to_host(there.slice(1, 1, 2)).to_vector() == std::vector<double>{4, 5, 6});
