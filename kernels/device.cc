@@ -43,8 +43,8 @@ std::string to_string(DeviceId id) {
 }
 
 Device& cpu_device() noexcept {
-  static CpuDevice device;
-  return device;
+  static CpuDevice* const device = new CpuDevice;  // arrays of static objects outlive other statics
+  return *device;
 }
 
 }  // namespace tessera

@@ -22,7 +22,6 @@ const std::vector<std::string> kOnHostOnly = {"embedding_bag",
                                               "masked_scatter_backward",
                                               "multinomial",
                                               "offset2bag",
-                                              "prod_of_others",
                                               "repeat_interleave_tensor"};
 /// Ops that sum in another order than the processor, which shows where a sum holds infinities: NaN
 /// for an infinity, or the other way round.
