@@ -71,6 +71,15 @@ class Session final : public MpiSession {
   int rank_ = 0, size_ = 1;
 };
 
+/// UCX, under MPICH, reads long messages out of the sender's memory, and where the sender was killed
+/// it ends the reader too: a survivor that could not tell of anything. It copies them through shared
+/// memory then; whoever has set UCX_TLS keeps theirs. What lies in the allocator of a World never
+/// goes as a message between ranks of a host.
+void keep_ucx_from_senders_memory() {
+  constexpr int kKeepTheirs = 0;
+  setenv("UCX_TLS", "^cma", kKeepTheirs);
+}
+
 }  // namespace
 
 Status check_mpi_is_usable() {
@@ -99,6 +108,7 @@ StatusOr<std::unique_ptr<MpiSession>> MpiSession::start() {
   if (is_finalized()) return failed_precondition("MPI is finalised already");
   Owner owner = Owner::kCaller;
   if (!is_initialized()) {
+    keep_ucx_from_senders_memory();
     int level = MPI_THREAD_SINGLE;
     TSR_RETURN_IF_ERROR(check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level),
                                   "MPI_Init_thread"));
