@@ -119,11 +119,11 @@ std::optional<control::Message> converse(ControlLink& link, const control::Messa
     poll_until(entries, until);
     if (entries[0].revents == 0) continue;
     std::string bytes;
-    const Flow sent = send_some(link.socket, unsent);
-    const Flow received = receive_some(link.socket, bytes);
+    const SocketState sent = send_some(link.socket, unsent);
+    const SocketState received = receive_some(link.socket, bytes);
     link.reader.append(bytes);
     if (auto answer = link.reader.next()) return answer;
-    if (sent == Flow::kClosed || received == Flow::kClosed) return std::nullopt;
+    if (sent == SocketState::kClosed || received == SocketState::kClosed) return std::nullopt;
   }
   return std::nullopt;
 }

@@ -79,7 +79,7 @@ void ControlServer::run() {
     for (const auto& [connection, events] : ready_) {
       if ((events & ~POLLOUT) != 0) read(*connection);
       if (!connection->over &&
-          send_some(connection->link.socket, connection->unsent) == Flow::kClosed) {
+          send_some(connection->link.socket, connection->unsent) == SocketState::kClosed) {
         connection->unsent.clear();  // reading tells whether it has ended
       }
     }
@@ -169,7 +169,8 @@ void ControlServer::finish() {
   while (!connections_.empty() && Clock::now() < until) {
     std::vector<pollfd> entries;
     for (Connection& member : connections_) {
-      if (send_some(member.link.socket, member.unsent) == Flow::kClosed) member.unsent.clear();
+      if (send_some(member.link.socket, member.unsent) == SocketState::kClosed)
+        member.unsent.clear();
       if (member.unsent.empty()) end_sending(member.link.socket);
       const short events = member.unsent.empty() ? POLLIN : POLLIN | POLLOUT;
       entries.push_back({member.link.socket.number(), events, 0});
@@ -177,7 +178,7 @@ void ControlServer::finish() {
     poll_until(entries, until);
     connections_.remove_if([&](const Connection& member) {
       ignored.clear();
-      return receive_some(member.link.socket, ignored) == Flow::kClosed;
+      return receive_some(member.link.socket, ignored) == SocketState::kClosed;
     });
   }
 }
@@ -210,7 +211,7 @@ void ControlServer::limit_strangers() {
 
 void ControlServer::read(Connection& connection) {
   std::string bytes;
-  const Flow flow = receive_some(connection.link.socket, bytes);
+  const SocketState flow = receive_some(connection.link.socket, bytes);
   FrameReader& reader = connection.link.reader;
   reader.append(bytes);
   while (!connection.over) {
@@ -220,7 +221,7 @@ void ControlServer::read(Connection& connection) {
   }
   // A member's own frames still come between those that others put in.
   const bool is_forged = connection.role != Role::kMember && reader.num_dropped() > 0;
-  if (flow == Flow::kClosed || reader.is_broken() || is_forged) connection.over = true;
+  if (flow == SocketState::kClosed || reader.is_broken() || is_forged) connection.over = true;
 }
 
 void ControlServer::take(Connection& from, const control::Message& message) {
@@ -315,7 +316,7 @@ void ControlServer::send(Connection& to, const control::Message& message) {
   const std::optional<std::string> frame = to.link.writer.frame_of(message);
   if (!frame) return;
   to.unsent += *frame;
-  if (send_some(to.link.socket, to.unsent) == Flow::kClosed) to.unsent.clear();
+  if (send_some(to.link.socket, to.unsent) == SocketState::kClosed) to.unsent.clear();
 }
 
 }  // namespace tessera

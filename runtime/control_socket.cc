@@ -234,15 +234,15 @@ bool would_block(std::int64_t result) { return result == -EAGAIN || result == -E
 
 }  // namespace
 
-Flow send_some(const Descriptor& socket, std::string& bytes) {
+SocketState send_some(const Descriptor& socket, std::string& bytes) {
   std::size_t sent = 0;
-  Flow flow = Flow::kOpen;
+  SocketState flow = SocketState::kOpen;
   while (sent < bytes.size()) {
     const std::int64_t count = send_bytes(socket.number(), std::string_view(bytes).substr(sent));
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
     } else if (count != -EINTR) {
-      if (!would_block(count)) flow = Flow::kClosed;
+      if (!would_block(count)) flow = SocketState::kClosed;
       break;
     }
   }
@@ -250,20 +250,20 @@ Flow send_some(const Descriptor& socket, std::string& bytes) {
   return flow;
 }
 
-Flow receive_some(const Descriptor& socket, std::string& bytes) {
+SocketState receive_some(const Descriptor& socket, std::string& bytes) {
   constexpr std::size_t kMost = std::size_t{64} << 10;
   char chunk[4096];
   for (std::size_t received = 0; received < kMost;) {
     const std::int64_t count = receive_bytes(socket.number(), chunk);
-    if (count == 0) return Flow::kClosed;
+    if (count == 0) return SocketState::kClosed;
     if (count > 0) {
       bytes.append(chunk, static_cast<std::size_t>(count));
       received += static_cast<std::size_t>(count);
     } else if (count != -EINTR) {
-      return would_block(count) ? Flow::kOpen : Flow::kClosed;
+      return would_block(count) ? SocketState::kOpen : SocketState::kClosed;
     }
   }
-  return Flow::kOpen;
+  return SocketState::kOpen;
 }
 
 void end_sending(const Descriptor& socket) noexcept {

@@ -61,11 +61,11 @@ StatusOr<Descriptor> begin_connecting(const Endpoint& endpoint);
 /// What became of it: OK, or Unavailable with what the system said.
 Status outcome_of_connecting(const Descriptor& socket);
 
-enum class Flow : std::uint8_t { kOpen, kClosed };
+enum class SocketState : std::uint8_t { kOpen, kClosed };
 /// Sends what goes without waiting and drops it from `bytes`. Never raises SIGPIPE.
-Flow send_some(const Descriptor& socket, std::string& bytes);
+SocketState send_some(const Descriptor& socket, std::string& bytes);
 /// Appends what is there, at most 64 KiB. kClosed where nothing can follow.
-Flow receive_some(const Descriptor& socket, std::string& bytes);
+SocketState receive_some(const Descriptor& socket, std::string& bytes);
 /// Nothing more will be sent; the other end reads what was.
 void end_sending(const Descriptor& socket) noexcept;
 

@@ -63,7 +63,7 @@ void Visit::ask(const control::Challenge& challenge) {
 
 std::optional<control::Message> Visit::go_on() {
   std::string bytes;
-  const Flow received = receive_some(socket_, bytes);
+  const SocketState received = receive_some(socket_, bytes);
   reader_.append(bytes);
   std::optional<control::Message> answer = reader_.next();
   if (answer && !has_asked_) {
@@ -71,8 +71,9 @@ std::optional<control::Message> Visit::go_on() {
     if (challenge != nullptr) ask(*challenge);
     answer.reset();
   }
-  const Flow sent = send_some(socket_, unsent_);
-  const bool over = sent == Flow::kClosed || received == Flow::kClosed || reader_.is_broken();
+  const SocketState sent = send_some(socket_, unsent_);
+  const bool over =
+      sent == SocketState::kClosed || received == SocketState::kClosed || reader_.is_broken();
   if (!answer && !over) return std::nullopt;
   const bool was_there = unsent_.empty();  // and took no more strangers just then
   socket_.close();

@@ -375,7 +375,7 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
   return signature;
 }
 
-std::string to_string(const Site& site) {
+std::string to_string(const CallSite& site) {
   std::string_view path = site.file;
   std::size_t cut = path.rfind('/');
   if (cut != std::string_view::npos && cut > 0) cut = path.rfind('/', cut - 1);

@@ -38,10 +38,10 @@ void wait_ready(const CollectiveCall& call);
 void mark_written(const CollectiveCall& call);
 
 /// Where a call stands in the source. The file's name outlives every signature.
-struct Site {
-  Site() = default;
-  Site(const std::source_location& at) : file(at.file_name()), line(at.line()) {}
-  Site(const char* file_name, std::uint32_t line_number) : file(file_name), line(line_number) {}
+struct CallSite {
+  CallSite() = default;
+  CallSite(const std::source_location& at) : file(at.file_name()), line(at.line()) {}
+  CallSite(const char* file_name, std::uint32_t line_number) : file(file_name), line(line_number) {}
   const char* file = "";
   std::uint32_t line = 0;
 };
@@ -61,7 +61,7 @@ struct Signature {
   std::uint64_t extra = 0;
   std::string tensor;
   std::string axes;
-  Site site;
+  CallSite site;
   DeviceId device;  ///< where the arrays lie: one kind on all ranks. Not sent between processes
 };
 /// Takes the call's splits along. Requires a prepared call.
@@ -72,7 +72,7 @@ std::string to_string(const Signature& signature);
 /// The same without its place in the source.
 std::string call_text(const Signature& signature);
 /// "runtime/world.cc:12": the last two parts of the path, and the line.
-std::string to_string(const Site& site);
+std::string to_string(const CallSite& site);
 
 /// "collective mismatch (dtype): rank 0 calls …, rank 2 calls … [group of ranks [0, 2]]", or OK.
 /// `ranks`: world ranks of the calls.

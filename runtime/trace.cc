@@ -106,7 +106,7 @@ std::string arguments_of(const Event& event) {
   append_argument(text, "why", event.why);
   if (event.line > 0) {
     append_argument(text, "site",
-                    to_string(Site(event.file, static_cast<std::uint32_t>(event.line))));
+                    to_string(CallSite(event.file, static_cast<std::uint32_t>(event.line))));
   }
   return text + '}';
 }

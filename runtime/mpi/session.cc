@@ -71,10 +71,10 @@ class Session final : public MpiSession {
   int rank_ = 0, size_ = 1;
 };
 
-/// UCX, under MPICH, reads long messages out of the sender's memory, and where the sender was killed
-/// it ends the reader too: a survivor that could not tell of anything. It copies them through shared
-/// memory then; whoever has set UCX_TLS keeps theirs. What lies in the allocator of a World never
-/// goes as a message between ranks of a host.
+/// UCX, under MPICH, reads long messages out of the sender's memory, and where the sender was
+/// killed it ends the reader too: a survivor that could not tell of anything. It copies them
+/// through shared memory then; whoever has set UCX_TLS keeps theirs. What lies in the allocator of
+/// a World never goes as a message between ranks of a host.
 void keep_ucx_from_senders_memory() {
   constexpr int kKeepTheirs = 0;
   setenv("UCX_TLS", "^cma", kKeepTheirs);

@@ -103,7 +103,7 @@ bool is_turned_away(const HeardSession& session, const std::string& bytes) {
   std::string unsent = bytes, answer;
   const auto is_ended = [&] {
     send_some(*socket, unsent);
-    return receive_some(*socket, answer) == Flow::kClosed;
+    return receive_some(*socket, answer) == SocketState::kClosed;
   };
   return becomes_true(is_ended, kSoon);
 }

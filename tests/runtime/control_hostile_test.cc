@@ -62,7 +62,7 @@ Descriptor connected(const Endpoint& endpoint) {
 void push(const Descriptor& socket, std::string bytes) { send_some(socket, bytes); }
 bool is_closed(const Descriptor& socket) {
   std::string bytes;
-  return receive_some(socket, bytes) == Flow::kClosed;
+  return receive_some(socket, bytes) == SocketState::kClosed;
 }
 /// A stranger's time in these tests: who is dropped before has been turned away.
 const ControlOptions kPatient = {.stranger_limit = std::chrono::minutes(5)};
@@ -89,10 +89,10 @@ struct Caller {
     std::optional<control::Message> answer;
     becomes_true([&] {
       std::string bytes;
-      const Flow flow = receive_some(socket, bytes);
+      const SocketState flow = receive_some(socket, bytes);
       reader.append(bytes);
       answer = reader.next();
-      return answer || flow == Flow::kClosed;
+      return answer || flow == SocketState::kClosed;
     });
     const auto* challenge = answer ? std::get_if<control::Challenge>(&*answer) : nullptr;
     if (challenge == nullptr) return;

@@ -100,7 +100,7 @@ class Relay {
   }
 
   void carry(Pair& pair, const Descriptor& from, const Descriptor& to, Way& way, bool is_up) {
-    const Flow received = receive_some(from, way.arrived);
+    const SocketState received = receive_some(from, way.arrived);
     while (way.arrived.size() >= 4) {
       std::size_t size = 4;
       for (std::size_t at = 0; at < 4; ++at) {
@@ -110,8 +110,8 @@ class Relay {
       pass_on(pair, way, is_up, way.arrived.substr(0, size));
       way.arrived.erase(0, size);
     }
-    const Flow sent = send_some(to, way.unsent);
-    if ((received == Flow::kClosed && way.unsent.empty()) || sent == Flow::kClosed) {
+    const SocketState sent = send_some(to, way.unsent);
+    if ((received == SocketState::kClosed && way.unsent.empty()) || sent == SocketState::kClosed) {
       pair.over = true;
     }
   }

@@ -39,7 +39,7 @@ std::size_t drain(const Descriptor& socket, std::size_t bytes) {
     std::vector<pollfd> entries = {{.fd = socket.number(), .events = POLLIN, .revents = 0}};
     poll_until(entries, std::nullopt);
     std::string part;
-    if (receive_some(socket, part) == Flow::kClosed) break;
+    if (receive_some(socket, part) == SocketState::kClosed) break;
     read += part.size();
   }
   return read;
@@ -77,18 +77,18 @@ TEST_CASE("a socket that takes no more stays open, and takes the rest once it wa
   const Pair pair = connected();
   const std::size_t size = std::size_t{64} << 20;  // more than a connection holds unread
   std::string bytes(size, 'x');
-  CHECK(send_some(pair.near, bytes) == Flow::kOpen);
+  CHECK(send_some(pair.near, bytes) == SocketState::kOpen);
   REQUIRE(!bytes.empty());
   std::size_t read = drain(pair.far, size - bytes.size());
   CHECK(read == size - bytes.size());
   while (!bytes.empty()) {
     const std::size_t before = bytes.size();
-    REQUIRE(send_some(pair.near, bytes) == Flow::kOpen);
+    REQUIRE(send_some(pair.near, bytes) == SocketState::kOpen);
     read += drain(pair.far, before - bytes.size());
   }
   CHECK(read == size);
   std::string nothing;
-  CHECK(receive_some(pair.far, nothing) == Flow::kOpen);
+  CHECK(receive_some(pair.far, nothing) == SocketState::kOpen);
   CHECK(nothing.empty());
 }
 
@@ -98,28 +98,28 @@ TEST_CASE("an end that is gone closes the other, whether it sends or reads",
   pair.far.close();
   CHECK(!pair.far.is_open());
   std::string bytes;
-  while (receive_some(pair.near, bytes) == Flow::kOpen) {
+  while (receive_some(pair.near, bytes) == SocketState::kOpen) {
   }
   CHECK(bytes.empty());
   // The first bytes are taken, and answered by a reset; what follows is refused.
-  Flow flow = Flow::kOpen;
-  for (int i = 0; i < 1000 && flow == Flow::kOpen; ++i) {
+  SocketState flow = SocketState::kOpen;
+  for (int i = 0; i < 1000 && flow == SocketState::kOpen; ++i) {
     bytes = "word";
     flow = send_some(pair.near, bytes);
     std::vector<pollfd> entries = {{.fd = pair.near.number(), .events = POLLIN, .revents = 0}};
     poll_until(entries, std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
   }
-  CHECK(flow == Flow::kClosed);
+  CHECK(flow == SocketState::kClosed);
 }
 
 TEST_CASE("what was sent before an end is read before it", "[runtime][control][socket]") {
   const Pair pair = connected();
   std::string bytes = "last words";
-  REQUIRE(send_some(pair.near, bytes) == Flow::kOpen);
+  REQUIRE(send_some(pair.near, bytes) == SocketState::kOpen);
   CHECK(bytes.empty());
   end_sending(pair.near);
   std::string read;
-  while (receive_some(pair.far, read) == Flow::kOpen) {
+  while (receive_some(pair.far, read) == SocketState::kOpen) {
   }
   CHECK(read == "last words");
 }

@@ -41,7 +41,7 @@ inline Signature call_number(std::uint64_t sequence) {
   call.shape = {8, 4};
   call.fold = true;
   call.tensor = "w";
-  call.site = Site("/somewhere/far/moe/dispatch.cc", 12);
+  call.site = CallSite("/somewhere/far/moe/dispatch.cc", 12);
   return call;
 }
 

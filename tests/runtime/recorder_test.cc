@@ -69,7 +69,7 @@ TEST_CASE("a record keeps all that ranks compare, and where the call stands",
   call.recv_splits = {0, 2, 5};
   call.tensor = "moe.dispatch";
   call.axes = "ep";
-  call.site = Site("/somewhere/far/moe/dispatch.cc", 12);
+  call.site = CallSite("/somewhere/far/moe/dispatch.cc", 12);
   recorder->finished(recorder->started(call_number(0), group));
   const std::uint64_t ticket = recorder->started(call, group);
   recorder->started(call_number(1), group);

@@ -24,7 +24,7 @@ Signature reduce(std::uint64_t sequence, ReduceOp op = ReduceOp::kSum) {
   call.reduce = op;
   call.fold = true;
   call.tensor = "w";
-  call.site = Site("/far/moe/dispatch.cc", 12);
+  call.site = CallSite("/far/moe/dispatch.cc", 12);
   return call;
 }
 
