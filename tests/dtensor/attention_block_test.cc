@@ -1,4 +1,5 @@
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
@@ -61,9 +62,6 @@ Outcome run_block(Rank& rank, const BlockData& data, const BlockPlacements& wher
   return outcome_of({{"y", y}, {"loss", loss}},
                     {{"x", x}, {"norm", norm}, {"wq", wq}, {"wk", wk}, {"wv", wv}, {"wo", wo}});
 }
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 struct BlockCase {
   const char* name;

@@ -1,11 +1,9 @@
 #include "dtensor/local_map.h"
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 /// Runs `body` on one rank and returns what it returns.
 template <class F>

@@ -1,12 +1,9 @@
 #include "dtensor/local_map.h"
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-const Partial P{};
-Shard S(int dim) { return Shard{dim}; }
 
 /// The error of `body` on each rank; equal on all, or "ranks differ".
 template <class F>

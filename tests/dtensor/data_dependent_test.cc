@@ -3,12 +3,11 @@
 #include <map>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
 
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 const std::vector<Shape> kMeshes = {{1}, {2}, {3}, {4}, {2, 2}};
 
 Placements repeated(const Shape& sizes, const Placement& each) {

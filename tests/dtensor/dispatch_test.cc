@@ -1,13 +1,10 @@
 #include <cmath>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-const Partial P{};
-Shard S(int dim) { return Shard{dim}; }
 
 Placements placements_of(const DTensor& x) { return value_or_throw(x.spec().placements()); }
 Array one_rank_scatter(const Shape& shape, const Array& index, double value) {

@@ -4,12 +4,10 @@
 #include <cmath>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 /// Two tensors on one mesh, one on the same ranks as a 2x2 mesh, one sharded unevenly.
 struct Case {

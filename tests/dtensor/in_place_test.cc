@@ -1,14 +1,12 @@
 // In place: what is written stays where it is and holds what one rank computes, or the call is
 // refused on every rank before anything has changed.
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
 
-const Replicate R{};
-const Partial P{};
 const Partial kMax{ReduceOp::kMax};
-Shard S(int dim) { return Shard{dim}; }
 
 Placements repeated(const Shape& sizes, const Placement& each) {
   return Placements(sizes.size(), each);

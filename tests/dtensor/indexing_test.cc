@@ -1,12 +1,11 @@
 // Ops that index, move, join and split, on real ranks: results and gradients equal one rank's
 // whatever the placements, uneven and empty shards included.
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
 
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 const std::vector<Shape> kMeshes = {{2}, {3}, {4}, {2, 2}};
 
 struct Call {

@@ -1,11 +1,9 @@
 // Convolutions, attention and products on ranks against one rank, forward and backward.
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 Array numbers(const Shape& shape, std::uint64_t seed) {
   return random_values(shape, DType::kF64, static_cast<unsigned>(seed));

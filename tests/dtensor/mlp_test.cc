@@ -1,4 +1,5 @@
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
@@ -34,9 +35,6 @@ Outcome run_mlp(Rank& rank, const MlpData& data, const MlpPlacements& at) {
   backward(loss);
   return outcome_of({{"y", y}, {"loss", loss}}, {{"x", x}, {"w1", w1}, {"w2", w2}});
 }
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 struct MlpCase {
   const char* name;

@@ -1,13 +1,10 @@
 // out=: results written into tensors that exist. Whatever the placements of operands and of out,
 // out keeps its own and holds what one rank computes, or nothing has changed.
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-const Partial P{};
-Shard S(int dim) { return Shard{dim}; }
 
 Placements repeated(const Shape& sizes, const Placement& each) {
   return Placements(sizes.size(), each);

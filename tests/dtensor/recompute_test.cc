@@ -3,13 +3,11 @@
 #include "dtensor/recompute.h"
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 #include "tests/support/counted_world.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 DTensor weight(Rank& rank, const Shape& shape, unsigned seed, const Placements& placements) {
   DTensor w = rank.distribute(random_values(shape, DType::kF64, seed), placements);

@@ -2,12 +2,10 @@
 
 #include "dtensor/dispatch.h"
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 const std::vector<Shape> kMeshes = {{2}, {3}, {4}, {2, 2}};
 

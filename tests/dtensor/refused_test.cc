@@ -1,12 +1,9 @@
 // Bad calls: every rank gets the same text before any of them communicates, so nobody waits.
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-const Partial P{};
-Shard S(int dim) { return Shard{dim}; }
 
 struct Refusals {
   std::vector<std::string> errors;

@@ -4,13 +4,12 @@
 
 #include "dtensor/local_map.h"
 #include "tests/dtensor/rules.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
 
 using Strings = std::vector<std::string>;
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 const std::vector<Placement> kCuts = {R, S(0), S(1)};
 const std::vector<Placement> kAll = {R, S(0), S(1), Partial{ReduceOp::kSum},
                                      Partial{ReduceOp::kAvg}};

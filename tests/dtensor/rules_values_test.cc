@@ -3,13 +3,12 @@
 #include <limits>
 
 #include "tests/dtensor/rules.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
 
 using Strings = std::vector<std::string>;
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 const std::vector<Placement> kExtremes = {Partial{ReduceOp::kMax}, Partial{ReduceOp::kMin}};
 const std::vector<Placement> kPartials = {Partial{ReduceOp::kSum}, Partial{ReduceOp::kAvg},
                                           Partial{ReduceOp::kMax}, Partial{ReduceOp::kMin}};

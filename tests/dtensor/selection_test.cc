@@ -1,13 +1,10 @@
 #include <limits>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-const Partial P{};
-Shard S(int dim) { return Shard{dim}; }
 
 const std::vector<Shape> kMeshes = {{2}, {3}, {4}, {2, 2}};
 

@@ -4,12 +4,10 @@
 #include <set>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-const Replicate R{};
-Shard S(int dim) { return Shard{dim}; }
 
 constexpr DType kFloats[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 

@@ -1,11 +1,10 @@
 #include <numeric>
 
 #include "tests/dtensor/outcome.h"
+#include "tests/dtensor/short_placements.h"
 
 namespace tessera::testing {
 namespace {
-
-Shard S(int dim) { return Shard{dim}; }
 
 /// Rows [start, stop) of the result and one more on either side, where there is one.
 Interval with_halo(const Interval& own, std::int64_t size) {
