@@ -48,5 +48,7 @@ function(tessera_collect_ops target folder)
     COMMENT "Collecting ops"
     VERBATIM)
   target_sources(${target} PRIVATE ${generated})
-  set_source_files_properties(${op_sources} PROPERTIES COMPILE_OPTIONS "${TESSERA_COLD_OPTION}")
+  file(RELATIVE_PATH below ${PROJECT_SOURCE_DIR} ${folder})
+  file(GLOB united ${PROJECT_BINARY_DIR}/united/${below}/*.cc)
+  set_source_files_properties(${op_sources} ${united} PROPERTIES COMPILE_OPTIONS "${TESSERA_COLD_OPTION}")
 endfunction()

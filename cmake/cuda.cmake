@@ -1,6 +1,7 @@
 # Device code for real devices, where a CUDA toolkit is found. Its runtime is asked for at run time only: what is
 # built here starts on machines without a driver.
 option(TESSERA_WITH_CUDA "Compile device code with nvcc where a toolkit is found" ON)
+option(TESSERA_CUDA "Programs run on cards (--device cuda); needs a toolkit, and its cuBLASLt where they run" OFF)
 set(TESSERA_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "What nvcc compiles for")
 
 set(TESSERA_HAS_CUDA OFF)
@@ -15,6 +16,7 @@ if(TESSERA_WITH_CUDA AND NOT TESSERA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL
     check_language(CUDA)
   endif()
   if(CMAKE_CUDA_COMPILER)
+    find_package(CUDAToolkit REQUIRED)
     set(CMAKE_CUDA_ARCHITECTURES ${TESSERA_CUDA_ARCHITECTURES})
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
     enable_language(CUDA)
@@ -26,13 +28,15 @@ if(TESSERA_WITH_CUDA AND NOT TESSERA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL
   endif()
 endif()
 
-# tessera_device_objects(TARGET FILE.cu…): compiled by nvcc, without warnings. In another folder than the targets that
-# compile the same files for the emulation.
-function(tessera_device_objects target)
-  add_library(${target} OBJECT ${ARGN})
+# tessera_device_options(TARGET): sources of nvcc's, without warnings.
+function(tessera_device_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   # CMake 3.25 does not know C++20 for this compiler.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --Werror all-warnings
                          -Xcompiler=-Wall,-Wextra>)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
+
+if(TESSERA_CUDA AND NOT TESSERA_HAS_CUDA)
+  message(FATAL_ERROR "TESSERA_CUDA: no CUDA toolkit was found that takes this compiler, or sanitizers were asked for")
+endif()

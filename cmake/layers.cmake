@@ -1,3 +1,5 @@
+include(unite)
+
 # tessera_layer(NAME [FOLDER folder] DEPENDS … [PRIVATE …] [HOT]): one static library from every source of the folder,
 # NAME unless given, but main.cc.
 # HOT compiles the folder for speed, see tessera_hot_options.
@@ -14,6 +16,7 @@ function(tessera_layer name)
     target_link_libraries(tessera_${name} INTERFACE ${LAYER_DEPENDS} Threads::Threads)
     return()
   endif()
+  tessera_unite(sources tessera_${name} ${sources})
   add_library(tessera_${name} STATIC ${sources})
   target_include_directories(tessera_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_compile_features(tessera_${name} PUBLIC cxx_std_20)

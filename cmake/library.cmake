@@ -1,5 +1,5 @@
 # The libraries that others link, made of the layers' objects: tessera (tessera::tessera) holds all of the core and
-# needs neither MPI nor CUDA; tessera_mpi_library (tessera::mpi) is the MPI backend. Shared, unless BUILD_SHARED_LIBS
+# needs neither MPI nor, unless TESSERA_CUDA asks for it, CUDA; tessera_mpi_library (tessera::mpi) is the MPI backend. Shared, unless BUILD_SHARED_LIBS
 # is OFF. The programs and tests of this tree link the layers themselves and so see what the libraries hide.
 if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
   set(TESSERA_LIBRARY_TYPE STATIC)
@@ -69,9 +69,16 @@ list(TRANSFORM TESSERA_PUBLIC_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/)
 # For projects that add this one as a folder and only plan: the pure values, nothing else to compile.
 add_library(tessera::placement ALIAS tessera_placement)
 
+set(device_layers tessera_emulation tessera_emulation_blocks tessera_emulated_device tessera_devices)
+if(TESSERA_CUDA)
+  list(APPEND device_layers tessera_cuda_device)
+endif()
 tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
-                tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe tessera_emulation
-                tessera_emulation_blocks tessera_emulated_device tessera_devices tessera_audit)
+                tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe
+                ${device_layers} tessera_audit)
+if(TESSERA_CUDA)
+  target_link_libraries(tessera PRIVATE CUDA::cudart_static CUDA::cublasLt)
+endif()
 target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${TESSERA_PUBLIC_HEADERS})
 # What public headers include is public.
 target_link_libraries(tessera PUBLIC Threads::Threads absl::status absl::statusor absl::flat_hash_map

@@ -6,6 +6,7 @@ option(TESSERA_WITH_MPI "Build the MPI backend where an MPI is found" ON)
 # tessera_mpi_backend(TARGET MPI_TARGET): the backend against one MPI.
 function(tessera_mpi_backend target mpi)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/mpi/*.cc)
+  tessera_unite(sources ${target} ${sources})
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC tessera_runtime PRIVATE ${mpi})
   target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

@@ -21,8 +21,12 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
     case DeviceId::Kind::kCpu:
       return std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu_device());  // of the program
     case DeviceId::Kind::kCuda:
+#ifdef TSR_HAS_CUDA
+      return make_cuda_device(static_cast<int>(rank % std::max(1, num_cuda_devices())));
+#else
       return unavailable(
           "device cuda: these programs were built without it; docs/cuda.md says what runs where");
+#endif
     case DeviceId::Kind::kEmulated:
       return make_emulated_device(static_cast<int>(rank % std::max(1, num_emulated_devices())));
   }

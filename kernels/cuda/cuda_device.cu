@@ -301,6 +301,11 @@ std::shared_ptr<Allocator> CudaDevice::make_allocator() {
 
 namespace {
 
+int num_devices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 StatusOr<std::shared_ptr<Device>> make_device(int ordinal) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -325,14 +330,12 @@ StatusOr<std::shared_ptr<Device>> make_device(int ordinal) {
 StatusOr<std::shared_ptr<Device>> make_cuda_device(int ordinal) {
   return kernels::TSR_CUDA::make_device(ordinal);
 }
+int num_cuda_devices() { return kernels::TSR_CUDA::num_devices(); }
 #else
 StatusOr<std::shared_ptr<Device>> make_emulated_device(int ordinal) {
   return kernels::TSR_CUDA::make_device(ordinal);
 }
-int num_emulated_devices() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
+int num_emulated_devices() { return kernels::TSR_CUDA::num_devices(); }
 #endif
 
 }  // namespace tessera

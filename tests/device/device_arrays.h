@@ -5,14 +5,14 @@
 #include <random>
 
 #include "kernels/array.h"
-#include "kernels/cuda_device.h"
 #include "placement/status.h"
+#include "tests/support/test_device.h"
 
 namespace tessera::testing {
 
 /// A device with its context and its memory.
 struct OnDevice {
-  std::shared_ptr<Device> device = value_or_throw(make_emulated_device(0));
+  std::shared_ptr<Device> device = device_of_card(0);
   std::shared_ptr<Allocator> memory = device->make_allocator();
   KernelContext ctx{.device = device.get(), .allocator = memory};
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "emulation/control.h"
+#include "kernels/cuda_device.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
 #include "tests/device/device_arrays.h"

@@ -2,8 +2,8 @@
 // run.
 #include <cmath>
 
-#include "kernels/cuda_device.h"
 #include "tests/moe/training_run.h"
+#include "tests/support/test_device.h"
 
 namespace tessera::testing {
 namespace {
@@ -26,7 +26,7 @@ void check_recorded(const std::string& model, const RunResult& run) {
 
 /// Two ranks share a card.
 std::shared_ptr<Allocator> memory_of_device(std::int64_t rank) {
-  return value_or_throw(make_emulated_device(static_cast<int>(rank / 2)))->make_allocator();
+  return device_of_card(rank / 2)->make_allocator();
 }
 
 }  // namespace

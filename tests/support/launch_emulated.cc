@@ -1,6 +1,6 @@
 // Ranks as threads, each on an emulated device of its own; two of them share a card.
-#include "kernels/cuda_device.h"
 #include "tests/support/launch_threads.h"
+#include "tests/support/test_device.h"
 
 namespace tessera::testing {
 
@@ -10,7 +10,7 @@ bool runs_here(std::int64_t) { return true; }
 Launched launch(int num_ranks, const WorldOptions& options, const RankBody& body) {
   WorldOptions on_devices = options;
   on_devices.allocator = [](std::int64_t rank) {
-    return value_or_throw(make_emulated_device(static_cast<int>(rank / 2)))->make_allocator();
+    return device_of_card(rank / 2)->make_allocator();
   };
   return launch_threads(num_ranks, on_devices, body);
 }
