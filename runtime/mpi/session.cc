@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "runtime/mpi/link.h"
@@ -71,13 +72,17 @@ class Session final : public MpiSession {
   int rank_ = 0, size_ = 1;
 };
 
-/// UCX, under MPICH, reads long messages out of the sender's memory, and where the sender was
-/// killed it ends the reader too: a survivor that could not tell of anything. It copies them
-/// through shared memory then; whoever has set UCX_TLS keeps theirs. What lies in the allocator of
-/// a World never goes as a message between ranks of a host.
+/// UCX, under MPICH, reads a long message out of the sender's memory, and where the sender was
+/// killed it ends the reader too: a survivor that could not tell of anything. A job of one host has
+/// its messages copied instead; what lies in the allocator of a World never is a message there.
+/// Between hosts this stays, for a network card reads the long messages. (Without the transport,
+/// UCX_TLS=^cma, MPI_Finalize waits for ever.)
 void keep_ucx_from_senders_memory() {
+  const char* here = std::getenv("MPI_LOCALNRANKS");
+  const char* all = std::getenv("PMI_SIZE");
+  if (here == nullptr || all == nullptr || std::string_view(here) != all) return;
   constexpr int kKeepTheirs = 0;
-  setenv("UCX_TLS", "^cma", kKeepTheirs);
+  setenv("UCX_RNDV_THRESH", "inf", kKeepTheirs);
 }
 
 }  // namespace
