@@ -116,6 +116,51 @@ void settle_strides(std::int64_t rows, std::int64_t cols, std::int64_t* strides)
   }
 }
 
+/// The same matrix in F32, line by line, in memory of the thread's.
+const float* widened(const void* data, std::int64_t rows, std::int64_t cols, std::int64_t* strides,
+                     std::vector<float>& memory) {
+  const bool by_rows = strides[1] == 1;
+  const std::int64_t lines = by_rows ? rows : cols, length = by_rows ? cols : rows;
+  const std::int64_t line_stride = strides[by_rows ? 0 : 1];
+  memory.resize(static_cast<std::size_t>(lines * length));
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const BFloat16* from = static_cast<const BFloat16*>(data) + line * line_stride;
+    float* to = memory.data() + line * length;
+    for (std::int64_t i = 0; i < length; ++i) to[i] = static_cast<float>(from[i]);
+  }
+  strides[by_rows ? 0 : 1] = length;
+  return memory.data();
+}
+
+/// In F32, which holds each product of two BF16 exactly.
+void widened_product(ProductShape shape, const void* a, const void* b, void* c) {
+  thread_local std::vector<float> wide_a, wide_b, wide_c;
+  const float* of_a = widened(a, shape.m, shape.k, shape.a_strides, wide_a);
+  const float* of_b = widened(b, shape.k, shape.n, shape.b_strides, wide_b);
+  const std::int64_t c_stride = shape.c_line_stride;
+  const bool rounds = shape.out == DType::kBF16;
+  shape.in = shape.out = DType::kF32;
+  if (!rounds) return dnnl_product(shape, of_a, of_b, c);
+  wide_c.resize(static_cast<std::size_t>(shape.m * shape.n));
+  shape.c_line_stride = shape.n;
+  dnnl_product(shape, of_a, of_b, wide_c.data());
+  for (std::int64_t i = 0; i < shape.m; ++i) {
+    BFloat16* to = static_cast<BFloat16*>(c) + i * c_stride;
+    const float* from = wide_c.data() + i * shape.n;
+    for (std::int64_t j = 0; j < shape.n; ++j) to[j] = BFloat16(from[j]);
+  }
+}
+
+/// The library's products of BF16 need AVX-512.
+bool multiplies_bf16() {
+  static const bool does = [] {
+    settle_library();
+    constexpr auto kWanted = static_cast<unsigned>(dnnl_cpu_isa_avx512_core);
+    return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kWanted) == kWanted;
+  }();
+  return does;
+}
+
 }  // namespace
 
 void settle_library() {
@@ -132,6 +177,7 @@ void dnnl_product(ProductShape shape, const void* a, const void* b, void* c) {
   settle_strides(shape.m, shape.k, shape.a_strides);
   settle_strides(shape.k, shape.n, shape.b_strides);
   if (shape.m == 1) shape.c_line_stride = shape.n;
+  if (shape.in == DType::kBF16 && !multiplies_bf16()) return widened_product(shape, a, b, c);
   // The library takes its thread count from this thread's OpenMP setting, when it makes and when it
   // runs.
   if (omp_in_parallel()) shape.threads = 1;
