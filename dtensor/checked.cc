@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
+#include "dtensor/host_read.h"
 #include "kernels/elementwise.h"
 #include "strategies/binding.h"
 
@@ -14,9 +15,12 @@ namespace tessera {
 
 namespace {
 
+constexpr HostRead kCheck = {.why = "check"};
+
 /// FNV-1a over the elements' bytes in row-major order.
-std::int64_t hash_of(KernelContext& ctx, const Array& x) {
-  const Array dense = to_host(kernels::contiguous(ctx, x));
+std::int64_t hash_of(Runtime& runtime, const Array& x, const Site& site) {
+  const Array dense =
+      read_to_host(runtime, kernels::contiguous(runtime.kernels(), x), kCheck, site);
   const auto* bytes = reinterpret_cast<const unsigned char*>(dense.data<std::byte>());
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (std::int64_t i = 0; i < dense.num_bytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
@@ -30,7 +34,7 @@ std::vector<std::int64_t> hashes_along(const DTensor& x, int axis, const Site& s
   Communicator& group = *value_or_throw(runtime.world().group_along(x.mesh(), axes));
   const auto& on_host = runtime.host_kernels().allocator;
   const Array mine = Array::empty({1}, DType::kI64, on_host);
-  mine.data<std::int64_t>()[0] = hash_of(runtime.kernels(), x.local());
+  mine.data<std::int64_t>()[0] = hash_of(runtime, x.local(), site);
   const Array all = Array::empty({group.size()}, DType::kI64, on_host);
   const std::string label = x.mesh().axis_label(axis);
   group.all_gather(mine, all, {},
@@ -66,7 +70,8 @@ struct Outside {
   std::int64_t value = 0;
 };
 
-Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, std::int64_t size) {
+Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, std::int64_t size,
+                      const Site& site) {
   const Coord& coord = *runtime.coord_on(spec);
   std::vector<std::vector<std::int64_t>> global(local.shape().size());
   for (std::size_t d = 0; d < global.size(); ++d) {
@@ -76,7 +81,7 @@ Outside first_outside(Runtime& runtime, const Spec* spec, const Array& local, st
       for (std::int64_t i = each.start; i < each.stop; ++i) global[d].push_back(i);
     }
   }
-  const std::vector<double> values = to_host(local).to_vector();
+  const std::vector<double> values = read_to_host(runtime, local, kCheck, site).to_vector();
   Outside found;
   for (std::size_t at = 0; at < values.size(); ++at) {
     if (values[at] >= 0 && values[at] < static_cast<double>(size)) continue;
@@ -140,7 +145,7 @@ void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands
     if (index < 0) continue;
     const auto i = static_cast<std::size_t>(index);
     const Mesh& mesh = call.outputs[0]->mesh();
-    Outside first = first_outside(runtime, call.inputs[i], operands[i]->local(), factor.size);
+    Outside first = first_outside(runtime, call.inputs[i], operands[i]->local(), factor.size, site);
     if (mesh.ndim() > 0) first = first_of_all(runtime, mesh, first, site);
     if (first.position < 0) continue;
     Shape position(inputs[i].shape.size(), 0);
@@ -156,9 +161,9 @@ void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands
 
 namespace {
 
-bool is_finite(const Array& x) {
+bool is_finite(Runtime& runtime, const Array& x, const Site& site) {
   if (x.is_null() || !is_floating(x.dtype())) return true;
-  const std::vector<double> values = to_host(x).to_vector();
+  const std::vector<double> values = read_to_host(runtime, x, kCheck, site).to_vector();
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
 }
 
@@ -176,8 +181,9 @@ std::string names_of(const Op& op, std::span<const int> operands) {
 void check_sums(Runtime& runtime, const ResolvedCall& call, std::span<const Array> inputs,
                 std::span<const Array> outputs, const Site& site) {
   bool summands = true, results = true;
-  for (const int operand : call.sums) summands &= is_finite(inputs[std::size_t(operand)]);
-  for (const Array& output : outputs) results &= is_finite(output);
+  for (const int operand : call.sums)
+    summands &= is_finite(runtime, inputs[std::size_t(operand)], site);
+  for (const Array& output : outputs) results &= is_finite(runtime, output, site);
   const Outside mine{summands && !results ? 0 : -1, runtime.rank()};
   const Outside first = first_of_all(runtime, call.outputs[0]->mesh(), mine, site);
   if (first.position < 0) return;

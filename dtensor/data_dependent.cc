@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/host_read.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops.h"
 #include "kernels/dtype_switch.h"
@@ -51,20 +52,6 @@ Interval rows_of(const Mesh& mesh, std::int64_t count, std::int64_t place) {
   return held.empty() ? Interval{count, count} : held.front();
 }
 
-void log_host_read(const DTensor& x, std::string_view op, std::int64_t bytes, const Site& site) {
-  EventLog& events = x.runtime().events();
-  const double now = x.runtime().world().now_us();
-  events.add({.kind = Event::Kind::kHostRead,
-              .name = std::string(op),
-              .tensor = x.name(),
-              .module = events.module(),
-              .bytes_received = bytes,
-              .file = site.file_name(),
-              .line = static_cast<int>(site.line()),
-              .start_us = now,
-              .end_us = now});
-}
-
 std::string axes_text(const Mesh& mesh) {
   std::string text;
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
@@ -89,8 +76,9 @@ class Exchange {
     const Array all = Array::empty({ranks_->size()}, DType::kI64, ctx.allocator);
     own.data<std::int64_t>()[0] = mine;
     ranks_->all_gather(own, all, {}, info());
-    log_host_read(rows_, op_, all.num_bytes(), site_);
-    const auto* count = all.data<std::int64_t>();
+    const Array here =
+        read_to_host(rows_.runtime(), all, {.why = op_, .tensor = rows_.name()}, site_);
+    const auto* count = here.data<std::int64_t>();
     return {count, count + ranks_->size()};
   }
 

@@ -7,6 +7,7 @@
 #include "dtensor/autograd.h"
 #include "dtensor/dispatch.h"
 #include "dtensor/dtensor.h"
+#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
 #include "kernels/elementwise.h"
@@ -292,18 +293,7 @@ double item(const DTensor& x, const Site& site) {
     throw Error(failed_precondition(absl::StrFormat("item: rank %d is outside the mesh. [%s]",
                                                     x.runtime().rank(), x.spec().to_string())));
   }
-  EventLog& events = x.runtime().events();
-  const double now = x.runtime().world().now_us();
-  events.add({.kind = Event::Kind::kHostRead,
-              .name = "item",
-              .tensor = x.name(),
-              .module = events.module(),
-              .bytes_received = size_of(x.dtype()),
-              .file = site.file_name(),
-              .line = static_cast<int>(site.line()),
-              .start_us = now,
-              .end_us = now});
-  return to_host(whole).to_vector()[0];
+  return read_to_host(x.runtime(), whole, {.why = "item", .tensor = x.name()}, site).to_vector()[0];
 }
 
 }  // namespace tessera

@@ -354,5 +354,31 @@ Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
 void fill_identity(KernelContext& ctx, ReduceOp op, const Array& out) {
   slot(ctx, &KernelTable::fill_identity, "fill_identity")(ctx, op, out);
 }
+void order_by_key(KernelContext& ctx, const KeyedRows& rows, const KeySize& size, const Array& of_N,
+                  const OrderedLists& out) {
+  slot(ctx, &KernelTable::order_by_key, "order_by_key")(ctx, rows, size, of_N, out);
+}
+void pack_parts(KernelContext& ctx, const Array& list_N, const Array& counts_K,
+                const PartRooms& rooms, const Array& out_M) {
+  slot(ctx, &KernelTable::pack_parts, "pack_parts")(ctx, list_N, counts_K, rooms, out_M);
+}
+void invert_list(KernelContext& ctx, const Array& list_R, const Array& place_S) {
+  slot(ctx, &KernelTable::invert_list, "invert_list")(ctx, list_R, place_S);
+}
+void keys_in_range(KernelContext& ctx, const Array& ids_N, KeyRange range, const Array& keys_N) {
+  slot(ctx, &KernelTable::keys_in_range, "keys_in_range")(ctx, ids_N, range, keys_N);
+}
+void keys_of_parts(KernelContext& ctx, const Array& ids_TK, const ExpertParts& parts,
+                   const Array& keys_TP) {
+  slot(ctx, &KernelTable::keys_of_parts, "keys_of_parts")(ctx, ids_TK, parts, keys_TP);
+}
+void slots_of_passed(KernelContext& ctx, const Array& ids_TK, const PassedTokens& tokens,
+                     const PassedSlots& out) {
+  slot(ctx, &KernelTable::slots_of_passed, "slots_of_passed")(ctx, ids_TK, tokens, out);
+}
+void check_counts(KernelContext& ctx, const Array& ids, const Array& counts_E,
+                  std::string_view what) {
+  slot(ctx, &KernelTable::check_counts, "check_counts")(ctx, ids, counts_E, what);
+}
 
 }  // namespace tessera::kernels

@@ -19,6 +19,7 @@
 #include "kernels/random.h"
 #include "kernels/reduce.h"
 #include "kernels/row_fold.h"
+#include "kernels/row_lists.h"
 #include "kernels/row_select.h"
 #include "kernels/row_sums.h"
 #include "kernels/scan.h"
@@ -41,7 +42,8 @@
   X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \
   X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) \
   X(sort_by_key) X(take_map) X(add_map) X(localize) X(globalize) \
-  X(check_indices) X(move_boxes) X(fill_identity)
+  X(check_indices) X(move_boxes) X(fill_identity) X(order_by_key) X(pack_parts) X(invert_list) \
+  X(keys_in_range) X(keys_of_parts) X(slots_of_passed) X(check_counts)
 // clang-format on
 
 namespace tessera TSR_API {

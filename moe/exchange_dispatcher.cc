@@ -1,32 +1,23 @@
 #include "moe/exchange_dispatcher.h"
 
-#include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 
+#include "dtensor/host_read.h"
+#include "dtensor/ops.h"
 #include "dtensor/recompute.h"
 #include "moe/exchange_route.h"
 
 namespace tessera {
 namespace {
 
-/// Rows that each rank of the group has for experts [first_expert, first_expert + num_experts), by
-/// chunk.
-struct CountTable {
-  Indices values;  ///< by rank, chunk, expert
-  std::int64_t chunks = 1;
-  std::int64_t first_expert = 0, num_experts = 0;
-
-  std::int64_t at(std::int64_t rank, std::int64_t chunk, std::int64_t expert) const {
-    return values[static_cast<std::size_t>((rank * chunks + chunk) * num_experts + expert -
-                                           first_expert)];
-  }
-};
-
 struct Chunk {
   std::int64_t index = 0;
   TokenRange tokens;
   SortedSlots sorted;
   std::optional<ExpertRoom> room = {};
+  Indices counts_E = {};  ///< of the sorted slots, on the host; empty where sizes are fixed
 };
 
 /// What the dispatchers of this file share: sorting, counts, the order at the experts.
@@ -39,6 +30,7 @@ class ExchangeDispatcher : public Dispatcher {
 
   RoutePlan plan(const RoutedTokens& tokens) const override {
     Runtime& runtime = tokens.ids_TK.runtime();
+    const NoGrad no_grad(runtime);
     std::vector<Chunk> chunks;
     RoutePlan plan;
     for (std::int64_t c = 0; c < config().chunks; ++c) {
@@ -52,45 +44,35 @@ class ExchangeDispatcher : public Dispatcher {
       plan.routes.push_back(
           std::make_unique<ExchangeRoute>(steps_of(runtime, chunk, counts, tokens.ids_TK.size(1))));
     }
-    if (bounds_rows()) {
-      const std::int64_t needed[] = {rows_needed(chunks)};
-      plan.rows_needed = index_tensor(runtime, needed);
-    }
+    if (bounds_rows()) plan.rows_needed = rows_needed(chunks);
     return plan;
   }
 
  protected:
-  /// Counts of the group's rows, as far as this rank has to know them.
-  virtual CountTable exchange_counts(Runtime& runtime, const std::vector<Chunk>& chunks) const = 0;
+  /// Counts of the group's rows for this rank's experts; where sizes are exact, those of the chunks
+  /// come to the host as well.
+  virtual CountTable exchange_counts(Runtime& runtime, std::vector<Chunk>& chunks) const = 0;
   virtual ExchangeSteps steps_of(Runtime& runtime, const Chunk& chunk, const CountTable& counts,
                                  std::int64_t top_k) const = 0;
 
-  /// What the move of counts brings, the one host read where sizes are exact. A recomputed pass
-  /// must see the same.
-  Indices received_values(Runtime& runtime, const Indices& sent, const RowMove& move,
-                          const std::vector<Chunk>& chunks) const {
-    return kept_values(runtime, [&]() -> Indices {
-      const DTensor received = move_rows(index_tensor(runtime, sent), move);
-      if (!bounds_rows() && !chunks.front().room) log_host_read(runtime, "moe.dispatch.counts");
-      return values_of(received);
-    });
-  }
   bool bounds_rows() const { return config().rows_bound > 0 && group().size() > 1; }
-  /// Rows that one sender may have for one ep rank in a chunk; empty: any number.
-  std::optional<std::int64_t> capacity(const Chunk& chunk, std::int64_t ep_rank) const {
-    if (chunk.room) return chunk.room->of_sender * experts_of(ep_rank).size;
-    if (!bounds_rows()) return std::nullopt;
-    return config().rows_bound / (group().ep_size() * config().chunks);
+  /// Room that each sender has for one ep rank in a chunk; empty: for any number of rows.
+  std::optional<kernels::PartRooms> rooms(const Chunk& chunk) const {
+    if (!chunk.room && !bounds_rows()) return std::nullopt;
+    kernels::PartRooms rooms = {.parts = group().ep_size(),
+                                .keys_per_part = experts_[0],
+                                .most = std::numeric_limits<std::int64_t>::max()};
+    if (chunk.room) {
+      rooms.rows_per_expert = chunk.room->of_sender;
+      rooms.experts_per_part = experts_[0];
+      rooms.experts = num_experts();
+    } else {
+      rooms.most = config().rows_bound / (group().ep_size() * config().chunks);
+    }
+    return rooms;
   }
   ExpertRange experts_of(std::int64_t ep_rank) const {
     return tessera::experts_of(experts_, ep_rank);
-  }
-  std::int64_t rows_for(const Chunk& chunk, std::int64_t ep_rank) const {
-    const ExpertRange experts = experts_of(ep_rank);
-    const auto counts = std::span<const std::int64_t>(chunk.sorted.counts_E)
-                            .subspan(static_cast<std::size_t>(experts.begin),
-                                     static_cast<std::size_t>(experts.size));
-    return sum_of(counts);
   }
   std::int64_t ep_rank(Runtime& runtime) const {
     return position_along(group().mesh, group().ep_axes, runtime.rank());
@@ -98,44 +80,21 @@ class ExchangeDispatcher : public Dispatcher {
   std::int64_t etp_rank(Runtime& runtime) const {
     return position_along(group().mesh, group().etp_axes, runtime.rank());
   }
-  std::int64_t rank_at(std::int64_t ep_position, std::int64_t etp_position) const {
-    return ep_position * group().etp_size() + etp_position;
-  }
-  /// Rows of `experts` that one rank of the group has.
-  static std::int64_t rows_of(const CountTable& counts, std::int64_t rank, std::int64_t chunk,
-                              ExpertRange experts) {
-    std::int64_t rows = 0;
-    for (std::int64_t e = experts.begin; e < experts.end(); ++e) rows += counts.at(rank, chunk, e);
-    return rows;
-  }
-  /// The gather along etp of what each of its ranks received.
-  void add_gather(ExchangeSteps& steps, Indices rows) const {
-    if (group().etp_axes.empty()) return;
-    steps.hops.push_back(
-        {.kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = std::move(rows)});
-  }
-  void set_expert_order(Runtime& runtime, ExchangeSteps& steps, const Chunk& chunk,
-                        const BlockWriter& blocks) const {
+  OrderedSize ordered_size(const Chunk& chunk) const {
     OrderedSize size{.alignment = config().expert_alignment};
-    const std::int64_t num_local = experts_of(ep_rank(runtime)).size;
-    if (chunk.room) {
-      size.rows_per_expert = chunk.room->of_group;
-    } else if (bounds_rows()) {
-      size.num_rows = padded_bound(blocks.num_rows(), num_local, size.alignment);
-    }
-    steps.order = expert_order_of(runtime, blocks, size);
+    if (chunk.room) size.rows_per_expert = chunk.room->of_group;
+    return size;
   }
 
  private:
   /// The rows_bound with which every sender's part would have room.
-  std::int64_t rows_needed(const std::vector<Chunk>& chunks) const {
-    std::int64_t most = 0;
+  DTensor rows_needed(const std::vector<Chunk>& chunks) const {
+    DTensor most;
     for (const Chunk& chunk : chunks) {
-      for (std::int64_t rank = 0; rank < group().ep_size(); ++rank) {
-        most = std::max(most, rows_for(chunk, rank));
-      }
+      const DTensor own = fullest(chunk.sorted.counts_K, group().ep_size(), experts_[0]);
+      most = most.defined() ? maximum(most, own) : own;
     }
-    return most * group().ep_size() * config().chunks;
+    return mul(most, static_cast<double>(group().ep_size() * config().chunks));
   }
 
   Indices experts_;
@@ -146,29 +105,26 @@ class LocalDispatcher final : public ExchangeDispatcher {
   using ExchangeDispatcher::ExchangeDispatcher;
 
  protected:
-  CountTable exchange_counts(Runtime&, const std::vector<Chunk>&) const override { return {}; }
+  CountTable exchange_counts(Runtime&, std::vector<Chunk>&) const override { return {}; }
 
   /// The number of rows is that of all slots, dropped ones too, so that it needs no count.
   ExchangeSteps steps_of(Runtime& runtime, const Chunk& chunk, const CountTable&,
                          std::int64_t top_k) const override {
-    BlockWriter blocks(std::nullopt);
-    blocks.begin_sender();
-    for (const std::int64_t rows : chunk.sorted.counts_E) blocks.add(rows);
-    const std::int64_t slots = chunk.tokens.size() * top_k;
-    const std::int64_t alignment = config().expert_alignment;
-    OrderedSize size{.alignment = alignment};
+    const std::int64_t slots = chunk.tokens.size() * top_k, alignment = config().expert_alignment;
+    kernels::KeySize size{.alignment = alignment};
+    std::int64_t rows = padded_bound(slots, num_experts(), alignment);
     if (chunk.room) {
-      size.rows_per_expert = chunk.room->of_group;
-    } else {
-      size.num_rows = padded_bound(slots, num_experts(), alignment);
+      size.rows = chunk.room->of_group;
+      rows = num_experts() * padded_rows(size.rows, alignment);
     }
-    RowOrder order = order_by_expert(blocks.blocks(), 1, blocks.num_rows(), size);
-    for (std::int64_t& source : order.source_R) {
-      if (source >= 0) source = chunk.sorted.slots[static_cast<std::size_t>(source)];
-    }
-    return {.places = places_of(runtime, order.source_R, slots, top_k),
-            .hops = {},
-            .order = {.counts_e = index_tensor(runtime, order.counts_e)}};
+    const DTensor slot_R = empty_list(runtime, {rows}),
+                  counts_e = empty_list(runtime, {num_experts()});
+    const Array& counts = chunk.sorted.counts_K.local();
+    kernels::order_by_key(
+        runtime.kernels(),
+        {.counts_PSK = counts.as_strided({1, 1, num_experts()}, {0, 0, 1}, counts.offset())}, size,
+        chunk.sorted.slots.local(), {slot_R.local(), {}, counts_e.local()});
+    return {.places = places_of(slot_R, slots, top_k), .hops = {}, .order = {.counts_e = counts_e}};
   }
 };
 
@@ -179,73 +135,67 @@ class DirectDispatcher final : public ExchangeDispatcher {
 
  protected:
   /// Each ep rank's part of the counts goes to all of its etp ranks, so that one exchange tells
-  /// both hops.
-  CountTable exchange_counts(Runtime& runtime, const std::vector<Chunk>& chunks) const override {
+  /// both hops. A recomputed pass must see the same.
+  CountTable exchange_counts(Runtime& runtime, std::vector<Chunk>& chunks) const override {
     const ExpertRange own = experts_of(ep_rank(runtime));
     RowMove move{.kind = RowMove::Kind::kAllToAll, .group = group().all()};
-    Indices sent;
+    std::vector<ExpertRange> told;
     for (std::int64_t peer = 0; peer < group().size(); ++peer) {
-      const ExpertRange experts = experts_of(peer / group().etp_size());
-      for (const Chunk& chunk : chunks) {
-        const auto counts = chunk.sorted.counts_E.begin();
-        sent.insert(sent.end(), counts + experts.begin, counts + experts.end());
-      }
-      move.send.push_back(experts.size * config().chunks);
+      told.push_back(experts_of(peer / group().etp_size()));
+      move.send.push_back(told.back().size * config().chunks);
       move.recv.push_back(own.size * config().chunks);
     }
-    return {.values = received_values(runtime, sent, move, chunks),
-            .chunks = config().chunks,
-            .first_expert = own.begin,
-            .num_experts = own.size};
+    std::vector<DTensor> counts;
+    for (const Chunk& chunk : chunks) counts.push_back(chunk.sorted.counts_K);
+    CountTable table{.chunks = config().chunks, .num_experts = own.size};
+    table.received =
+        kept_tensor(runtime, [&] { return move_rows(counts_to_send(counts, told), move); });
+    if (rooms(chunks.front())) return table;
+    std::vector<DTensor> lists = {table.received};
+    lists.insert(lists.end(), counts.begin(), counts.end());
+    const Indices values = kept_values(runtime, [&] {
+      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
+    });
+    auto next = values.begin() + table.received.size(0);
+    table.values.assign(values.begin(), next);
+    for (Chunk& chunk : chunks) {
+      chunk.counts_E.assign(next, next + num_experts());
+      next += num_experts();
+    }
+    return table;
   }
 
   ExchangeSteps steps_of(Runtime& runtime, const Chunk& chunk, const CountTable& counts,
                          std::int64_t top_k) const override {
-    const std::int64_t ep = group().ep_size();
-    const std::int64_t etp = group().etp_size();
-    const ExpertRange own = experts_of(ep_rank(runtime));
-    const auto fixed = capacity(chunk, ep_rank(runtime));
+    const std::int64_t self = ep_rank(runtime);
+    const auto fixed = rooms(chunk);
+    Arrival arrival{
+        .counts = counts, .chunk = chunk.index, .ep = group().ep_size(), .etp = group().etp_size()};
+    if (fixed) arrival.room = fixed->of(self);
     RowMove move{.kind = RowMove::Kind::kAllToAll, .group = group().ep()};
-    for (std::int64_t peer = 0; peer < ep; ++peer) {
-      const std::int64_t sender = rank_at(peer, etp_rank(runtime));
-      move.send.push_back(capacity(chunk, peer).value_or(rows_for(chunk, peer)));
-      move.recv.push_back(fixed ? *fixed : rows_of(counts, sender, chunk.index, own));
+    for (std::int64_t peer = 0; peer < arrival.ep; ++peer) {
+      move.send.push_back(fixed ? fixed->of(peer) : rows_for(chunk, peer));
+      move.recv.push_back(arrival.rows_of(arrival.rank_at(peer, etp_rank(runtime))));
     }
-    BlockWriter blocks(fixed);
-    Indices gathered;
-    for (std::int64_t peer = 0; peer < etp; ++peer) {
-      const std::int64_t before = blocks.num_rows();
-      for (std::int64_t sender = 0; sender < ep; ++sender) {
-        blocks.begin_sender();
-        for (std::int64_t e = own.begin; e < own.end(); ++e) {
-          blocks.add(counts.at(rank_at(sender, peer), chunk.index, e));
-        }
-      }
-      gathered.push_back(blocks.num_rows() - before);
+    const DTensor slots =
+        fixed ? packed(chunk.sorted, *fixed) : first_of(chunk.sorted.slots, sum_of(chunk.counts_E));
+    ExchangeSteps steps{.places = places_of(slots, chunk.tokens.size() * top_k, top_k),
+                        .hops = {std::move(move)},
+                        .order = expert_order_of(arrival, ordered_size(chunk))};
+    if (!group().etp_axes.empty()) {
+      steps.hops.push_back({.kind = RowMove::Kind::kAllGather,
+                            .group = group().etp(),
+                            .send = arrival.rows_by_etp()});
     }
-    const std::int64_t slots = chunk.tokens.size() * top_k;
-    ExchangeSteps steps{.places = places_of(runtime, sent_slots(chunk), slots, top_k),
-                        .hops = {std::move(move)}};
-    add_gather(steps, std::move(gathered));
-    set_expert_order(runtime, steps, chunk, blocks);
     return steps;
   }
 
  private:
-  /// Slots of the rows as they are sent: by expert, or in parts of equal size, cut where full.
-  Indices sent_slots(const Chunk& chunk) const {
-    if (!capacity(chunk, 0)) return chunk.sorted.slots;
-    Indices slots;
-    auto next = chunk.sorted.slots.begin();
-    for (std::int64_t peer = 0; peer < group().ep_size(); ++peer) {
-      const std::int64_t rows = rows_for(chunk, peer);
-      const std::int64_t room = *capacity(chunk, peer);
-      const std::size_t before = slots.size();
-      slots.insert(slots.end(), next, next + std::min(rows, room));
-      slots.resize(before + static_cast<std::size_t>(room), -1);
-      next += rows;
-    }
-    return slots;
+  std::int64_t rows_for(const Chunk& chunk, std::int64_t ep_rank) const {
+    const ExpertRange experts = experts_of(ep_rank);
+    return sum_of(std::span(chunk.counts_E)
+                      .subspan(static_cast<std::size_t>(experts.begin),
+                               static_cast<std::size_t>(experts.size)));
   }
 };
 

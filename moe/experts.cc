@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/local_map.h"
+#include "kernels/elementwise.h"
+#include "kernels/row_lists.h"
 #include "moe/capacity.h"
 #include "moe/routed_slots.h"
 
@@ -74,23 +76,6 @@ DTensor rows_of(const DTensor& x_TX, TokenRange range) {
   return range.size() == x_TX.size(0) ? x_TX : slice(x_TX, 0, range.begin, range.end);
 }
 
-/// The router's counts are those of the slots that this rank dispatches: what balances experts is
-/// what they get. Host values of both are at hand where the slots are sorted.
-void check_counts(const std::string& name, const DTensor& ids_TK, const DTensor& counts_E) {
-  const Indices counts = values_of(counts_E);
-  std::vector<std::int64_t> dispatched(counts.size() + 1, 0);  // the last: of those that stay
-  for (const std::int64_t id : values_of(ids_TK)) {
-    ++dispatched[std::min(static_cast<std::size_t>(id), counts.size())];
-  }
-  for (std::size_t e = 0; e < counts.size(); ++e) {
-    if (counts[e] == dispatched[e]) continue;
-    throw Error(failed_precondition(absl::StrFormat(
-        "%s: counts_E says %d assignments of expert %d, ids_BLK have %d on this rank; both must be "
-        "of one Routing",
-        name, counts[e], e, dispatched[e])));
-  }
-}
-
 DTensor feed_forward(const ExpertRows& in, const LocalInputs& local) {
   const DTensor gate = grouped_mm(in.rows_RD, local["w1_EFD"], in.counts_e);
   const DTensor up = grouped_mm(in.rows_RD, local["w3_EFD"], in.counts_e);
@@ -131,7 +116,10 @@ std::vector<DTensor> RoutedExperts::compute(RoutedTokens tokens, const LocalInpu
   const DTensor x_TD = merge_tokens(local["x_BLD"]);
   const DTensor weights_TK = merge_tokens(local["weights_BLK"]);
   tokens.ids_TK = merge_tokens(local["ids_BLK"]);
-  check_counts(name_, tokens.ids_TK, local["counts_E"]);
+  // What balances experts is what they get.
+  KernelContext& ctx = tokens.ids_TK.runtime().kernels();
+  kernels::check_counts(ctx, kernels::contiguous(ctx, tokens.ids_TK.local()),
+                        local["counts_E"].local(), name_);
   const RoutePlan plan = dispatcher_->plan(tokens);
   if (plan.rows_needed.defined()) {
     rows_needed_ =

@@ -1,11 +1,12 @@
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
+#include "kernels/elementwise.h"
 #include "moe/exchange_dispatcher.h"
+#include "moe/expert_blocks.h"
 
 namespace tessera {
 namespace {
@@ -56,89 +57,118 @@ class GatherDispatcher final : public Dispatcher {
       : Dispatcher(group, num_experts, config) {}
 
   RoutePlan plan(const RoutedTokens& tokens) const override {
-    const NoGrad no_grad(tokens.ids_TK.runtime());
     Runtime& runtime = tokens.ids_TK.runtime();
-    const Indices ids = kept_values(runtime, [&]() -> Indices {
-      const DTensor all = all_gather_rows(tokens.ids_TK, tokens.tokens_by_rank, group().all());
-      if (config().rows_bound == 0 && !tokens.room) log_host_read(runtime, "moe.dispatch.counts");
-      return values_of(all);
+    const NoGrad no_grad(runtime);
+    const DTensor ids = kept_tensor(runtime, [&] {
+      return all_gather_rows(tokens.ids_TK, tokens.tokens_by_rank, group().all());
     });
     RoutePlan plan;
-    std::int64_t most = 0;
+    std::vector<Chunk> chunks;
     for (std::int64_t c = 0; c < config().chunks; ++c) {
       plan.chunks.push_back(chunk_of(tokens.ids_TK.size(0), config().chunks, c));
-      auto [steps, rows] = steps_of(runtime, ids, tokens, c);
-      plan.routes.push_back(std::make_unique<GatherRoute>(std::move(steps)));
-      most = std::max(most, rows);
+      chunks.push_back(chosen_of(ids, tokens, c));
     }
-    if (config().rows_bound > 0) {
-      const std::int64_t needed[] = {most * config().chunks};
-      plan.rows_needed = index_tensor(runtime, needed);
+    const bool is_exact = config().rows_bound == 0 && !tokens.room;
+    if (is_exact) count_rows(runtime, chunks);
+    DTensor most;
+    for (const Chunk& chunk : chunks) {
+      plan.routes.push_back(std::make_unique<GatherRoute>(
+          steps_of(chunk, room_in_chunk(tokens, config().chunks, chunk.index))));
+      if (!chunk.came.defined()) continue;
+      most = most.defined() ? maximum(most, chunk.came) : chunk.came;
     }
+    if (most.defined()) plan.rows_needed = mul(most, static_cast<double>(config().chunks));
     return plan;
   }
 
  private:
-  /// Steps of a chunk, and how many rows it has for this rank.
-  std::pair<GatherSteps, std::int64_t> steps_of(Runtime& runtime, const Indices& ids,
-                                                const RoutedTokens& tokens,
-                                                std::int64_t chunk) const {
-    GatherSteps steps{.group = group().all()};
-    const std::int64_t top_k = tokens.ids_TK.size(1);
-    Indices chosen;  // expert of each slot of the gathered chunk
-    std::int64_t first = 0;
-    for (const std::int64_t held : tokens.tokens_by_rank) {
-      const TokenRange range = chunk_of(held, config().chunks, chunk);
-      const auto slots =
-          std::span(ids).subspan(static_cast<std::size_t>((first + range.begin) * top_k),
-                                 static_cast<std::size_t>(range.size() * top_k));
-      chosen.insert(chosen.end(), slots.begin(), slots.end());
-      steps.tokens_by_rank.push_back(range.size());
-      first += held;
-    }
-    const auto room = room_in_chunk(tokens, config().chunks, chunk);
-    const std::int64_t rows = pick_rows(runtime, chosen, room, top_k, steps);
-    return {std::move(steps), rows};
+  /// One chunk of all ranks' tokens.
+  struct Chunk {
+    std::int64_t index = 0;
+    Indices tokens_by_rank = {};
+    std::int64_t top_k = 1;
+    SortedSlots sorted = {};  ///< of this rank's experts
+    DTensor came = {};        ///< rows, those too that have no room; undefined without a bound
+    Indices counts_e = {};    ///< on the host; empty where sizes are fixed
+  };
+
+  ExpertRange own_experts(Runtime& runtime) const {
+    return experts_of(experts_by_rank(num_experts(), group().ep_size()),
+                      position_along(group().mesh, group().ep_axes, runtime.rank()));
   }
 
-  /// Sorts the slots of this rank's experts.
-  std::int64_t pick_rows(Runtime& runtime, const Indices& chosen,
-                         const std::optional<ExpertRoom>& room, std::int64_t top_k,
-                         GatherSteps& steps) const {
-    const Indices experts = experts_by_rank(num_experts(), group().ep_size());
-    const std::int64_t self = position_along(group().mesh, group().ep_axes, runtime.rank());
-    const std::int64_t begin = sum_of({experts.begin(), experts.begin() + self});
-    const std::int64_t num_local = experts[static_cast<std::size_t>(self)];
-    std::vector<Indices> by_expert(static_cast<std::size_t>(num_local));
-    std::int64_t rows = 0;
-    std::optional<std::int64_t> bound;
-    if (config().rows_bound > 0) bound = config().rows_bound / config().chunks;
-    for (std::size_t slot = 0; slot < chosen.size(); ++slot) {
-      const std::int64_t local = chosen[slot] - begin;
-      if (local < 0 || local >= num_local) continue;
-      if (!bound || rows < *bound) {
-        by_expert[static_cast<std::size_t>(local)].push_back(static_cast<std::int64_t>(slot));
+  Chunk chosen_of(const DTensor& ids, const RoutedTokens& tokens, std::int64_t index) const {
+    Chunk chunk{.index = index, .top_k = tokens.ids_TK.size(1)};
+    std::vector<DTensor> parts;
+    std::int64_t first = 0;
+    for (const std::int64_t held : tokens.tokens_by_rank) {
+      const TokenRange range = chunk_of(held, config().chunks, index);
+      if (config().chunks > 1) {
+        parts.push_back(slice(ids, 0, first + range.begin, first + range.end));
       }
-      ++rows;
+      chunk.tokens_by_rank.push_back(range.size());
+      first += held;
     }
-    Indices slot_R;
-    Indices counts;
-    const std::int64_t alignment = config().expert_alignment;
-    for (const Indices& slots : by_expert) {
-      const auto held = static_cast<std::int64_t>(slots.size());
-      const std::int64_t wanted = room ? room->of_group : held;
-      TSR_CHECK(held <= wanted,
-                absl::StrFormat("an expert has %d rows, but room for %d", held, wanted));
-      counts.push_back((wanted + alignment - 1) / alignment * alignment);
-      slot_R.insert(slot_R.end(), slots.begin(), slots.end());
-      slot_R.resize(slot_R.size() + static_cast<std::size_t>(counts.back() - held), -1);
+    const DTensor chosen = parts.empty() ? ids : cat(parts, 0);
+    Runtime& runtime = ids.runtime();
+    KernelContext& ctx = runtime.kernels();
+    const ExpertRange own = own_experts(runtime);
+    const std::int64_t slots = num_elements(chosen.global_shape());
+    const DTensor keys = empty_list(runtime, {slots});
+    const Array ids_N = kernels::contiguous(ctx, chosen.local()).try_view({slots});
+    if (config().rows_bound == 0) {
+      kernels::keys_in_range(ctx, ids_N, {own.begin, own.size}, keys.local());
+    } else {  // a slot is a token of its own: the first ones have room
+      chunk.came = empty_list(runtime, {1});
+      const DTensor numbers = empty_list(runtime, {slots});
+      const std::int64_t room = config().rows_bound / config().chunks;
+      kernels::slots_of_passed(ctx, ids_N.try_view({slots, 1}),
+                               {.experts = {own.begin, own.size}, .parts = {{slots, room, 0}}},
+                               {keys.local(), numbers.local(), chunk.came.local()});
     }
-    if (bound) {
-      slot_R.resize(static_cast<std::size_t>(padded_bound(*bound, num_local, alignment)), -1);
+    chunk.sorted = sort_keys(keys, own.size);
+    return chunk;
+  }
+
+  void count_rows(Runtime& runtime, std::vector<Chunk>& chunks) const {
+    std::vector<DTensor> counts;
+    for (const Chunk& chunk : chunks) counts.push_back(chunk.sorted.counts_K);
+    const Indices values = kept_values(runtime, [&] {
+      return read_lists(runtime, counts, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
+    });
+    auto next = values.begin();
+    for (Chunk& chunk : chunks) {
+      const auto stop = next + chunk.sorted.counts_K.size(0);
+      chunk.counts_e.assign(next, stop);
+      next = stop;
     }
-    steps.places = places_of(runtime, slot_R, static_cast<std::int64_t>(chosen.size()), top_k);
-    steps.counts_e = index_tensor(runtime, counts);
-    return rows;
+  }
+
+  GatherSteps steps_of(const Chunk& chunk, const std::optional<ExpertRoom>& room) const {
+    Runtime& runtime = chunk.sorted.slots.runtime();
+    const std::int64_t num_local = chunk.sorted.counts_K.size(0),
+                       alignment = config().expert_alignment;
+    kernels::KeySize size{.alignment = alignment};
+    std::int64_t rows = 0;
+    if (room) {
+      size.rows = room->of_group;
+      rows = num_local * padded_rows(size.rows, alignment);
+    }
+    if (config().rows_bound > 0) {
+      rows = padded_bound(config().rows_bound / config().chunks, num_local, alignment);
+    }
+    for (const std::int64_t held : chunk.counts_e) rows += padded_rows(held, alignment);
+    const DTensor slot_R = empty_list(runtime, {rows}), counts_e = empty_list(runtime, {num_local});
+    const Array& counts = chunk.sorted.counts_K.local();
+    kernels::order_by_key(
+        runtime.kernels(),
+        {.counts_PSK = counts.as_strided({1, 1, num_local}, {0, 0, 1}, counts.offset())}, size,
+        chunk.sorted.slots.local(), {slot_R.local(), {}, counts_e.local()});
+    const std::int64_t slots = sum_of(chunk.tokens_by_rank) * chunk.top_k;
+    return {.group = group().all(),
+            .tokens_by_rank = chunk.tokens_by_rank,
+            .places = places_of(slot_R, slots, chunk.top_k),
+            .counts_e = counts_e};
   }
 };
 

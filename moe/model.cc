@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "dtensor/host_read.h"
 #include "dtensor/recompute.h"
 #include "moe/routed_slots.h"
 #include "runtime/gather_texts.h"
@@ -228,7 +229,9 @@ std::vector<std::vector<std::int64_t>> Model::balance_experts() {
   const std::int64_t num_moe = config_.n_layers - config_.n_dense_layers;
   std::vector<double> values(static_cast<std::size_t>(num_moe * config_.num_experts));
   if (!counts.empty()) {
-    const std::vector<double> own = to_host(full_tensor(cat(counts, 0))).to_vector();
+    const std::vector<double> own = read_to_host(context_.runtime, full_tensor(cat(counts, 0)),
+                                                 {.why = "moe.tokens_per_expert"})
+                                        .to_vector();
     auto from = own.begin();
     for (const auto& [layer, block] : blocks_) {
       if (!config_.is_moe_layer(layer)) continue;
@@ -267,11 +270,12 @@ std::vector<double> Model::take_rows_needed() {
                              Partial{ReduceOp::kMax});
     const DTensor on_ranks = from_local(cat(needed, 0), views_.dense(), largest,
                                         {static_cast<std::int64_t>(needed.size())});
-    const std::vector<double> own = to_host(full_tensor(on_ranks)).to_vector();
+    const std::vector<double> own =
+        read_to_host(context_.runtime, full_tensor(on_ranks), {.why = "moe.row_bounds"})
+            .to_vector();
     for (std::size_t i = 0; i < own.size(); ++i) values[at[i]] = own[i];
   }
   stage_group_.all_reduce(values, ReduceOp::kMax, "rows_needed");
-  log_host_read(context_.runtime, "moe.row_bounds");
   return values;
 }
 

@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
+#include "kernels/elementwise.h"
+#include "kernels/index_search.h"
 #include "moe/exchange_dispatcher.h"
 #include "moe/expert_blocks.h"
 
@@ -62,41 +66,19 @@ struct NodePlace {
   std::int64_t node = 0, local = 0, etp = 0;
 };
 
-/// Experts of the tokens that pass through this rank: those of the ranks in its place of each node.
-struct PassingIds {
-  Indices values;
-  Indices tokens;  ///< by node
-  std::int64_t top_k = 1, chunks = 1;
-  std::vector<std::optional<ExpertRoom>> rooms;  ///< by chunk
-
-  TokenRange range(std::int64_t node, std::int64_t chunk) const {
-    return chunk_of(tokens[static_cast<std::size_t>(node)], chunks, chunk);
-  }
-  std::span<const std::int64_t> of(std::int64_t node, std::int64_t chunk) const {
-    const TokenRange at = range(node, chunk);
-    const std::int64_t before = sum_of({tokens.begin(), tokens.begin() + node});
-    return std::span(values).subspan(static_cast<std::size_t>((before + at.begin) * top_k),
-                                     static_cast<std::size_t>(at.size() * top_k));
-  }
-};
-
-/// Tokens with an expert among `experts`, in order.
-Indices tokens_with(std::span<const std::int64_t> ids_TK, std::int64_t top_k,
-                    const ExpertRange& experts) {
-  Indices tokens;
-  for (std::size_t slot = 0; slot < ids_TK.size(); ++slot) {
-    const std::int64_t token = static_cast<std::int64_t>(slot) / top_k;
-    if (!experts.contains(ids_TK[slot]) || (!tokens.empty() && tokens.back() == token)) continue;
-    tokens.push_back(token);
-  }
-  return tokens;
-}
-
-/// What comes across to this rank in a chunk.
+/// One chunk of the tokens that pass through this rank: those of the ranks in its place of each
+/// node.
 struct Passage {
-  Indices rows_by_node;
-  std::vector<Indices> slots_by_expert;  ///< of the node's experts: row · K + k
-  Indices wanted_by_expert;              ///< rows, those too that found no room across
+  std::int64_t index = 0;
+  std::int64_t top_k = 1;
+  Indices tokens_by_node = {};
+  std::optional<ExpertRoom> room = {};
+  SortedSlots crossing = {};  ///< of this rank's tokens, by node: token · nodes + node
+  DTensor came = {};          ///< tokens with an expert in this node, by the node they come from
+  SortedSlots spread = {};    ///< of the rows that come across, by expert of the node: row · K + k
+  DTensor wanted = {};        ///< rows by expert, those too that find no room; where rows are bound
+  /// On the host; empty where sizes are fixed.
+  Indices crossing_by_node = {}, came_by_node = {}, rows_by_expert = {};
 };
 
 class NodeDispatcher final : public Dispatcher {
@@ -136,26 +118,24 @@ class NodeDispatcher final : public Dispatcher {
     const NoGrad no_grad(runtime);
     check(tokens);
     const NodePlace self = place_of(runtime);
-    PassingIds ids = {.tokens = tokens_through(self, tokens.tokens_by_rank),
-                      .top_k = tokens.ids_TK.size(1),
-                      .chunks = config().chunks};
-    for (std::int64_t c = 0; c < ids.chunks; ++c) {
-      ids.rooms.push_back(room_in_chunk(tokens, ids.chunks, c));
-    }
-    const Indices counts = exchange(tokens.ids_TK, self, ids);
+    const Indices through = tokens_through(self, tokens.tokens_by_rank);
+    const DTensor ids = kept_tensor(runtime, [&] {
+      return move_rows(tokens.ids_TK,
+                       {.kind = RowMove::Kind::kAllGather, .group = across_, .send = through});
+    });
     RoutePlan plan;
-    std::int64_t needed = 0;
+    std::vector<Passage> passages;
     for (std::int64_t c = 0; c < config().chunks; ++c) {
-      plan.chunks.push_back(ids.range(self.node, c));
-      const Passage passage = passage_of(self, ids, c);
-      plan.routes.push_back(
-          std::make_unique<NodeRoute>(steps_of(runtime, ids, c, passage, counts)));
-      needed = std::max(needed, rows_needed(self, ids, c, passage));
+      plan.chunks.push_back(chunk_of(tokens.ids_TK.size(0), config().chunks, c));
+      passages.push_back(passage_of(ids.size(1), through, c));
+      passages.back().room = room_in_chunk(tokens, config().chunks, c);
+      sort_passage(self, ids, through, passages.back());
     }
-    if (config().rows_bound > 0) {
-      const std::int64_t rows[] = {needed};
-      plan.rows_needed = index_tensor(runtime, rows);
+    const CountTable counts = exchange_counts(runtime, self, passages);
+    for (const Passage& passage : passages) {
+      plan.routes.push_back(std::make_unique<NodeRoute>(steps_of(self, passage, counts)));
     }
+    if (config().rows_bound > 0) plan.rows_needed = rows_needed(passages);
     return plan;
   }
 
@@ -190,201 +170,225 @@ class NodeDispatcher final : public Dispatcher {
     return tokens;
   }
 
-  /// Room for rows of a chunk from one rank of `from` to the node `to`; empty: any number.
-  std::optional<std::int64_t> room_across(const PassingIds& ids, std::int64_t chunk,
-                                          std::int64_t from, std::int64_t to) const {
-    const std::int64_t tokens = ids.range(from, chunk).size();
-    if (const auto& room = ids.rooms[static_cast<std::size_t>(chunk)]) {
-      return std::min(tokens, room->of_sender * experts_of_node(to).size);
-    }
-    if (config().rows_bound == 0) return std::nullopt;
-    return std::min(tokens, config().rows_bound / (nodes_ * config().chunks));
+  bool has_fixed_sizes(const Passage& passage) const {
+    return passage.room || config().rows_bound > 0;
   }
-  /// The same within the node, to the rank of `experts`.
-  std::optional<std::int64_t> room_within(const PassingIds& ids, std::int64_t chunk,
-                                          const ExpertRange& experts) const {
-    if (const auto& room = ids.rooms[static_cast<std::size_t>(chunk)]) {
-      return nodes_ * room->of_sender * experts.size;
+  std::int64_t experts_per_node() const { return per_node_ * held_[0]; }
+
+  /// Room for rows of a chunk from one rank of the node `from` to each node, where it is fixed.
+  kernels::PartRooms rooms_across(const Passage& passage, std::int64_t from) const {
+    kernels::PartRooms rooms = {.parts = nodes_,
+                                .most = passage.tokens_by_node[static_cast<std::size_t>(from)]};
+    if (passage.room) {
+      rooms.rows_per_expert = passage.room->of_sender;
+      rooms.experts_per_part = experts_per_node();
+      rooms.experts = num_experts();
+    } else {
+      rooms.most = std::min(rooms.most, config().rows_bound / (nodes_ * config().chunks));
     }
-    if (config().rows_bound == 0) return std::nullopt;
-    return config().rows_bound / (per_node_ * config().chunks);
+    return rooms;
+  }
+  /// The same within the node, to each of its ranks.
+  kernels::PartRooms rooms_within(const NodePlace& self, const Passage& passage) const {
+    kernels::PartRooms rooms = {.parts = per_node_,
+                                .keys_per_part = held_[0],
+                                .most = std::numeric_limits<std::int64_t>::max()};
+    if (passage.room) {
+      rooms.rows_per_expert = nodes_ * passage.room->of_sender;
+      rooms.experts_per_part = held_[0];
+      rooms.experts = experts_of_node(self.node).size;
+    } else {
+      rooms.most = config().rows_bound / (per_node_ * config().chunks);
+    }
+    return rooms;
   }
 
-  /// Fills in ids.values; returns the rows that each rank of the node has for this rank's experts:
-  /// by rank, chunk, expert. Both are what an exact pass reads on the host, at once; a recomputed
-  /// one must see the same.
-  Indices exchange(const DTensor& ids_TK, const NodePlace& self, PassingIds& ids) const {
-    Runtime& runtime = ids_TK.runtime();
-    const Indices both = kept_values(runtime, [&]() -> Indices {
-      const DTensor passing = move_rows(
-          ids_TK, {.kind = RowMove::Kind::kAllGather, .group = across_, .send = ids.tokens});
-      ids.values = values_of(passing);
-      const DTensor counts = exchange_counts(runtime, self, ids);
-      if (config().rows_bound == 0 && !ids.rooms[0]) log_host_read(runtime, "moe.dispatch.counts");
-      const Indices own = values_of(counts);
-      Indices all = ids.values;
-      all.insert(all.end(), own.begin(), own.end());
-      return all;
-    });
-    const auto counts = both.begin() + sum_of(ids.tokens) * ids.top_k;
-    ids.values.assign(both.begin(), counts);
-    return {counts, both.end()};
-  }
-  /// Tells every rank of the node what this one will pass on to it.
-  DTensor exchange_counts(Runtime& runtime, const NodePlace& self, const PassingIds& ids) const {
-    std::vector<Passage> passages;
-    for (std::int64_t c = 0; c < ids.chunks; ++c) passages.push_back(passage_of(self, ids, c));
-    const std::int64_t first = experts_of_node(self.node).begin;
-    RowMove move{.kind = RowMove::Kind::kAllToAll, .group = node_};
-    Indices sent;
-    for (std::int64_t peer = 0; peer < per_node_ * group().etp_size(); ++peer) {
-      const ExpertRange experts = experts_in_node(self, peer / group().etp_size());
-      for (const Passage& passage : passages) {
-        for (std::int64_t e = experts.begin; e < experts.end(); ++e) {
-          const Indices& slots = passage.slots_by_expert[static_cast<std::size_t>(e - first)];
-          sent.push_back(static_cast<std::int64_t>(slots.size()));
-        }
-      }
-      move.send.push_back(experts.size * ids.chunks);
-      move.recv.push_back(experts_in_node(self, self.local).size * ids.chunks);
-    }
-    return move_rows(index_tensor(runtime, sent), move);
-  }
-
-  Passage passage_of(const NodePlace& self, const PassingIds& ids, std::int64_t chunk) const {
-    const ExpertRange experts = experts_of_node(self.node);
-    const auto num_experts = static_cast<std::size_t>(experts.size);
-    Passage passage{.rows_by_node = {},
-                    .slots_by_expert = std::vector<Indices>(num_experts),
-                    .wanted_by_expert = Indices(num_experts, 0)};
-    std::int64_t first_row = 0;
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      const std::span<const std::int64_t> chosen = ids.of(node, chunk);
-      const Indices tokens = tokens_with(chosen, ids.top_k, experts);
-      const auto came = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t rows = room_across(ids, chunk, node, self.node).value_or(came);
-      for (std::int64_t i = 0; i < came; ++i) {
-        for (std::int64_t k = 0; k < ids.top_k; ++k) {
-          const auto slot = tokens[static_cast<std::size_t>(i)] * ids.top_k + k;
-          const std::int64_t expert = chosen[static_cast<std::size_t>(slot)];
-          if (!experts.contains(expert)) continue;
-          const auto at = static_cast<std::size_t>(expert - experts.begin);
-          ++passage.wanted_by_expert[at];
-          if (i < rows) passage.slots_by_expert[at].push_back((first_row + i) * ids.top_k + k);
-        }
-      }
-      passage.rows_by_node.push_back(rows);
-      first_row += rows;
+  Passage passage_of(std::int64_t top_k, std::span<const std::int64_t> through,
+                     std::int64_t index) const {
+    Passage passage{.index = index, .top_k = top_k};
+    for (const std::int64_t tokens : through) {
+      passage.tokens_by_node.push_back(chunk_of(tokens, config().chunks, index).size());
     }
     return passage;
   }
+  /// The chunk's tokens of `ids`, of one node or of all.
+  DTensor ids_of(const DTensor& ids, std::span<const std::int64_t> through, std::int64_t chunk,
+                 std::optional<std::int64_t> only = {}) const {
+    std::vector<DTensor> parts;
+    std::int64_t first = 0;
+    for (std::int64_t node = 0; node < nodes_; ++node) {
+      const std::int64_t tokens = through[static_cast<std::size_t>(node)];
+      const TokenRange range = chunk_of(tokens, config().chunks, chunk);
+      if (!only || *only == node) {
+        parts.push_back(slice(ids, 0, first + range.begin, first + range.end));
+      }
+      first += tokens;
+    }
+    return joined(parts);
+  }
 
-  NodeSteps steps_of(Runtime& runtime, const PassingIds& ids, std::int64_t chunk,
-                     const Passage& passage, std::span<const std::int64_t> counts) const {
+  void sort_passage(const NodePlace& self, const DTensor& ids,
+                    std::span<const std::int64_t> through, Passage& passage) const {
+    Runtime& runtime = ids.runtime();
+    KernelContext& ctx = runtime.kernels();
+    const Array own =
+        kernels::contiguous(ctx, ids_of(ids, through, passage.index, self.node).local());
+    const DTensor nodes_of_tokens = empty_list(runtime, {own.size(0), nodes_});
+    kernels::keys_of_parts(ctx, own, {num_experts(), experts_per_node(), nodes_},
+                           nodes_of_tokens.local());
+    passage.crossing = sort_keys(nodes_of_tokens, nodes_);
+
+    const Array all = kernels::contiguous(ctx, ids_of(ids, through, passage.index).local());
+    const ExpertRange experts = experts_of_node(self.node);
+    const std::int64_t slots = all.num_elements();
+    kernels::PassedTokens tokens{.experts = {experts.begin, experts.size}};
+    std::int64_t next_row = 0;
+    for (std::int64_t node = 0; node < nodes_; ++node) {
+      kernels::PassedTokens::Part part{passage.tokens_by_node[static_cast<std::size_t>(node)]};
+      if (has_fixed_sizes(passage)) {
+        part.room = rooms_across(passage, node).of(self.node);
+        part.first_row = next_row;
+        next_row += part.room;
+      }
+      tokens.parts.push_back(part);
+    }
+    const DTensor keys = empty_list(runtime, {slots}), rows = empty_list(runtime, {slots});
+    passage.came = empty_list(runtime, {nodes_});
+    kernels::slots_of_passed(ctx, all, tokens, {keys.local(), rows.local(), passage.came.local()});
+    passage.spread = sort_keys(keys, experts.size);
+    passage.spread.slots = picked(rows, passage.spread.slots);
+    if (config().rows_bound == 0) return;
+    kernels::keys_in_range(ctx, all.try_view({slots}), {experts.begin, experts.size}, keys.local());
+    const DTensor wanted = empty_list(runtime, {experts.size + 1});
+    kernels::bincount(ctx, keys.local(), {}, kernels::Absent::kError, wanted.local());
+    passage.wanted = first_of(wanted, experts.size);
+  }
+
+  /// Tells every rank of the node what this one will pass on to it. What an exact pass reads on the
+  /// host, it reads at once; a recomputed one must see the same.
+  CountTable exchange_counts(Runtime& runtime, const NodePlace& self,
+                             std::vector<Passage>& passages) const {
+    const std::int64_t first = experts_of_node(self.node).begin;
+    RowMove move{.kind = RowMove::Kind::kAllToAll, .group = node_};
+    std::vector<ExpertRange> told;
+    CountTable table{.chunks = config().chunks,
+                     .num_experts = experts_in_node(self, self.local).size};
+    for (std::int64_t peer = 0; peer < per_node_ * group().etp_size(); ++peer) {
+      const ExpertRange experts = experts_in_node(self, peer / group().etp_size());
+      told.push_back({experts.begin - first, experts.size});
+      move.send.push_back(experts.size * table.chunks);
+      move.recv.push_back(table.num_experts * table.chunks);
+    }
+    std::vector<DTensor> counts;
+    for (const Passage& passage : passages) counts.push_back(passage.spread.counts_K);
+    table.received =
+        kept_tensor(runtime, [&] { return move_rows(counts_to_send(counts, told), move); });
+    if (!has_fixed_sizes(passages.front())) read_counts(runtime, passages, table);
+    return table;
+  }
+  void read_counts(Runtime& runtime, std::vector<Passage>& passages, CountTable& table) const {
+    std::vector<DTensor> lists = {table.received};
+    for (const Passage& passage : passages) {
+      lists.insert(lists.end(), {passage.crossing.counts_K, passage.came, passage.spread.counts_K});
+    }
+    const Indices values = kept_values(runtime, [&] {
+      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
+    });
+    auto next = values.begin();
+    const auto take = [&next](const DTensor& list) {
+      const auto begin = std::exchange(next, next + list.size(0));
+      return Indices(begin, next);
+    };
+    table.values = take(table.received);
+    for (Passage& passage : passages) {
+      passage.crossing_by_node = take(passage.crossing.counts_K);
+      passage.came_by_node = take(passage.came);
+      passage.rows_by_expert = take(passage.spread.counts_K);
+    }
+  }
+
+  NodeSteps steps_of(const NodePlace& self, const Passage& passage,
+                     const CountTable& counts) const {
     NodeSteps steps;
-    set_crossing(runtime, ids, chunk, steps);
-    steps.across.recv = passage.rows_by_node;
-    set_spread(runtime, ids, chunk, passage, steps);
-    set_arrival(runtime, ids, chunk, counts, steps);
+    set_crossing(self, passage, steps);
+    set_spread(self, passage, steps);
+    set_arrival(self, passage, counts, steps);
     return steps;
   }
 
   /// The rows that this rank sends: node by node, tokens in order.
-  void set_crossing(Runtime& runtime, const PassingIds& ids, std::int64_t chunk,
-                    NodeSteps& steps) const {
-    const std::int64_t own = place_of(runtime).node;
-    const std::int64_t tokens = ids.range(own, chunk).size();
+  void set_crossing(const NodePlace& self, const Passage& passage, NodeSteps& steps) const {
+    const std::int64_t tokens = passage.tokens_by_node[static_cast<std::size_t>(self.node)];
     steps.across = {.kind = RowMove::Kind::kAllToAll, .group = across_};
-    Indices slots;
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      const Indices wanted = tokens_with(ids.of(own, chunk), ids.top_k, experts_of_node(node));
-      const auto rows = static_cast<std::int64_t>(wanted.size());
-      const std::int64_t sent = room_across(ids, chunk, own, node).value_or(rows);
-      for (std::int64_t i = 0; i < std::min(rows, sent); ++i) {
-        slots.push_back(wanted[static_cast<std::size_t>(i)] * nodes_ + node);
+    DTensor slots;
+    if (has_fixed_sizes(passage)) {
+      const kernels::PartRooms rooms = rooms_across(passage, self.node);
+      slots = packed(passage.crossing, rooms);
+      for (std::int64_t node = 0; node < nodes_; ++node) {
+        steps.across.send.push_back(rooms.of(node));
+        steps.across.recv.push_back(rooms_across(passage, node).of(self.node));
       }
-      slots.resize(slots.size() + static_cast<std::size_t>(std::max(sent - rows, std::int64_t{0})),
-                   -1);
-      steps.across.send.push_back(sent);
+    } else {
+      slots = first_of(passage.crossing.slots, sum_of(passage.crossing_by_node));
+      steps.across.send = passage.crossing_by_node;
+      steps.across.recv = passage.came_by_node;
     }
-    steps.crossing = places_of(runtime, slots, tokens * nodes_, nodes_);
+    steps.crossing = places_of(slots, tokens * nodes_, nodes_);
   }
   /// The rows that this rank passes on: by expert, as they came.
-  void set_spread(Runtime& runtime, const PassingIds& ids, std::int64_t chunk,
-                  const Passage& passage, NodeSteps& steps) const {
-    const NodePlace self = place_of(runtime);
-    const std::int64_t first = experts_of_node(self.node).begin;
+  void set_spread(const NodePlace& self, const Passage& passage, NodeSteps& steps) const {
     steps.within = {.kind = RowMove::Kind::kAllToAll, .group = within_};
-    Indices slots;
-    for (std::int64_t local = 0; local < per_node_; ++local) {
-      const ExpertRange experts = experts_in_node(self, local);
-      const std::size_t before = slots.size();
-      for (std::int64_t e = experts.begin; e < experts.end(); ++e) {
-        const Indices& own = passage.slots_by_expert[static_cast<std::size_t>(e - first)];
-        slots.insert(slots.end(), own.begin(), own.end());
+    DTensor slots;
+    if (has_fixed_sizes(passage)) {
+      const kernels::PartRooms rooms = rooms_within(self, passage);
+      slots = packed(passage.spread, rooms);
+      for (std::int64_t local = 0; local < per_node_; ++local) {
+        steps.within.send.push_back(rooms.of(local));
       }
-      const auto room = room_within(ids, chunk, experts);
-      if (room) slots.resize(before + static_cast<std::size_t>(*room), -1);
-      steps.within.send.push_back(static_cast<std::int64_t>(slots.size() - before));
+    } else {
+      const std::int64_t first = experts_of_node(self.node).begin;
+      slots = first_of(passage.spread.slots, sum_of(passage.rows_by_expert));
+      for (std::int64_t local = 0; local < per_node_; ++local) {
+        const ExpertRange experts = experts_in_node(self, local);
+        steps.within.send.push_back(
+            sum_of(std::span(passage.rows_by_expert)
+                       .subspan(static_cast<std::size_t>(experts.begin - first),
+                                static_cast<std::size_t>(experts.size))));
+      }
     }
-    const std::int64_t came = sum_of(passage.rows_by_node);
-    steps.spread = places_of(runtime, slots, came * ids.top_k, ids.top_k);
+    steps.spread = places_of(slots, sum_of(steps.across.recv) * passage.top_k, passage.top_k);
   }
   /// The rows that this rank's experts get: from each etp rank of the node's, and those of its own
   /// etp rank from the node itself.
-  void set_arrival(Runtime& runtime, const PassingIds& ids, std::int64_t chunk,
-                   std::span<const std::int64_t> counts, NodeSteps& steps) const {
-    const NodePlace self = place_of(runtime);
-    const ExpertRange own = experts_in_node(self, self.local);
-    const std::int64_t num_local = own.size;
-    const auto room = room_within(ids, chunk, own);
-    const std::int64_t etp = group().etp_size();
-    BlockWriter blocks(room);
-    Indices gathered;
-    for (std::int64_t peer = 0; peer < etp; ++peer) {
-      const std::int64_t before = blocks.num_rows();
-      for (std::int64_t local = 0; local < per_node_; ++local) {
-        const std::int64_t from = ((local * etp + peer) * config().chunks + chunk) * num_local;
-        const auto rows =
-            counts.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(num_local));
-        blocks.begin_sender();
-        for (const std::int64_t each : rows) blocks.add(each);
-        if (peer == self.etp) {
-          steps.within.recv.push_back(room.value_or(sum_of(rows)));
-        }
-      }
-      gathered.push_back(blocks.num_rows() - before);
+  void set_arrival(const NodePlace& self, const Passage& passage, const CountTable& counts,
+                   NodeSteps& steps) const {
+    Arrival arrival{
+        .counts = counts, .chunk = passage.index, .ep = per_node_, .etp = group().etp_size()};
+    if (has_fixed_sizes(passage)) arrival.room = rooms_within(self, passage).of(self.local);
+    for (std::int64_t local = 0; local < per_node_; ++local) {
+      steps.within.recv.push_back(arrival.rows_of(arrival.rank_at(local, self.etp)));
     }
-    if (etp > 1) {
+    if (arrival.etp > 1) {
       steps.along_etp = RowMove{
-          .kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = std::move(gathered)};
+          .kind = RowMove::Kind::kAllGather, .group = group().etp(), .send = arrival.rows_by_etp()};
     }
     OrderedSize size{.alignment = config().expert_alignment};
-    if (const auto& expert_room = ids.rooms[static_cast<std::size_t>(chunk)]) {
-      size.rows_per_expert = expert_room->of_group;
-    } else if (room) {
-      size.num_rows = padded_bound(blocks.num_rows(), num_local, size.alignment);
-    }
-    steps.order = expert_order_of(runtime, blocks, size);
+    if (passage.room) size.rows_per_expert = passage.room->of_group;
+    steps.order = expert_order_of(arrival, size);
   }
 
-  /// The rows_bound with which the chunk's rows from this rank would all have room.
-  std::int64_t rows_needed(const NodePlace& self, const PassingIds& ids, std::int64_t chunk,
-                           const Passage& passage) const {
-    std::int64_t across = 0;
-    for (std::int64_t node = 0; node < nodes_; ++node) {
-      const Indices tokens =
-          tokens_with(ids.of(self.node, chunk), ids.top_k, experts_of_node(node));
-      across = std::max(across, static_cast<std::int64_t>(tokens.size()));
+  /// The rows_bound with which the rows of every chunk from this rank would all have room.
+  DTensor rows_needed(const std::vector<Passage>& passages) const {
+    DTensor most;
+    for (const Passage& passage : passages) {
+      const DTensor across =
+          mul(fullest(passage.crossing.counts_K, nodes_, 1), static_cast<double>(nodes_));
+      const DTensor within =
+          mul(fullest(passage.wanted, per_node_, held_[0]), static_cast<double>(per_node_));
+      const DTensor own = maximum(across, within);
+      most = most.defined() ? maximum(most, own) : own;
     }
-    const std::int64_t first = experts_of_node(self.node).begin;
-    std::int64_t within = 0;
-    for (std::int64_t local = 0; local < per_node_; ++local) {
-      const ExpertRange experts = experts_in_node(self, local);
-      const auto begin = passage.wanted_by_expert.begin() + (experts.begin - first);
-      within = std::max(within, sum_of({begin, begin + experts.size}));
-    }
-    return std::max(across * nodes_, within * per_node_) * config().chunks;
+    return mul(most, static_cast<double>(config().chunks));
   }
 
   Indices held_;  ///< experts by ep rank

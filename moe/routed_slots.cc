@@ -1,40 +1,64 @@
 #include "moe/routed_slots.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
-#include <utility>
 
 #include "dtensor/ops.h"
+#include "kernels/elementwise.h"
 
 namespace tessera {
-
-DTensor index_tensor(Runtime& runtime, std::span<const std::int64_t> values) {
-  const Array array = Array::empty({static_cast<std::int64_t>(values.size())}, DType::kI64,
-                                   runtime.host_kernels().allocator);
-  std::copy(values.begin(), values.end(), array.data<std::int64_t>());
-  return plain(runtime, to_device(runtime.kernels(), array));
-}
-
-Indices values_of(const DTensor& x) {
-  const Array values = to_host(x.local());
-  const auto* first = values.data<std::int64_t>();
-  return {first, first + values.num_elements()};
-}
 
 std::int64_t sum_of(std::span<const std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t num_experts) {
-  const NoGrad no_grad(ids_TK.runtime());
-  const DTensor ids =
-      tokens.size() == ids_TK.size(0) ? ids_TK : slice(ids_TK, 0, tokens.begin, tokens.end);
+DTensor empty_list(Runtime& runtime, const Shape& shape) {
+  return plain(runtime, Array::empty(shape, DType::kI64, runtime.kernels().allocator));
+}
+
+DTensor joined(const std::vector<DTensor>& lists) {
+  return lists.size() == 1 ? lists[0] : cat(lists, 0);
+}
+
+DTensor first_of(const DTensor& list, std::int64_t count) {
+  return count == list.size(0) ? list : slice(list, 0, 0, count);
+}
+
+SortedSlots sort_keys(const DTensor& keys, std::int64_t num_keys) {
   const auto [slots, counts] =
-      sort_by_key(reshape(ids, {tokens.size() * ids_TK.size(1)}), num_experts + 1);
-  SortedSlots sorted = {values_of(slots), values_of(counts)};
-  sorted.counts_E.resize(static_cast<std::size_t>(num_experts));
-  sorted.slots.resize(static_cast<std::size_t>(sum_of(sorted.counts_E)));
-  return sorted;
+      sort_by_key(reshape(keys, {num_elements(keys.global_shape())}), num_keys + 1);
+  return {slots, first_of(counts, num_keys)};
+}
+
+SortedSlots sort_slots(const DTensor& ids_TK, TokenRange tokens, std::int64_t num_experts) {
+  return sort_keys(
+      tokens.size() == ids_TK.size(0) ? ids_TK : slice(ids_TK, 0, tokens.begin, tokens.end),
+      num_experts);
+}
+
+DTensor picked(const DTensor& list_N, const DTensor& index_N) {
+  return index_select(list_N, 0, index_N);
+}
+
+DTensor packed(const SortedSlots& sorted, const kernels::PartRooms& rooms) {
+  Runtime& runtime = sorted.slots.runtime();
+  DTensor rows = empty_list(runtime, {rooms.total()});
+  kernels::pack_parts(runtime.kernels(), sorted.slots.local(), sorted.counts_K.local(), rooms,
+                      rows.local());
+  return rows;
+}
+
+DTensor fullest(const DTensor& counts_K, std::int64_t parts, std::int64_t keys_per_part) {
+  Runtime& runtime = counts_K.runtime();
+  const std::int64_t missing = parts * keys_per_part - counts_K.size(0);
+  DTensor counts = counts_K;
+  if (missing > 0) {
+    const DTensor none = empty_list(runtime, {missing});
+    kernels::fill(runtime.kernels(), 0, none.local());
+    counts = cat(std::array{counts_K, none}, 0);
+  }
+  return amax(sum(reshape(counts, {parts, keys_per_part}), {1}), {0}, KeepDim::kYes);
 }
 
 std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t chunks,
@@ -50,28 +74,12 @@ std::optional<ExpertRoom> room_in_chunk(const RoutedTokens& tokens, std::int64_t
                     std::min(in_chunk.of_group, tokens.room->of_group)};
 }
 
-RowPlaces places_of(Runtime& runtime, std::span<const std::int64_t> slot_N, std::int64_t num_slots,
-                    std::int64_t top_k) {
-  const Array places =
-      Array::empty({num_slots / top_k, top_k}, DType::kI64, runtime.host_kernels().allocator);
-  auto* place = places.data<std::int64_t>();
-  std::fill_n(place, num_slots, -1);
-  for (std::size_t row = 0; row < slot_N.size(); ++row) {
-    if (slot_N[row] >= 0) place[slot_N[row]] = static_cast<std::int64_t>(row);
-  }
-  return {index_tensor(runtime, slot_N), plain(runtime, to_device(runtime.kernels(), places))};
-}
-
-void log_host_read(Runtime& runtime, std::string name, const Site& site) {
-  const double now = runtime.world().now_us();
-  runtime.events().add({.kind = Event::Kind::kHostRead,
-                        .name = std::move(name),
-                        .tensor = "counts_E",
-                        .module = runtime.events().module(),
-                        .file = site.file_name(),
-                        .line = static_cast<int>(site.line()),
-                        .start_us = now,
-                        .end_us = now});
+RowPlaces places_of(const DTensor& slot_N, std::int64_t num_slots, std::int64_t top_k) {
+  Runtime& runtime = slot_N.runtime();
+  DTensor places = empty_list(runtime, {num_slots / top_k, top_k});
+  const Array flat = places.local().try_view({num_slots});
+  kernels::invert_list(runtime.kernels(), slot_N.local(), flat);
+  return {slot_N, places};
 }
 
 std::int64_t position_along(const Mesh& mesh, std::span<const int> axes, std::int64_t rank) {

@@ -48,6 +48,15 @@ __device__ C warp_max(C value) {
   return value;
 }
 
+/// Of this lane and those before it.
+__device__ inline std::int64_t sum_so_far(std::int64_t value, int lane) {
+  for (int step = 1; step < kLanes; step *= 2) {
+    const std::int64_t before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(step));
+    if (lane >= step) value += before;
+  }
+  return value;
+}
+
 template <int kOperands>
 struct LineSteps {
   std::int64_t of[kOperands];

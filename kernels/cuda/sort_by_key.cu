@@ -40,14 +40,6 @@ struct Line {
   __device__ std::int64_t& operator[](std::int64_t i) const { return data[i * stride]; }
 };
 
-__device__ inline std::int64_t sum_so_far(std::int64_t value, int lane) {
-  for (int step = 1; step < kLanes; step *= 2) {
-    const std::int64_t before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(step));
-    if (lane >= step) value += before;
-  }
-  return value;
-}
-
 /// counts[key · chunks + chunk]. A block is one warp.
 __global__ void count_chunks(Keys keys, unsigned* counts) {
   TSR_DYNAMIC_SHARED(unsigned, held);

@@ -97,32 +97,6 @@ void check_journey(const Journey& journey, std::int64_t rank,
 
 }  // namespace
 
-TEST_CASE("rows go from rank-major to expert-major order", "[moe][dispatch][C28]") {
-  struct Vector {
-    Ints counts;
-    std::int64_t senders;
-    Ints source;
-    Ints per_expert;
-  };
-  const std::vector<Vector> vectors = {
-      {{2, 3, 1, 4}, 2, {0, 1, 5, 2, 3, 4, 6, 7, 8, 9}, {3, 7}},
-      {{0, 3, 2, 0}, 2, {3, 4, 0, 1, 2}, {2, 3}},
-      {{2, 2, 2, 2, 2, 2}, 3, {0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}, {6, 6}},
-      {{0, 0, 0, 0}, 2, {}, {0, 0}},
-      {{3}, 1, {0, 1, 2}, {3}},
-      {{1, 2, 3}, 3, {0, 1, 2, 3, 4, 5}, {6}}};
-  for (const Vector& vector : vectors) {
-    const RowOrder order = expert_order(vector.counts, vector.senders);
-    CHECK(order.source_R == vector.source);
-    CHECK(order.counts_e == vector.per_expert);
-    Ints sorted = order.source_R;
-    std::sort(sorted.begin(), sorted.end());
-    Ints all(sorted.size());
-    std::iota(all.begin(), all.end(), 0);
-    CHECK(sorted == all);  // a bijection
-  }
-}
-
 TEST_CASE("experts are cut over ep as Shard cuts a dim", "[moe][dispatch]") {
   CHECK(experts_by_rank(8, 2) == Ints{4, 4});
   CHECK(experts_by_rank(7, 4) == Ints{2, 2, 2, 1});

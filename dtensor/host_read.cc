@@ -1,0 +1,33 @@
+#include "dtensor/host_read.h"
+
+#include <string>
+
+#include "dtensor/ops.h"
+
+namespace tessera {
+
+Array read_to_host(Runtime& runtime, const Array& array, const HostRead& read, const Site& site) {
+  const double start_us = runtime.world().now_us();
+  const Array here = to_host(array);
+  runtime.events().add({.kind = Event::Kind::kHostRead,
+                        .name = std::string(read.why),
+                        .tensor = std::string(read.tensor),
+                        .module = runtime.events().module(),
+                        .bytes_received = array.num_bytes(),
+                        .file = site.file_name(),
+                        .line = static_cast<int>(site.line()),
+                        .start_us = start_us,
+                        .end_us = runtime.world().now_us()});
+  return here;
+}
+
+std::vector<std::int64_t> read_lists(Runtime& runtime, std::span<const DTensor> lists,
+                                     const HostRead& read, const Site& site) {
+  const NoGrad no_grad(runtime);
+  const DTensor all = lists.size() == 1 ? lists[0] : cat(lists, 0, site);
+  const Array here = read_to_host(runtime, all.local(), read, site);
+  const auto* first = here.data<std::int64_t>();
+  return {first, first + here.num_elements()};
+}
+
+}  // namespace tessera
