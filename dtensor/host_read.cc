@@ -2,11 +2,18 @@
 
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "dtensor/ops.h"
 
 namespace tessera {
 
 Array read_to_host(Runtime& runtime, const Array& array, const HostRead& read, const Site& site) {
+  if (array.device().is_capturing()) {
+    throw Error(failed_precondition(absl::StrFormat(
+        "host read %s%s%s in %s: %s", std::string(read.why), read.tensor.empty() ? "" : " of ",
+        std::string(read.tensor), runtime.events().module(),
+        message_of(read_while_capturing(array.device())))));
+  }
   const double start_us = runtime.world().now_us();
   const Array here = to_host(array);
   runtime.events().add({.kind = Event::Kind::kHostRead,

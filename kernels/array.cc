@@ -246,6 +246,7 @@ std::vector<double> Array::to_vector() const {
 Array to_host(const Array& array) {
   if (array.is_on_host()) return array;
   Device& device = array.device();
+  if (device.is_capturing()) throw Error(read_while_capturing(device));
   KernelContext ctx{.device = &device, .allocator = array.storage()->allocator()};
   const Array dense = kernels::contiguous(ctx, array);
   const Array host = Array::empty(array.shape(), array.dtype());

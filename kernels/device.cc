@@ -4,6 +4,7 @@
 
 #include "kernels/array.h"
 #include "kernels/kernel_table.h"
+#include "placement/status.h"
 
 namespace tessera {
 namespace {
@@ -40,6 +41,19 @@ std::string to_string(DeviceId id) {
                      : id.kind == DeviceId::Kind::kCuda ? "cuda:"
                                                         : "emulated:";
   return kind + std::to_string(id.ordinal);
+}
+
+void Device::begin_capture(const Mark&) {
+  throw Error(unimplemented(to_string(id_) +
+                            ": its work is done at once, so that none can be captured; allowed: "
+                            "cuda and emulated devices"));
+}
+std::shared_ptr<CapturedWork> Device::end_capture(std::span<const Mark>) { return nullptr; }
+
+Status read_while_capturing(const Device& device) {
+  return failed_precondition(to_string(device.id()) +
+                             ": its work is captured, and nothing of it has been done: the host "
+                             "can neither wait for it nor read its values");
 }
 
 Device& cpu_device() noexcept {

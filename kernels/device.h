@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "placement/api.h"
+#include "placement/status.h"
 
 namespace tessera TSR_API {
 
@@ -46,6 +48,16 @@ class Mark {
 
  private:
   std::shared_ptr<State> state_;
+};
+
+/// Work of a device that was captured, with the memory that it uses, to be done again any number of
+/// times. Where several devices were captured together, the first one's does the work of all.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  /// Gives the work to the compute stream once more, without the host's part in it; nothing on a
+  /// device that joined another's capture.
+  virtual void launch() = 0;
 };
 
 /// Thread-safety: a device may be used by many threads; a stream by one at a time.
@@ -88,6 +100,20 @@ class Device : public std::enable_shared_from_this<Device> {
   /// has it. The processor's kernels throw at once.
   virtual void raise_faults() = 0;
 
+  /// From now on work given to the streams is kept, not done, and what is allocated stays with it.
+  /// Until then nothing may wait for the device: reads of its values throw FailedPrecondition.
+  /// `first`: where not null, a mark of another device's capture, which this one joins. Errors:
+  /// Unimplemented where a device keeps no work, as the processor.
+  virtual void begin_capture(const Mark& first);
+  /// After all that both streams were given since; the last mark of the capture.
+  virtual Mark close_capture() { return {}; }
+  /// Takes in what other devices closed, and ends the capture. One that joined ends after the first
+  /// one has. Errors: Internal where work of theirs was left out.
+  virtual std::shared_ptr<CapturedWork> end_capture(std::span<const Mark> closed_by_others);
+  /// Ends it without a result, after a failure.
+  virtual void abandon_capture() noexcept {}
+  virtual bool is_capturing() const noexcept { return false; }
+
  protected:
   Device(DeviceId id, const kernels::KernelTable& kernels) : id_(id), kernels_(&kernels) {}
 
@@ -95,6 +121,9 @@ class Device : public std::enable_shared_from_this<Device> {
   DeviceId id_;
   const kernels::KernelTable* kernels_;
 };
+
+/// FailedPrecondition: the host waits for a device, or reads values of it, whose work is captured.
+Status read_while_capturing(const Device& device);
 
 /// The machine's own processor and memory.
 Device& cpu_device() noexcept;

@@ -126,6 +126,8 @@ class ThreadsHub {
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// The first failure with its own code, "rank 3: …"; OK while there is none.
   Status first_failure() const;
+  /// Where a rank shows the others a mark. Barriers order its reads and writes.
+  Mark& mark_of(std::int64_t rank) { return place(rank).mark; }
   /// The same as other ranks see it.
   Status as_unavailable() const { return unavailable(message_of(first_failure())); }
 
@@ -164,6 +166,7 @@ class ThreadsHub {
     mutable Mutex mutex;
     Condition wake;
     std::string waits_for;               ///< under mutex
+    Mark mark;                           ///< the owner's; see mark_of()
     std::atomic<bool> described{false};  ///< waits_for speaks of the present wait
   };
   Place& place(std::int64_t rank) { return places_[static_cast<std::size_t>(rank)]; }

@@ -95,6 +95,17 @@ StatusOr<Communicator*> ThreadsWorld::group(std::span<const std::int64_t> ranks)
   return groups_.emplace(std::move(key), std::move(made)).first->second.get();
 }
 
+StatusOr<std::vector<Mark>> ThreadsWorld::share_marks(const Mark& own) {
+  const bool is_on_host = &allocator_->device() == &cpu_device();
+  if (is_on_host) return unimplemented("share_marks: this world's arrays lie on the host");
+  hub_->mark_of(rank()) = own;
+  everyone(*this).barrier({});
+  std::vector<Mark> marks;
+  for (std::int64_t rank = 0; rank < size(); ++rank) marks.push_back(hub_->mark_of(rank));
+  everyone(*this).barrier({});  // before anyone sets another
+  return marks;
+}
+
 std::unique_ptr<World> make_single_world(const WorldOptions& options) {
   auto recorder = value_or_throw(FlightRecorder::open({.dir = options.recorder_dir}));
   const auto close = [](FlightRecorder* open) {

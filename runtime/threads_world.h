@@ -29,6 +29,7 @@ class ThreadsWorld final : public World {
   std::int64_t size() const noexcept override { return hub_->num_ranks(); }
   int threads_per_rank() const noexcept override { return threads_per_rank_; }
   StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
+  StatusOr<std::vector<Mark>> share_marks(const Mark& own) override;
   void poison(const Status& status) override { hub_->poison(rank_.rank(), status); }
   double now_us() const override { return rank_.now_us(); }
 

@@ -42,6 +42,10 @@ Status World::check_group(std::span<const std::int64_t> ranks) const {
   return invalid_argument("group: ranks " + to_string(ranks) + " " + problem);
 }
 
+StatusOr<std::vector<Mark>> World::share_marks(const Mark&) {
+  return unimplemented("share_marks: ranks that are processes do not see each other's devices");
+}
+
 const std::shared_ptr<Allocator>& World::host_allocator() {
   if (host_allocator_ == nullptr) {
     const bool on_host = &allocator_->device() == &cpu_device();

@@ -57,6 +57,9 @@ class World {
   virtual StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) = 0;
   /// Groups along mesh axes: one axis, or several together (row-major over the listed axes).
   StatusOr<Communicator*> group_along(const Mesh& mesh, std::span<const int> axes);
+  /// Each rank's mark, in order of ranks: for devices of one process. Collective: yes. Errors:
+  /// Unimplemented where ranks are processes or their arrays lie on the host; those of barrier().
+  virtual StatusOr<std::vector<Mark>> share_marks(const Mark& own);
   /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
   /// this text.
   virtual void poison(const Status& status) = 0;

@@ -4,8 +4,10 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
+#include "kernels/cuda/cuda_capture.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda_device.h"
 #include "placement/status.h"
@@ -30,14 +32,16 @@ std::string fault_of(int ordinal) {
 
 class MarkState final : public Mark::State {
  public:
-  explicit MarkState(const Device& device) {
+  MarkState(const Device& device, std::uint64_t capture) : capture_(capture) {
     check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), device, "cudaEventCreate");
   }
   ~MarkState() override { static_cast<void>(cudaEventDestroy(event_)); }
   cudaEvent_t event() const noexcept { return event_; }
+  std::uint64_t capture() const noexcept { return capture_; }
 
  private:
   cudaEvent_t event_ = nullptr;
+  std::uint64_t capture_;  // that recorded it; 0: none
 };
 
 cudaEvent_t event_of(const Mark& mark) {
@@ -46,6 +50,10 @@ cudaEvent_t event_of(const Mark& mark) {
 cudaStream_t handle_of(Stream& stream) { return static_cast<CudaStream&>(stream).handle(); }
 
 }  // namespace
+
+std::uint64_t capture_of(const Mark& mark) {
+  return static_cast<const MarkState&>(*mark.state()).capture();
+}
 
 void check(cudaError_t error, const Device& device, const char* call) {
   if (error == cudaSuccess) return;
@@ -88,11 +96,16 @@ namespace {
 // A fault is one number: the launch above, the position below.
 constexpr int kPositionBits = 44;
 constexpr std::size_t kMostLaunches = 4096;  // that are remembered at once
+static_assert(kMostLaunches <= kLaunchesOfStore);
+static_assert(kMostStores * kLaunchesOfStore < 1ULL << (64 - kPositionBits));
 constexpr unsigned long long kNoFault = ~0ULL;
 
 }  // namespace
 
 FaultWord CudaDevice::next_fault_word(Describe describe) {
+  if (capture_ != nullptr) {
+    return {.word = fault_word_, .launch = capture_->add(std::move(describe)) << kPositionBits};
+  }
   if (descriptions_.size() >= kMostLaunches) raise_faults();
   descriptions_.push_back(std::move(describe));
   return {.word = fault_word_,
@@ -100,6 +113,7 @@ FaultWord CudaDevice::next_fault_word(Describe describe) {
 }
 
 void CudaDevice::raise_faults() {
+  if (capture_ != nullptr) throw Error(read_while_capturing(*this));
   const Current current(*this);
   const cudaStream_t stream = compute_.handle();
   const std::size_t bytes = sizeof(*fault_word_);
@@ -111,7 +125,9 @@ void CudaDevice::raise_faults() {
   const unsigned long long fault = *fault_word_here_;
   if (fault == kNoFault) return;
   const auto position = static_cast<std::int64_t>(fault & ((1ULL << kPositionBits) - 1));
-  throw Error(descriptions.at(fault >> kPositionBits)(position));
+  const unsigned long long launch = fault >> kPositionBits;
+  if (launch < kLaunchesOfStore) throw Error(descriptions.at(launch)(position));
+  throw Error(stores_.at(launch / kLaunchesOfStore - 1)->describe(launch)(position));
 }
 
 CudaDevice& device_of(KernelContext& ctx) { return static_cast<CudaDevice&>(*ctx.device); }
@@ -157,6 +173,11 @@ CudaDevice::Staging CudaDevice::take_staging(std::size_t bytes) {
 
 void CudaDevice::upload(void* to, const void* from, std::size_t bytes, Stream& stream) {
   if (bytes == 0) return;
+  if (capture_ != nullptr) {
+    void* const kept = capture_->staging(bytes, *this);
+    std::memcpy(kept, from, bytes);
+    return copy(to, kept, bytes, stream);
+  }
   Staging staging = take_staging(bytes);
   std::memcpy(staging.memory, from, bytes);
   copy(to, staging.memory, bytes, stream);
@@ -172,13 +193,21 @@ void CudaDevice::clear(void* to, std::size_t bytes, Stream& stream) {
 
 Mark CudaDevice::record(Stream& stream) {
   const Current current(*this);
-  auto state = std::make_shared<MarkState>(*this);
+  auto state = std::make_shared<MarkState>(*this, capture_ == nullptr ? 0 : capture_->number());
   check(cudaEventRecord(state->event(), handle_of(stream)), *this, "cudaEventRecord");
   return Mark(std::move(state));
 }
 
+// Marks of before a capture have come when it begins, and those of one that has ended lie behind
+// what the compute stream was given of it.
 void CudaDevice::wait(Stream& stream, const Mark& mark) {
   if (mark.state() == nullptr) return;
+  const std::uint64_t capture = capture_of(mark);
+  if (capture == 0 && capture_ != nullptr) {
+    check(cudaEventSynchronize(event_of(mark)), *this, "cudaEventSynchronize");
+    return;
+  }
+  if (capture != 0 && (capture_ == nullptr || capture_->number() != capture)) return;
   check(cudaStreamWaitEvent(handle_of(stream), event_of(mark), 0), *this, "cudaStreamWaitEvent");
 }
 
@@ -203,7 +232,7 @@ void CudaDevice::reach(Device& peer) {
 }
 
 bool CudaDevice::done(const Mark& mark) {
-  if (mark.state() == nullptr) return true;
+  if (mark.state() == nullptr || capture_of(mark) != 0) return true;
   const cudaError_t error = cudaEventQuery(event_of(mark));
   if (error == cudaErrorNotReady) return false;
   check(error, *this, "cudaEventQuery");
@@ -211,7 +240,8 @@ bool CudaDevice::done(const Mark& mark) {
 }
 
 void CudaDevice::synchronize(const Mark& mark) {
-  if (mark.state() == nullptr) return;
+  if (capture_ != nullptr) throw Error(read_while_capturing(*this));
+  if (mark.state() == nullptr || capture_of(mark) != 0) return;
   check(cudaEventSynchronize(event_of(mark)), *this, "cudaEventSynchronize");
 }
 
@@ -223,7 +253,7 @@ namespace {
 /// after all that used the block before.
 class DeviceAllocator final : public Allocator {
  public:
-  explicit DeviceAllocator(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit DeviceAllocator(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
   ~DeviceAllocator() override {
     for (const auto& blocks : free_) {
       for (void* block : blocks) static_cast<void>(cudaFree(block));
@@ -232,7 +262,10 @@ class DeviceAllocator final : public Allocator {
 
   void* allocate(std::size_t bytes) override {
     const int size_class = class_of(bytes);
-    {
+    const std::shared_ptr<CaptureStore>& capture = device_->capture();
+    if (capture != nullptr) {
+      if (void* block = capture->take(size_class)) return block;
+    } else {
       const std::lock_guard lock(mutex_);
       std::vector<void*>& blocks = free_[static_cast<std::size_t>(size_class)];
       if (!blocks.empty()) {
@@ -258,11 +291,22 @@ class DeviceAllocator final : public Allocator {
           " are free"));
     }
     check(error, *device_, "cudaMalloc");
+    if (capture != nullptr) {
+      capture->add(block, size_class);
+      const std::lock_guard lock(mutex_);
+      captured_[block] = capture;
+    }
     return block;
   }
 
   void release(void* data, std::size_t bytes) noexcept override {
     const std::lock_guard lock(mutex_);
+    if (const auto found = captured_.find(data); found != captured_.end()) {
+      if (const std::shared_ptr<CaptureStore> store = found->second.lock()) {
+        return store->give(data);
+      }
+      captured_.erase(found);
+    }
     free_[static_cast<std::size_t>(class_of(bytes))].push_back(data);
   }
   Device& device() const noexcept override { return *device_; }
@@ -288,15 +332,17 @@ class DeviceAllocator final : public Allocator {
   }
 
   static constexpr int kClasses = 80;
-  std::shared_ptr<Device> device_;
+  std::shared_ptr<CudaDevice> device_;
   std::mutex mutex_;
   std::array<std::vector<void*>, kClasses> free_;
+  std::unordered_map<void*, std::weak_ptr<CaptureStore>> captured_;  // blocks that captures took
 };
 
 }  // namespace
 
 std::shared_ptr<Allocator> CudaDevice::make_allocator() {
-  return std::make_shared<DeviceAllocator>(shared_from_this());
+  return std::make_shared<DeviceAllocator>(
+      std::static_pointer_cast<CudaDevice>(shared_from_this()));
 }
 
 namespace {

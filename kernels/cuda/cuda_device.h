@@ -52,11 +52,13 @@ struct FaultWord {
   }
 };
 
+class CaptureStore;  // cuda_capture.h
+
+/// What is wrong at a position. Called on the host, once the kernel is done.
+using Describe = std::function<Status(std::int64_t position)>;
+
 class CudaDevice final : public Device {
  public:
-  /// What is wrong at a position. Called on the host, once the kernel is done.
-  using Describe = std::function<Status(std::int64_t position)>;
-
   explicit CudaDevice(int ordinal);
   ~CudaDevice() override;
   /// For the next launch. `describe` may keep arrays alive until the faults are raised.
@@ -75,6 +77,15 @@ class CudaDevice final : public Device {
   void reach(Device& peer) override;
   bool done(const Mark& mark) override;
   void synchronize(const Mark& mark) override;
+  void begin_capture(const Mark& first) override;
+  Mark close_capture() override;
+  std::shared_ptr<CapturedWork> end_capture(std::span<const Mark> closed_by_others) override;
+  void abandon_capture() noexcept override;
+  bool is_capturing() const noexcept override { return capture_ != nullptr; }
+  /// What is kept for the capture under way; null outside of one.
+  const std::shared_ptr<CaptureStore>& capture() const noexcept { return capture_; }
+  /// For a store that goes: its descriptions are not asked any more.
+  void forget(const CaptureStore& store) noexcept;
 
  private:
   /// Pinned memory that a copy reads until its mark has come.
@@ -91,6 +102,9 @@ class CudaDevice final : public Device {
   unsigned long long* fault_word_ = nullptr;       // of the device
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch
+  std::shared_ptr<CaptureStore> capture_;
+  bool begins_capture_ = false;        // that one, which other devices may have joined
+  std::vector<CaptureStore*> stores_;  // that captured work still uses; at places of their own
   std::shared_ptr<void> product_library_;
   std::mutex reached_mutex_;
   std::vector<int> reached_;  // under reached_mutex_; ordinals
