@@ -85,6 +85,7 @@ struct FaultEnd {
   Ran ran;
   double seconds = 0;
   std::vector<RankEnd> ranks;  ///< by rank; the victim's is empty
+  bool came_to_fault = false;
   int num_orphans = 0;
   std::vector<std::string> left_in_shared_memory;
 };
@@ -138,7 +139,10 @@ FaultEnd run_with(FaultPlan plan) {
   }
   const std::vector<std::string> fault = lines_of(plan.folder + "/fault");
   const double fault_ms = fault.empty() ? 0 : std::stod(fault[0]);
-  if (plan.backend == "mpi") end.left_in_shared_memory = shared_memory_of(fault.at(1));
+  end.came_to_fault = !fault.empty();
+  if (plan.backend == "mpi" && fault.size() > 1) {
+    end.left_in_shared_memory = shared_memory_of(fault[1]);
+  }
   for (std::int64_t rank = 0; rank < plan.num_ranks; ++rank) {
     const std::vector<std::string> lines = lines_of(plan.folder + "/rank_" + std::to_string(rank));
     RankEnd& each = end.ranks.emplace_back();
@@ -156,6 +160,7 @@ bool launcher_ends_survivors(const FaultPlan& plan) {
 }
 
 void check_end(const FaultPlan& plan, const FaultEnd& end) {
+  CHECK(end.came_to_fault);
   CHECK(end.ran.exit_code != 0);
   CHECK(end.num_orphans == 0);
   CHECK(end.left_in_shared_memory.empty());
