@@ -6,7 +6,10 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
+#include "dtensor/factories.h"
+#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
+#include "kernels/optimizer_update.h"
 
 namespace tessera {
 namespace {
@@ -38,9 +41,6 @@ DTensor share_of(const DTensor& x, double p, const Site& site) {
 DTensor joined(const DTensor& a, const DTensor& b, double p, const Site& site) {
   return std::isinf(p) ? maximum(a, b, site) : add(a, b, site);
 }
-
-/// A NaN among the shares wins.
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace
 
@@ -81,14 +81,14 @@ void foreach_mul_(TensorList xs, double factor, const Site& site) {
   foreach_call("mul_scalar_", lists, {{"value", factor}}, site);
 }
 
-double total_norm(TensorList xs, double p, const Site& site) {
+DTensor norm_power(Runtime& runtime, TensorList xs, double p, const Site& site) {
   if (!(p > 0.0)) {
     throw Error(invalid_argument(absl::StrFormat("total_norm: p is %g, but must be above 0", p)));
   }
+  const NoGrad no_grad(runtime);
   std::vector<DTensor> totals;  // one per mesh
   for (const DTensor& x : xs) {
     if (!x.defined() || num_elements(x.global_shape()) == 0) continue;
-    const NoGrad no_grad(x.runtime());
     DTensor share = share_of(x.detach(), p, site);
     const auto same_mesh = [&](const DTensor& total) { return total.mesh() == share.mesh(); };
     const auto at = std::find_if(totals.begin(), totals.end(), same_mesh);
@@ -98,16 +98,25 @@ double total_norm(TensorList xs, double p, const Site& site) {
       *at = joined(*at, share, p, site);
     }
   }
-  double norm = 0.0;
+  DTensor power;
   for (const DTensor& total : totals) {
-    const double share = item(total, site);
-    norm = std::isinf(p) ? larger(share, norm) : norm + share;
+    const DTensor here = plain(runtime, full_tensor(total, site));
+    power = power.defined() ? joined(power, here, p, site) : here;
   }
-  if (std::isinf(p) || p == 1.0) return norm;
-  return p == 2.0 ? std::sqrt(norm) : std::pow(norm, 1.0 / p);
+  if (!power.defined()) return zeros(runtime, {1}, {.dtype = DType::kF64});
+  return reshape(power, {1}, site);
 }
 
-double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
+double total_norm(TensorList xs, double p, const Site& site) {
+  const auto first = std::ranges::find_if(xs, [](const DTensor& x) { return x.defined(); });
+  if (first == xs.end()) return 0.0;
+  Runtime& runtime = first->runtime();
+  const Array power =
+      read_to_host(runtime, norm_power(runtime, xs, p, site).local(), {.why = "total_norm"}, site);
+  return kernels::norm_of(power.data<double>()[0], p);
+}
+
+double clip_factor(double norm, double max_norm) { return kernels::clip_factor_of(norm, max_norm); }
 
 double clip_total_norm_(TensorList xs, double max_norm, double p, const Site& site) {
   const double norm = total_norm(xs, p, site);
@@ -123,6 +132,61 @@ double clip_total_norm_(TensorList xs, double max_norm, double p, const Site& si
   }
   foreach_mul_(defined, factor, site);
   return norm;
+}
+
+namespace {
+
+bool is_placed_like(const DTensor& x, const DTensor& param) {
+  return x.mesh() == param.mesh() && x.spec().layout() == param.spec().layout();
+}
+/// This rank's part of a tensor that an update reads, placed like the parameter.
+Array part_of(const DTensor& x, const DTensor& param, const Site& site) {
+  if (is_placed_like(x, param)) return x.local();
+  const NoGrad no_grad(x.runtime());
+  const Spec& spec = param.spec();
+  const Spec to =
+      value_or_throw(Spec::make(spec.mesh(), spec.global_shape(), x.dtype(), spec.layout()));
+  const DTensor source = x.detach();
+  return redistribute_all({&source, 1}, {&to, 1}, site)[0].local();
+}
+/// The same of one that it writes.
+Array written(const DTensor& x, const DTensor& param) {
+  if (!is_placed_like(x, param)) {
+    throw Error(invalid_argument(absl::StrFormat(
+        "optimizer step: state %s of parameter %s is placed otherwise than it: %s, not %s",
+        x.name(), param.name(), x.spec().to_string(), param.spec().to_string())));
+  }
+  if (!x.local().is_null()) x.local().storage()->bump_version();
+  return x.local();
+}
+
+}  // namespace
+
+void sgd_step(const StepTensors& tensors, TensorList buffers, const kernels::SgdOptions& options,
+              const DTensor& steering, const Site& site) {
+  std::vector<kernels::SgdArrays> all;
+  for (std::size_t i = 0; i < tensors.params.size(); ++i) {
+    const DTensor& param = tensors.params[i];
+    if (param.local().is_null()) continue;
+    all.push_back({.param = written(param, param),
+                   .grad = part_of(tensors.grads[i], param, site),
+                   .buffer = buffers.empty() ? Array() : written(buffers[i], param)});
+  }
+  kernels::sgd_all(steering.runtime().kernels(), options, all, steering.local());
+}
+
+void adamw_step(const StepTensors& tensors, const Moments& moments,
+                const kernels::AdamWOptions& options, const DTensor& steering, const Site& site) {
+  std::vector<kernels::AdamWArrays> all;
+  for (std::size_t i = 0; i < tensors.params.size(); ++i) {
+    const DTensor& param = tensors.params[i];
+    if (param.local().is_null()) continue;
+    all.push_back({.param = written(param, param),
+                   .grad = part_of(tensors.grads[i], param, site),
+                   .m = written(moments.first[i], param),
+                   .v = written(moments.second[i], param)});
+  }
+  kernels::adamw_all(steering.runtime().kernels(), options, all, steering.local());
 }
 
 void sgd_step(const StepTensors& tensors, TensorList buffers, const Attrs& attrs,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dtensor/dtensor.h"
+#include "kernels/optimizer.h"
 #include "placement/api.h"
 #include "strategies/attrs.h"
 
@@ -28,10 +29,11 @@ void foreach_add_(TensorList xs, TensorList ys, double alpha = 1.0,
 /// xs[i] *= factor
 void foreach_mul_(TensorList xs, double factor, const Site& site = Site::current());
 
-/// The p-norm of all elements of all tensors, each counted once wherever it is sharded or
-/// replicated; undefined tensors count as zero. p = inf is the largest magnitude; NaN if one is.
-/// Errors: InvalidArgument for p <= 0. Collective: yes, one all-reduce of a scalar per mesh. Cost:
-/// one host read per mesh.
+/// Σ|x|^p over all elements of all tensors, each counted once wherever it is sharded or replicated;
+/// undefined tensors count as zero. p = inf: the largest magnitude; NaN if one is. A plain F64 (1).
+/// Errors: InvalidArgument for p <= 0. Collective: yes, one all-reduce of a scalar per mesh.
+DTensor norm_power(Runtime& runtime, TensorList xs, double p, const Site& site = Site::current());
+/// Its p-th root. Cost: one host read.
 double total_norm(TensorList xs, double p = 2.0, const Site& site = Site::current());
 /// min(1, max_norm / (norm + 1e-6))
 double clip_factor(double norm, double max_norm);
@@ -44,12 +46,20 @@ double clip_total_norm_(TensorList xs, double max_norm, double p = 2.0,
 struct StepTensors {
   TensorList params, grads;
 };
-/// sgd_ on each: without momentum (`buffers` empty), or with. Attributes are the op's.
-void sgd_step(const StepTensors& tensors, TensorList buffers, const Attrs& attrs,
-              const Site& site = Site::current());
 struct Moments {
   TensorList first, second;
 };
+/// Updates steered by values of the device (kernels::Steering; plain), which the options' count on
+/// top of. Nothing is written where they say not to go on.
+void sgd_step(const StepTensors& tensors, TensorList buffers, const kernels::SgdOptions& options,
+              const DTensor& steering, const Site& site = Site::current());
+void adamw_step(const StepTensors& tensors, const Moments& moments,
+                const kernels::AdamWOptions& options, const DTensor& steering,
+                const Site& site = Site::current());
+
+/// sgd_ on each: without momentum (`buffers` empty), or with. Attributes are the op's.
+void sgd_step(const StepTensors& tensors, TensorList buffers, const Attrs& attrs,
+              const Site& site = Site::current());
 /// adam_ and adamw_ on each. Attributes are the op's.
 void adam_step(const StepTensors& tensors, const Moments& moments, const Attrs& attrs,
                const Site& site = Site::current());

@@ -212,6 +212,22 @@ void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, cons
          const Array& buffer) {
   slot(ctx, &KernelTable::sgd, "sgd")(ctx, options, param, grad, buffer);
 }
+void adamw_all(KernelContext& ctx, const AdamWOptions& options, std::span<const AdamWArrays> all,
+               const Array& steering) {
+  slot(ctx, &KernelTable::adamw_all, "adamw_all")(ctx, options, all, steering);
+}
+void sgd_all(KernelContext& ctx, const SgdOptions& options, std::span<const SgdArrays> all,
+             const Array& steering) {
+  slot(ctx, &KernelTable::sgd_all, "sgd_all")(ctx, options, all, steering);
+}
+void steer_step(KernelContext& ctx, const StepLimits& limits, const StepSums& sums,
+                const Array& norm, const Array& steering) {
+  slot(ctx, &KernelTable::steer_step, "steer_step")(ctx, limits, sums, norm, steering);
+}
+void balance_bias(KernelContext& ctx, const BiasUpdate& update, const Array& counts_E,
+                  const Array& steering, const Array& bias_E) {
+  slot(ctx, &KernelTable::balance_bias, "balance_bias")(ctx, update, counts_E, steering, bias_E);
+}
 void pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
                std::span<const double> params, const Array& out) {
   slot(ctx, &KernelTable::pointwise, "pointwise")(ctx, function, operands, params, out);

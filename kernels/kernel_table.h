@@ -36,7 +36,8 @@
   X(permute_rows) X(searchsorted) X(bincount) X(nonzero_positions) X(index_get) X(index_put) \
   X(matmul) X(grouped_matmul) X(grouped_matmul_weight_grad) X(softmax) X(softmax_grad) \
   X(log_softmax) X(rms_norm) X(rms_norm_grad) X(rope) X(row_max) X(row_sum_exp) X(row_target) \
-  X(cross_entropy_grad) X(adamw) X(sgd) X(pointwise) X(nextafter) X(max_pool) X(max_pool_grad) \
+  X(cross_entropy_grad) X(adamw) X(sgd) X(adamw_all) X(sgd_all) X(steer_step) X(balance_bias) \
+  X(pointwise) X(nextafter) X(max_pool) X(max_pool_grad) \
   X(avg_pool) X(avg_pool_grad) X(random) X(reduce) X(arg_extreme) X(sum_of_squares) X(fold_rows) \
   X(products_of_others) X(row_moments) X(combine_moments) X(kth_value) X(median) X(mode) \
   X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \

@@ -124,4 +124,62 @@ void cpu::adamw(KernelContext& ctx, const AdamWOptions& options, const Array& pa
   });
 }
 
+namespace {
+
+const double* steering_of(const char* kernel, const Array& steering) {
+  require_f64_list(kernel, "steering", steering, Steering::kSize);
+  return steering.data<double>();
+}
+
+}  // namespace
+
+void cpu::adamw_all(KernelContext& ctx, const AdamWOptions& options,
+                    std::span<const AdamWArrays> all, const Array& steering) {
+  const double* steer = steering_of("adamw_all", steering);
+  for (const AdamWArrays& each : all) check_adamw(each.param, each.grad, each.m, each.v);
+  if (steer[Steering::kGo] == 0.0) return;
+  const AdamWOptions of_step = steered(options, steer);
+  for (const AdamWArrays& each : all)
+    cpu::adamw(ctx, of_step, each.param, each.grad, each.m, each.v);
+}
+
+void cpu::sgd_all(KernelContext& ctx, const SgdOptions& options, std::span<const SgdArrays> all,
+                  const Array& steering) {
+  const double* steer = steering_of("sgd_all", steering);
+  for (const SgdArrays& each : all) check_sgd(each.param, each.grad, each.buffer);
+  if (steer[Steering::kGo] == 0.0) return;
+  const SgdOptions of_step = steered(options, steer);
+  for (const SgdArrays& each : all) cpu::sgd(ctx, of_step, each.param, each.grad, each.buffer);
+}
+
+void cpu::steer_step(KernelContext&, const StepLimits& limits, const StepSums& sums,
+                     const Array& norm, const Array& steering) {
+  check_steer_step(sums, norm, steering);
+  const bool bounded = !sums.rows_needed.is_null();
+  StepSteering{.limits = limits,
+               .schedule = sums.schedule.data<double>(),
+               .sums = sums.sums.data<double>(),
+               .rows_needed = bounded ? sums.rows_needed.data<double>() : nullptr,
+               .layers = bounded ? sums.rows_needed.num_elements() : 0,
+               .norm = norm.data<double>(),
+               .steering = steering.data<double>()}();
+}
+
+void cpu::balance_bias(KernelContext&, const BiasUpdate& update, const Array& counts_E,
+                       const Array& steering, const Array& bias_E) {
+  check_balance_bias(counts_E, steering, bias_E);
+  if (steering.data<double>()[Steering::kGo] == 0.0) return;
+  const LoadGaps gaps = {update, counts_E.data<std::int64_t>(), counts_E.num_elements()};
+  const double mean = gaps.total() / static_cast<double>(gaps.num_experts);
+  const double centre = gaps.centre(mean);
+  visit_compute_type(bias_E.dtype(), [&]<class C>(TypeTag<C>) {
+    if constexpr (std::is_floating_point_v<C>) {
+      C* bias = bias_E.data<C>();
+      for (std::int64_t e = 0; e < gaps.num_experts; ++e) {
+        bias[e] += static_cast<C>(update.coefficient * gaps.sign(e, mean) - centre);
+      }
+    }
+  });
+}
+
 }  // namespace tessera::kernels

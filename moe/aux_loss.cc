@@ -38,13 +38,12 @@ DTensor score_shares(const Routing& routing) {
 DTensor z_loss(const ModelContext& context, const Routing& routing) {
   DTensor squares_BL = square(
       call(context.runtime, "logsumexp", {{routing.logits_BLE}}, {{"dim", std::int64_t{-1}}})[0]);
-  const ModelConfig& c = context.config;
-  std::int64_t step_tokens = c.batch * c.accum * squares_BL.size(1);
   if (routing.padding.mask_BL.defined()) {
     squares_BL = masked_fill(squares_BL, routing.padding.mask_BL, 0.0);
-    step_tokens = routing.padding.step_tokens;
+    return mul(sum(squares_BL), cast(routing.padding.step_share, squares_BL.dtype()));
   }
-  return mul(sum(squares_BL), step_tokens == 0 ? 0.0 : 1.0 / static_cast<double>(step_tokens));
+  const ModelConfig& c = context.config;
+  return mul(sum(squares_BL), 1.0 / static_cast<double>(c.batch * c.accum * squares_BL.size(1)));
 }
 
 }  // namespace

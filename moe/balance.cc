@@ -1,6 +1,6 @@
 #include "moe/balance.h"
 
-#include <numeric>
+#include "kernels/optimizer.h"
 
 namespace tessera {
 
@@ -31,25 +31,11 @@ void LoadBalancer::forget_counts() {
   dispatched_E_ = {};
 }
 
-void LoadBalancer::update(const std::vector<std::int64_t>& counts) {
-  forget_counts();
-  if (!coefficient_) return;
-  const NoGrad no_grad(*runtime_);
-  const auto total =
-      static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
-  const double mean_count = total / static_cast<double>(counts.size());
-  std::vector<double> step;
-  for (const std::int64_t count : counts) {
-    const double gap = mean_count - static_cast<double>(count);
-    step.push_back(*coefficient_ * ((gap > 0) - (gap < 0)));
-  }
-  if (centred_) {
-    const double mean_step =
-        std::accumulate(step.begin(), step.end(), 0.0) / static_cast<double>(step.size());
-    for (double& value : step) value -= mean_step;
-  }
-  const Array values = Array::from_values(bias_E_.global_shape(), bias_E_.dtype(), step);
-  add_(bias_E_, distribute(*runtime_, values, bias_E_.spec()));
+void LoadBalancer::update(const DTensor& counts_E, const DTensor& steering) {
+  if (!coefficient_ || bias_E_.local().is_null()) return;
+  kernels::balance_bias(runtime_->kernels(), {.coefficient = *coefficient_, .centred = centred_},
+                        counts_E.local(), steering.local(), bias_E_.local());
+  bias_E_.local().storage()->bump_version();
 }
 
 }  // namespace tessera

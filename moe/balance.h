@@ -26,9 +26,9 @@ class LoadBalancer {
   void count(const Routing& routing);
   /// Starts again without an update.
   void forget_counts();
-  /// bias += coeff · sign(mean(C) − C), less its mean where the bias is centred, in place; counts
-  /// start again. `counts` are global.
-  void update(const std::vector<std::int64_t>& counts);
+  /// bias += coeff · sign(mean(C) − C), less its mean where the bias is centred, in place, where
+  /// the steering (kernels::Steering) says to go on. Counts are global, plain I64.
+  void update(const DTensor& counts_E, const DTensor& steering);
 
  private:
   Runtime* runtime_;

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "dtensor/host_read.h"
+#include "dtensor/factories.h"
 #include "dtensor/recompute.h"
 #include "moe/routed_slots.h"
 #include "runtime/gather_texts.h"
@@ -177,7 +177,10 @@ DTensor Model::run_part(const ModelPart& part, const DTensor& in, const TokenPad
 }
 
 DTensor Model::loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens) {
-  return loss_of(logits(ids_BL), {.ids_BL = targets_BL, .in_step = num_tokens});
+  const double share = num_tokens == 0 ? 0.0 : 1.0 / static_cast<double>(num_tokens);
+  return loss_of(logits(ids_BL),
+                 {.ids_BL = targets_BL,
+                  .step_share = scalar_tensor(context_.runtime, share, {.dtype = DType::kF64})});
 }
 
 DTensor Model::loss_of(const DTensor& logits_BLV, const Targets& targets) {
@@ -186,8 +189,7 @@ DTensor Model::loss_of(const DTensor& logits_BLV, const Targets& targets) {
   const DTensor scores = logits_BLV.dtype() == dtype ? logits_BLV : cast(logits_BLV, dtype);
   DTensor losses_BL = cross_entropy(scores, targets.ids_BL);
   if (targets.ignored_BL.defined()) losses_BL = masked_fill(losses_BL, targets.ignored_BL, 0.0);
-  const double share = targets.in_step == 0 ? 0.0 : 1.0 / static_cast<double>(targets.in_step);
-  return mul(sum(losses_BL), share);
+  return mul(sum(losses_BL), cast(targets.step_share, dtype));
 }
 
 std::vector<std::int64_t> Model::layers() const {
@@ -220,82 +222,82 @@ std::vector<MoeLayer*> Model::moe_layers() {
   return layers;
 }
 
-std::vector<std::vector<std::int64_t>> Model::balance_experts() {
+DTensor Model::take_expert_counts() {
   const ModuleScope scope(context_.runtime, "load_balance");
   const NoGrad no_grad(context_.runtime);
-  const std::vector<MoeLayer*> layers = moe_layers();
   std::vector<DTensor> counts;
-  for (MoeLayer* layer : layers) counts.push_back(layer->balancer().counts_E());
-  const std::int64_t num_moe = config_.n_layers - config_.n_dense_layers;
-  std::vector<double> values(static_cast<std::size_t>(num_moe * config_.num_experts));
-  if (!counts.empty()) {
-    const std::vector<double> own = read_to_host(context_.runtime, full_tensor(cat(counts, 0)),
-                                                 {.why = "moe.tokens_per_expert"})
-                                        .to_vector();
-    auto from = own.begin();
-    for (const auto& [layer, block] : blocks_) {
-      if (!config_.is_moe_layer(layer)) continue;
-      std::copy_n(from, config_.num_experts,
-                  values.begin() + (layer - config_.n_dense_layers) * config_.num_experts);
-      from += config_.num_experts;
-    }
+  for (MoeLayer* layer : moe_layers()) {
+    counts.push_back(layer->balancer().counts_E());
+    layer->balancer().forget_counts();
   }
-  // Every stage takes part, with zeros for the layers of others: also one without MoE layers.
-  stage_group_.all_reduce(values, ReduceOp::kSum, "tokens_per_expert");
-  std::vector<std::vector<std::int64_t>> by_layer;
-  for (auto next = values.begin(); next != values.end(); next += config_.num_experts) {
-    by_layer.emplace_back(next, next + config_.num_experts);
-  }
-  for (auto& [layer, block] : blocks_) {
-    if (block.moe() == nullptr) continue;
-    block.moe()->balancer().update(
-        by_layer[static_cast<std::size_t>(layer - config_.n_dense_layers)]);
-  }
-  return by_layer;
+  if (counts.empty()) return {};
+  const auto layers = static_cast<std::int64_t>(counts.size());
+  return reshape(plain(context_.runtime, full_tensor(cat(counts, 0))),
+                 {layers, config_.num_experts});
 }
 
-std::vector<double> Model::take_rows_needed() {
-  std::vector<DTensor> needed;
-  std::vector<std::size_t> at;
-  for (auto& [layer, block] : blocks_) {
-    if (block.moe() == nullptr) continue;
-    const DTensor rows = block.moe()->experts().take_rows_needed();
-    if (!rows.defined()) continue;
-    needed.push_back(rows);
-    at.push_back(static_cast<std::size_t>(layer - config_.n_dense_layers));
+void Model::update_expert_bias(const DTensor& counts_LE, const DTensor& steering) {
+  const NoGrad no_grad(context_.runtime);
+  std::int64_t row = 0;
+  for (MoeLayer* layer : moe_layers()) {
+    const DTensor counts_E = reshape(slice(counts_LE, 0, row, row + 1), {config_.num_experts});
+    layer->balancer().update(counts_E, steering);
+    ++row;
   }
-  std::vector<double> values(static_cast<std::size_t>(config_.n_layers - config_.n_dense_layers));
-  if (!needed.empty()) {
-    const Placements largest(static_cast<std::size_t>(views_.dense().ndim()),
-                             Partial{ReduceOp::kMax});
-    const DTensor on_ranks = from_local(cat(needed, 0), views_.dense(), largest,
-                                        {static_cast<std::int64_t>(needed.size())});
-    const std::vector<double> own =
-        read_to_host(context_.runtime, full_tensor(on_ranks), {.why = "moe.row_bounds"})
-            .to_vector();
-    for (std::size_t i = 0; i < own.size(); ++i) values[at[i]] = own[i];
-  }
-  stage_group_.all_reduce(values, ReduceOp::kMax, "rows_needed");
-  return values;
 }
 
-void Model::check_row_bounds() {
-  const std::int64_t bound = views_.config().dispatch.rows_bound;
-  if (bound == 0 || views_.ep() * views_.etp() == 1) return;
+DTensor Model::among_all_layers(const DTensor& own, std::int64_t width) {
+  Runtime& runtime = context_.runtime;
+  const auto none = [&](std::int64_t rows) {
+    return zeros(runtime, {rows, width}, {.dtype = DType::kF64});
+  };
+  std::vector<DTensor> parts;
+  std::int64_t next = config_.n_dense_layers, row = 0;
+  for (auto& [layer, block] : blocks_) {
+    if (block.moe() == nullptr) continue;
+    if (layer > next) parts.push_back(none(layer - next));
+    parts.push_back(slice(own, 0, row, row + 1));
+    ++row;
+    next = layer + 1;
+  }
+  if (next < config_.n_layers) parts.push_back(none(config_.n_layers - next));
+  return parts.empty() ? none(0) : cat(parts, 0);
+}
+
+bool Model::bounds_rows() const {
+  return views_.config().dispatch.rows_bound > 0 && views_.ep() * views_.etp() > 1;
+}
+
+DTensor Model::take_rows_needed() {
   const ModuleScope scope(context_.runtime, "row_bounds");
   const NoGrad no_grad(context_.runtime);
-  const std::vector<double> values = take_rows_needed();
-  std::string text;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] <= static_cast<double>(bound)) continue;
-    text +=
-        absl::StrFormat("%slayers.%d.moe.routed_experts: rows_bound %d, but %.0f are needed",
-                        text.empty() ? "" : "; ",
-                        static_cast<std::int64_t>(i) + config_.n_dense_layers, bound, values[i]);
+  std::vector<DTensor> needed;
+  for (MoeLayer* layer : moe_layers()) {
+    const DTensor rows = layer->experts().take_rows_needed();
+    needed.push_back(rows.defined() ? rows : zeros(context_.runtime, {1}, {.dtype = DType::kI64}));
   }
-  if (text.empty()) return;
-  throw Error(failed_precondition(text + ". Rows beyond the bound were left out; nothing may be "
-                                         "made of this pass. Raise rows_bound, or leave it out"));
+  if (needed.empty()) return {};
+  const Placements largest(static_cast<std::size_t>(views_.dense().ndim()),
+                           Partial{ReduceOp::kMax});
+  const DTensor on_ranks = from_local(cat(needed, 0), views_.dense(), largest,
+                                      {static_cast<std::int64_t>(needed.size())});
+  return cast(plain(context_.runtime, full_tensor(on_ranks)), DType::kF64);
+}
+
+Status Model::check_row_bounds(std::span<const double> rows_needed) const {
+  const std::int64_t bound = views_.config().dispatch.rows_bound;
+  std::string text;
+  for (std::size_t i = 0; i < rows_needed.size(); ++i) {
+    if (rows_needed[i] <= static_cast<double>(bound)) continue;
+    text += absl::StrFormat("%slayers.%d.moe.routed_experts: rows_bound %d, but %.0f are needed",
+                            text.empty() ? "" : "; ",
+                            static_cast<std::int64_t>(i) + config_.n_dense_layers, bound,
+                            rows_needed[i]);
+  }
+  if (text.empty()) return absl::OkStatus();
+  return failed_precondition(text +
+                             ". Rows beyond the bound were left out; nothing may be "
+                             "made of this pass. Raise rows_bound, or leave it out");
 }
 
 }  // namespace tessera

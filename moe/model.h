@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,9 +67,9 @@ class Block {
 
 /// What a micro-batch should have predicted.
 struct Targets {
-  DTensor ids_BL;            ///< I32 or I64, placed whole_tokens()
-  DTensor ignored_BL = {};   ///< BOOL, placed alike: true where none counts; undefined: all do
-  std::int64_t in_step = 0;  ///< of the whole optimizer step, those that count
+  DTensor ids_BL;           ///< I32 or I64, placed whole_tokens()
+  DTensor ignored_BL = {};  ///< BOOL, placed alike: true where none counts; undefined: all do
+  DTensor step_share = {};  ///< 1 / those of the optimizer step that count (0 for none): 0-d, plain
 };
 
 /// The model on this rank: with pp, the layers of this rank's stages only. Parameters have global
@@ -87,24 +88,34 @@ class Model {
   DTensor run_part(const ModelPart& part, const DTensor& x, const TokenPadding& padding = {});
   /// All stages. Throws Error(FailedPrecondition) where this rank does not hold them.
   DTensor logits(const DTensor& ids_BL);
-  /// Sum of the cross-entropies that count over targets.in_step (zero where that is zero): 0-d,
-  /// P(sum) on the data axes.
+  /// Sum of the cross-entropies that count, times targets.step_share: 0-d, P(sum) on the data axes.
   DTensor loss_of(const DTensor& logits_BLV, const Targets& targets);
   DTensor loss(const DTensor& ids_BL, const DTensor& targets_BL, std::int64_t num_tokens);
 
-  /// Tokens per expert of every MoE layer of all stages since the last call, and the bias update
-  /// from them. Collective: one all-reduce for all layers of a stage, one over pp.
-  std::vector<std::vector<std::int64_t>> balance_experts();
+  std::int64_t num_moe_layers() const noexcept { return config_.n_layers - config_.n_dense_layers; }
+  /// Tokens per expert of this rank's MoE layers since the last call, plain I64 (their number, E);
+  /// undefined where it has none. Collective: one all-reduce for all layers of a stage.
+  DTensor take_expert_counts();
+  /// Moves the expert biases by such counts, where the steering (kernels::Steering) says to go on.
+  void update_expert_bias(const DTensor& counts_LE, const DTensor& steering);
+  /// Rows of a plain F64 (num_moe_layers(), width), zeros but for this rank's layers: those of
+  /// `own`, plain F64 (their number, width), in turn.
+  DTensor among_all_layers(const DTensor& own, std::int64_t width);
 
   const PipelinePlan& plan() const noexcept { return plan_; }
   const StageGroup& stage_group() const noexcept { return stage_group_; }
   /// True where all layers are on this rank's own mesh (pp 1).
   bool is_whole() const noexcept { return plan_.parts.size() == 1; }
-  /// Errors, on every rank of all stages: FailedPrecondition naming the layer, its rows_bound and
-  /// the bound that was needed, where a pass since the last call had more rows than that: those
-  /// beyond were left out, so its results are wrong. Collective: one all-reduce for all layers of a
-  /// stage, one over pp, and one host read; none where sizes are exact.
-  void check_row_bounds();
+  /// Whether dispatch bounds rows: those beyond are left out, so that nothing may be made of the
+  /// pass.
+  bool bounds_rows() const;
+  /// The largest rows_bound that the passes of this rank's MoE layers needed since the last call:
+  /// plain F64 (their number); undefined where it has none. Collective: one all-reduce for all
+  /// layers of a stage.
+  DTensor take_rows_needed();
+  /// What is wrong with rows_needed, by MoE layer: FailedPrecondition naming each layer, its bound
+  /// and its need.
+  Status check_row_bounds(std::span<const double> rows_needed) const;
 
   ParameterSet& parameters() noexcept { return parameters_; }
   const ModelContext& context() const noexcept { return context_; }
@@ -116,10 +127,6 @@ class Model {
   std::vector<MoeLayer*> moe_layers();
 
  private:
-  /// By MoE layer of all stages: the largest rows_bound that a rank's passes needed since the last
-  /// call, 0 where none was bounded.
-  std::vector<double> take_rows_needed();
-
   void make_part(const ModelPart& part);
   /// One layer, recomputed in backward where the plan says so.
   DTensor run_block(Block& block, const DTensor& x_BLD, const TokenPadding& padding);

@@ -13,7 +13,8 @@ namespace tessera TSR_API {
 /// Which tokens of a micro-batch are padding.
 struct TokenPadding {
   DTensor mask_BL;  ///< BOOL, placed like the tokens: true where one is padding; undefined: none is
-  std::int64_t step_tokens = 0;  ///< of the whole optimizer step, those that are not
+  /// 1 / the tokens of the whole optimizer step that are not (0 where all are): 0-d, plain.
+  DTensor step_share = {};
 };
 
 /// What the router decides for tokens (B, L). An assignment that is not dispatched (of a padding

@@ -1,54 +1,68 @@
 #include "moe/routing_report.h"
 
-#include <array>
 #include <cmath>
-#include <utility>
+#include <vector>
+
+#include "dtensor/factories.h"
 
 namespace tessera {
 namespace {
 
-/// Sum of one kind over all layers.
-double take_total(Model& model, AuxLosses::Kind kind) {
-  DTensor total;
-  for (MoeLayer* layer : model.moe_layers()) {
-    const DTensor own = layer->aux_losses().take(kind);
-    if (own.defined()) total = total.defined() ? add(total, own) : own;
-  }
-  return total.defined() ? item(total) : 0.0;
+DTensor added(const DTensor& a, const DTensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  return add(a, b);
 }
 
-double count_dropped(Model& model) {
+/// Sum of one kind over all layers; undefined where there was none.
+DTensor take_total(Model& model, AuxLosses::Kind kind) {
+  DTensor total;
+  for (MoeLayer* layer : model.moe_layers()) total = added(total, layer->aux_losses().take(kind));
+  return total;
+}
+
+DTensor count_dropped(Model& model) {
   DTensor total_E;
   for (MoeLayer* layer : model.moe_layers()) {
     const LoadBalancer& balancer = layer->balancer();
     if (!balancer.counts_E().defined()) continue;
-    const DTensor own_E = sub(balancer.counts_E(), balancer.dispatched_E());
-    total_E = total_E.defined() ? add(total_E, own_E) : own_E;
+    total_E = added(total_E, sub(balancer.counts_E(), balancer.dispatched_E()));
   }
-  return total_E.defined() ? item(sum(total_E)) : 0.0;
+  return total_E.defined() ? sum(total_E) : DTensor();
+}
+
+/// A 0-d tensor's value, plain F64 (1); 0 of an undefined one.
+DTensor value_of(Runtime& runtime, const DTensor& x) {
+  if (!x.defined()) return zeros(runtime, {1}, {.dtype = DType::kF64});
+  const DTensor whole = reshape(plain(runtime, full_tensor(x)), {1});
+  return x.dtype() == DType::kF64 ? whole : cast(whole, DType::kF64);
 }
 
 }  // namespace
 
-RoutingReport take_routing_report(Model& model) {
+bool reports_routing(const RoutingConfig& config) {
+  return config.uses_aux_loss() || config.z_loss_coeff > 0.0 || config.capacity_factor.has_value();
+}
+
+DTensor take_routing_sums(Model& model) {
   Runtime& runtime = model.context().runtime;
   const ModuleScope scope(runtime, "routing_report");
   const NoGrad no_grad(runtime);
-  const RoutingConfig& r = model.context().config.routing;
-  std::array<double, 3> sums = {};
-  if (r.uses_aux_loss()) {
-    sums[0] = take_total(model, AuxLosses::Kind::kSequence) +
-              take_total(model, AuxLosses::Kind::kBatch) +
-              take_total(model, AuxLosses::Kind::kGlobal);
+  DTensor aux = value_of(runtime, take_total(model, AuxLosses::Kind::kSequence));
+  for (const auto kind : {AuxLosses::Kind::kBatch, AuxLosses::Kind::kGlobal}) {
+    const DTensor more = take_total(model, kind);
+    if (more.defined()) aux = add(aux, value_of(runtime, more));
   }
-  if (r.z_loss_coeff > 0.0) sums[1] = take_total(model, AuxLosses::Kind::kZ);
-  if (r.capacity_factor) sums[2] = count_dropped(model);
+  const bool drops = model.context().config.routing.capacity_factor.has_value();
+  const std::vector<DTensor> sums = {aux, value_of(runtime, take_total(model, AuxLosses::Kind::kZ)),
+                                     value_of(runtime, drops ? count_dropped(model) : DTensor())};
+  return cat(sums, 0);
+}
+
+RoutingReport routing_report(const RoutingConfig& config, std::span<const double> sums) {
   RoutingReport report;
-  if (!r.uses_aux_loss() && r.z_loss_coeff == 0.0 && !r.capacity_factor) return report;
-  model.stage_group().all_reduce(sums, ReduceOp::kSum, "routing_report");
-  if (r.uses_aux_loss()) report.aux_loss = sums[0];
-  if (r.z_loss_coeff > 0.0) report.z_loss = sums[1];
-  if (r.capacity_factor) report.dropped = std::llround(sums[2]);
+  if (config.uses_aux_loss()) report.aux_loss = sums[0];
+  if (config.z_loss_coeff > 0.0) report.z_loss = sums[1];
+  if (config.capacity_factor) report.dropped = std::llround(sums[2]);
   return report;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "moe/model.h"
 #include "placement/api.h"
@@ -16,9 +17,14 @@ struct RoutingReport {
   std::optional<double> z_loss;
   std::optional<std::int64_t> dropped;  ///< assignments for which their expert had no room
 };
-/// Starts the losses again; to be called before Model::balance_experts(), which starts the counts
-/// again. Collective: yes, all-reduces of scalars where an option is on, over the mesh
-/// and over pp.
-RoutingReport take_routing_report(Model& model);
+/// Whether there is anything to report.
+bool reports_routing(const RoutingConfig& config);
+/// This stage's part of the sums, plain F64 (kRoutingSums), and starts them again; to be called
+/// before Model::take_expert_counts(), which starts the counts again. Collective: yes, all-reduces
+/// of scalars where an option is on, over the mesh.
+DTensor take_routing_sums(Model& model);
+inline constexpr std::int64_t kRoutingSums = 3;
+/// Of sums over all stages.
+RoutingReport routing_report(const RoutingConfig& config, std::span<const double> sums);
 
 }  // namespace tessera

@@ -1,17 +1,20 @@
 #include "moe/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/factories.h"
+#include "dtensor/host_read.h"
 #include "io/json.h"
+#include "kernels/optimizer.h"
 #include "moe/optimizer_config.h"
 #include "parallel/grad_norm.h"
-#include "runtime/gather_texts.h"
 #include "runtime/trace.h"
 
 namespace tessera {
@@ -83,96 +86,50 @@ PipelineSchedule make_model_schedule(const Model& model) {
   return value_or_throw(make_schedule(parallel.pp_schedule, model.plan().shape));
 }
 
+/// A capture would repeat the first step's noise.
+void check_capture(const ModelConfig& config) {
+  if (config.routing.input_jitter == 0.0) return;
+  throw Error(invalid_argument(absl::StrFormat(
+      "capture: input_jitter is %g, noise that is another in each step; it must be 0",
+      config.routing.input_jitter)));
+}
+
 }  // namespace
 
-Trainer::Trainer(Model& model, const TokenData& data)
+Trainer::Trainer(Model& model, const TokenData& data, StepMode mode)
     : model_(model),
-      data_(data),
+      mode_(mode),
+      inputs_(model, data),
       optimizer_(model.parameters(), make_optimizer_config(model)),
       rate_(learning_rate_of(model.context().config)),
       pipeline_(model.context().runtime, model.stage_group(), make_model_schedule(model)) {
+  if (mode == StepMode::kCaptured) check_capture(model.context().config);
   if (data.pad_id() == model.context().config.pad_id) return;
   throw Error(
       invalid_argument("trainer: the data were read with another pad_id than the model's; read "
                        "them with its config"));
 }
 
-namespace {
-
-/// The rows of a micro-batch, placed as every stage reads them; undefined for none.
-DTensor rows_of(const ModelContext& context, const Array& batch_BL, const MicroBatch& micro) {
-  if (batch_BL.is_null()) return {};
-  return context.place_tokens(batch_BL.slice(0, micro.first_row, micro.first_row + micro.rows));
-}
-
-/// Tokens of a step that are no padding.
-struct ValidTokens {
-  std::int64_t inputs = 0, targets = 0;
-};
-
-std::int64_t num_marked(const Array& mask_BL) {
-  if (mask_BL.is_null()) return 0;
-  const bool* mask = mask_BL.data<bool>();
-  return std::count(mask, mask + mask_BL.num_elements(), true);
-}
-
-/// Batches of one step: read once for all their pieces and stages.
-class StepBatches {
- public:
-  StepBatches(const TokenData& data, std::int64_t step) : data_(data), step_(step) {}
-  const TokenBatch& at(std::int64_t accum) {
-    const auto known = batches_.find(accum);
-    if (known != batches_.end()) return known->second;
-    return batches_.emplace(accum, data_.batch(step_, accum)).first->second;
-  }
-  /// Of all micro-batches. Every rank has them all, so that none has to be asked.
-  ValidTokens count_valid(const ModelConfig& config) {
-    const std::int64_t all = config.batch * config.seq * config.accum;
-    ValidTokens valid = {all, all};
-    for (std::int64_t accum = 0; accum < config.accum; ++accum) {
-      valid.inputs -= num_marked(at(accum).padding_BL);
-      valid.targets -= num_marked(at(accum).ignored_BL);
-    }
-    return valid;
-  }
-
- private:
-  const TokenData& data_;
-  std::int64_t step_;
-  std::map<std::int64_t, TokenBatch> batches_;
-};
-
-}  // namespace
-
-void Trainer::accumulate_gradients(StepReport& report) {
+DTensor Trainer::accumulate_gradients(std::int64_t step) {
   const ModelContext& context = model_.context();
   const ModelConfig& c = context.config;
   const PipelinePlan& plan = model_.plan();
-  StepBatches batches(data_, report.step);
-  const ValidTokens valid = batches.count_valid(c);
-  if (!batches.at(0).ignored_BL.is_null()) report.valid_tokens = valid.targets;
   DTensor total;  // 0-d, in F64; on the last stage
-  const auto micro_of = [&](std::int64_t micro) -> const MicroBatch& {
-    return plan.micro_batches[static_cast<std::size_t>(micro)];
-  };
   StageFunctions functions;
   functions.boundary = [&](std::int64_t micro) {
-    return value_or_throw(Spec::make(context.views.dense(), {micro_of(micro).rows, c.seq, c.dim},
-                                     context.compute, context.tokens()));
+    const std::int64_t rows = plan.micro_batches[static_cast<std::size_t>(micro)].rows;
+    return value_or_throw(
+        Spec::make(context.views.dense(), {rows, c.seq, c.dim}, context.compute, context.tokens()));
   };
   functions.forward = [&](const PipelinePass& pass, const DTensor& input) {
     const ModelPart& part = plan.parts[static_cast<std::size_t>(pass.stage)];
-    const MicroBatch& micro = micro_of(pass.micro);
+    const MicroInputs& micro = inputs_.micro(pass.micro);
     context.runtime.pass = static_cast<std::uint64_t>(
-        report.step * static_cast<std::int64_t>(plan.micro_batches.size()) + pass.micro);
-    const TokenBatch& batch = batches.at(micro.accum);
-    const DTensor x = part.has_embedding ? rows_of(context, batch.ids_BL, micro) : input;
-    const DTensor out =
-        model_.run_part(part, x, {rows_of(context, batch.padding_BL, micro), valid.inputs});
+        step * static_cast<std::int64_t>(plan.micro_batches.size()) + pass.micro);
+    const DTensor x = part.has_embedding ? micro.ids_BL : input;
+    const DTensor out = model_.run_part(part, x, micro.padding);
     if (!part.has_head) return out;
-    const DTensor loss =
-        model_.loss_of(out, {rows_of(context, batch.targets_BL, micro),
-                             rows_of(context, batch.ignored_BL, micro), valid.targets});
+    const DTensor loss = model_.loss_of(out, micro.targets);
     const NoGrad no_grad(context.runtime);
     const DTensor value = cast(loss.detach(), DType::kF64);
     total = total.defined() ? add(total, value) : value;
@@ -180,8 +137,114 @@ void Trainer::accumulate_gradients(StepReport& report) {
   };
   pipeline_.run(functions);
   const ModuleScope scope(context.runtime, "loss");
-  report.loss = total.defined() ? item(total) : 0.0;
-  model_.stage_group().all_reduce({&report.loss, 1}, ReduceOp::kSum, "loss");
+  if (!total.defined()) return zeros(context.runtime, {1}, {.dtype = DType::kF64});
+  return reshape(plain(context.runtime, full_tensor(total)), {1});
+}
+
+Trainer::Outcome Trainer::gather(const DTensor& loss) {
+  const ModelConfig& c = model_.context().config;
+  Runtime& runtime = model_.context().runtime;
+  const StageGroup& stages = model_.stage_group();
+  const std::int64_t num_moe = model_.num_moe_layers();
+  Outcome outcome{.takes_largest = std::isinf(c.norm_type),
+                  .bounds_rows = model_.bounds_rows() && num_moe > 0};
+  DTensor power;
+  {
+    const ModuleScope scope(runtime, "grad_norm");
+    power = grad_norm_power(model_.parameters(), runtime, c.norm_type);
+  }
+  std::vector<DTensor> sums = {loss}, largest;
+  (outcome.takes_largest ? largest : sums).push_back(power);
+  if (outcome.bounds_rows) {
+    const DTensor own = model_.take_rows_needed();
+    const DTensor column = own.defined() ? unsqueeze(own, 1) : own;
+    largest.push_back(flatten(model_.among_all_layers(column, 1), 0, 1));
+  }
+  if (reports_routing(c.routing)) sums.push_back(take_routing_sums(model_));
+  outcome.counts_LE = model_.take_expert_counts();
+  if (num_moe > 0) {
+    const DTensor own =
+        outcome.counts_LE.defined() ? cast(outcome.counts_LE, DType::kF64) : DTensor();
+    sums.push_back(flatten(model_.among_all_layers(own, c.num_experts), 0, 1));
+  }
+  outcome.sums = stages.all_reduce(cat(sums, 0), ReduceOp::kSum, "step");
+  if (!largest.empty()) {
+    outcome.largest = stages.all_reduce(cat(largest, 0), ReduceOp::kMax, "step");
+  }
+  return outcome;
+}
+
+void Trainer::update(Outcome& outcome) {
+  const ModelConfig& c = model_.context().config;
+  Runtime& runtime = model_.context().runtime;
+  const auto cut = [](const DTensor& x, std::int64_t begin, std::int64_t end) {
+    return slice(x, 0, begin, end);
+  };
+  DTensor loss_and_power = cut(outcome.sums, 0, 2), rows;
+  if (outcome.takes_largest) {
+    loss_and_power = cat(std::array{cut(outcome.sums, 0, 1), cut(outcome.largest, 0, 1)}, 0);
+  }
+  if (outcome.bounds_rows) {
+    rows = cut(outcome.largest, outcome.takes_largest ? 1 : 0, outcome.largest.size(0));
+  }
+  const auto new_list = [&](std::int64_t size) {
+    return plain(runtime, Array::empty({size}, DType::kF64, runtime.kernels().allocator));
+  };
+  outcome.norm = new_list(1);
+  const DTensor steering = new_list(kernels::Steering::kSize);
+  kernels::steer_step(
+      runtime.kernels(),
+      {.norm_type = c.norm_type,
+       .max_norm = c.max_norm,
+       .rows_bound =
+           outcome.bounds_rows ? model_.context().views.config().dispatch.rows_bound : -1},
+      {.schedule = inputs_.schedule().local(),
+       .sums = loss_and_power.local(),
+       .rows_needed = rows.defined() ? rows.local() : Array()},
+      outcome.norm.local(), steering.local());
+  if (outcome.counts_LE.defined()) model_.update_expert_bias(outcome.counts_LE, steering);
+  const TraceSpan span(runtime.world(), "optimizer");
+  optimizer_.step(steering);
+}
+
+DTensor Trainer::run(std::int64_t step) {
+  Runtime& runtime = model_.context().runtime;
+  model_.parameters().clear_grads();
+  const DTensor loss = accumulate_gradients(step);
+  model_.parameters().finish_gradients();
+  const NoGrad no_grad(runtime);
+  Outcome outcome = gather(loss);
+  update(outcome);
+  std::vector<DTensor> values = {outcome.norm, outcome.sums};
+  if (outcome.largest.defined()) values.push_back(outcome.largest);
+  return cat(values, 0);
+}
+
+void Trainer::read(const DTensor& outcome, StepReport& report) {
+  const ModelContext& context = model_.context();
+  const ModelConfig& c = context.config;
+  const std::vector<double> values =
+      read_to_host(context.runtime, outcome.local(), {.why = "moe.step"}).to_vector();
+  auto next = values.begin();
+  const auto take = [&next](std::int64_t count) {
+    const auto begin = std::exchange(next, next + count);
+    return std::span(begin, next);
+  };
+  report.grad_norm = take(1)[0];
+  report.loss = take(1)[0];
+  const bool takes_largest = std::isinf(c.norm_type);
+  take(takes_largest ? 0 : 1);
+  if (reports_routing(c.routing)) report.routing = routing_report(c.routing, take(kRoutingSums));
+  for (std::int64_t layer = 0; layer < model_.num_moe_layers(); ++layer) {
+    const auto counts = take(c.num_experts);
+    report.tokens_per_expert.emplace_back(counts.begin(), counts.end());
+  }
+  take(takes_largest ? 1 : 0);
+  throw_if_error(model_.check_row_bounds({next, values.end()}));
+  if (std::isfinite(report.loss) && std::isfinite(report.grad_norm)) return;
+  throw Error(failed_precondition(
+      absl::StrFormat("step %d: loss %g and gradient norm %g must be finite; nothing was updated",
+                      report.step, report.loss, report.grad_norm)));
 }
 
 StepReport Trainer::step(std::int64_t step) {
@@ -190,29 +253,26 @@ StepReport Trainer::step(std::int64_t step) {
   World& world = context.runtime.world();
   const TraceSpan span(world, "step " + std::to_string(step));
   const double start_us = world.now_us();
-  const std::vector<EventLog::Total> moved_before = context.runtime.events().totals();
+  const std::int64_t updates = optimizer_.num_steps();
   StepReport report{.step = step, .lr = rate_.at(step), .num_tokens = c.batch * c.seq * c.accum};
-  model_.parameters().clear_grads();
-  accumulate_gradients(report);
-  model_.parameters().finish_gradients();
-  model_.check_row_bounds();
-  {
-    const ModuleScope scope(context.runtime, "grad_norm");
-    report.grad_norm =
-        model_.stage_group().norm(grad_norm(model_.parameters(), c.norm_type), c.norm_type);
+  inputs_.set(step, report.lr, updates + 1);
+  report.valid_tokens = inputs_.valid_tokens();
+  const std::vector<EventLog::Total> moved_before = context.runtime.events().totals();
+  // The first step makes what later ones find: states, tables, caches.
+  const bool captures = mode_ == StepMode::kCaptured && has_run_ && captured_ == nullptr;
+  if (captures) {
+    captured_ = std::make_unique<WorldCapture>(world, [&] { outcome_ = run(step); });
+  } else if (captured_ == nullptr) {
+    outcome_ = run(step);
   }
-  if (!std::isfinite(report.loss) || !std::isfinite(report.grad_norm)) {
-    throw Error(failed_precondition(
-        absl::StrFormat("step %d: loss %g and gradient norm %g must be finite; nothing was updated",
-                        step, report.loss, report.grad_norm)));
-  }
-  report.routing = take_routing_report(model_);
-  report.tokens_per_expert = model_.balance_experts();
-  {
-    const TraceSpan update(world, "optimizer");
-    optimizer_.step(report.lr, clip_factor(report.grad_norm, c.max_norm));
-  }
-  report.moved = difference(context.runtime.events().totals(), moved_before);
+  const bool made_by_host = captured_ == nullptr || captures;
+  if (captured_ != nullptr) captured_->launch();
+  has_run_ = true;
+  optimizer_.set_num_steps(updates);  // until it is known that there was one
+  read(outcome_, report);
+  optimizer_.set_num_steps(updates + 1);
+  if (made_by_host) moved_ = difference(context.runtime.events().totals(), moved_before);
+  report.moved = moved_;
   report.seconds = (world.now_us() - start_us) * 1e-6;
   return report;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,9 +11,11 @@
 #include "moe/data.h"
 #include "moe/model.h"
 #include "moe/routing_report.h"
+#include "moe/step_inputs.h"
 #include "parallel/learning_rate.h"
 #include "parallel/optimizer.h"
 #include "placement/api.h"
+#include "runtime/world_capture.h"
 
 namespace tessera TSR_API {
 
@@ -34,24 +36,53 @@ struct StepReport {
 /// bytes; where the config asks for them also valid_tokens, aux_loss, z_loss and dropped.
 std::string to_json_line(const StepReport& report);
 
+enum class StepMode : std::uint8_t {
+  kEach,     ///< each step is made of calls by the host
+  kCaptured  ///< the second is captured, and done again for all that follow
+};
+
+/// A step reads nothing on the host but exact sizes of dispatch (one read a forward pass), until it
+/// is over: loss, norm and counts come by one read. A step that must not count updates nothing.
 class Trainer {
  public:
-  /// `data` must outlive the Trainer. Throws Error(InvalidArgument) for data of another pad_id.
-  Trainer(Model& model, const TokenData& data);
+  /// `data` must outlive the Trainer. Throws Error(InvalidArgument) for data of another pad_id, and
+  /// where a captured step would draw noise.
+  Trainer(Model& model, const TokenData& data, StepMode mode = StepMode::kEach);
   /// Collective: yes, the same step on all ranks. Throws Error; FailedPrecondition naming the step
-  /// for a loss or gradient norm that is not finite, on all ranks alike and before any update.
+  /// for a loss or gradient norm that is not finite, or naming the layers whose rows_bound was too
+  /// small, on all ranks alike and without any update. With kCaptured also those of WorldCapture.
   StepReport step(std::int64_t step);
   Optimizer& optimizer() noexcept { return optimizer_; }
 
  private:
-  /// Fills in loss and valid_tokens.
-  void accumulate_gradients(StepReport& report);
+  /// What a step came to, where it lies: plain tensors of the device.
+  struct Outcome {
+    bool takes_largest = false;  ///< the norm's type is infinity
+    bool bounds_rows = false;
+    DTensor sums = {};       ///< of all stages: loss, power of the norm, routing, tokens per expert
+    DTensor largest = {};    ///< likewise: norm, rows needed; undefined for neither
+    DTensor counts_LE = {};  ///< tokens per expert of this stage's layers
+    DTensor norm = {};
+  };
+  /// The whole step, but for its inputs; returns norm, sums and largest values in one list.
+  DTensor run(std::int64_t step);
+  /// Returns this stage's part of the loss, F64 (1).
+  DTensor accumulate_gradients(std::int64_t step);
+  Outcome gather(const DTensor& loss);
+  void update(Outcome& outcome);
+  /// What run() returned, by one read. Throws what is wrong with it.
+  void read(const DTensor& outcome, StepReport& report);
 
   Model& model_;
-  const TokenData& data_;
+  StepMode mode_;
+  StepInputs inputs_;
   Optimizer optimizer_;
   LearningRate rate_;
   PipelineRunner pipeline_;
+  DTensor outcome_;
+  bool has_run_ = false;
+  std::vector<EventLog::Total> moved_;  ///< of the last step that the host made
+  std::unique_ptr<WorldCapture> captured_;
 };
 
 }  // namespace tessera

@@ -70,25 +70,26 @@ std::vector<NamedTensor> Optimizer::state_tensors() {
   return tensors;
 }
 
-Attrs Optimizer::attrs_of(std::size_t index, double lr, double grad_scale) const {
-  const ParamGroup& group = config_.groups[index];
-  Attrs attrs = {{"lr", lr * group.lr_scale},
-                 {"weight_decay", group.weight_decay.value_or(config_.weight_decay)},
-                 {"grad_scale", grad_scale}};
-  if (config_.kind == OptimizerKind::kSgd) {
-    if (num_states() == 0) return attrs;
-    attrs.set("momentum", config_.momentum);
-    attrs.set("nesterov", config_.momentum_form == Momentum::kNesterov);
-  } else {
-    attrs.set("beta1", group.betas ? (*group.betas)[0] : config_.beta1);
-    attrs.set("beta2", group.betas ? (*group.betas)[1] : config_.beta2);
-    attrs.set("eps", config_.eps);
-  }
-  attrs.set("step", num_steps_);
-  return attrs;
+// lr and the clip factor are the steering's; a group scales lr.
+kernels::AdamWOptions Optimizer::adam_options(const ParamGroup& group) const {
+  return {.lr = group.lr_scale,
+          .beta1 = group.betas ? (*group.betas)[0] : config_.beta1,
+          .beta2 = group.betas ? (*group.betas)[1] : config_.beta2,
+          .eps = config_.eps,
+          .weight_decay = group.weight_decay.value_or(config_.weight_decay),
+          .decay = config_.kind == OptimizerKind::kAdamW ? kernels::WeightDecay::kDecoupled
+                                                         : kernels::WeightDecay::kInGradient};
 }
 
-void Optimizer::update(std::size_t group, double lr, double grad_scale) {
+kernels::SgdOptions Optimizer::sgd_options(const ParamGroup& group) const {
+  using Form = kernels::SgdOptions::Momentum;
+  return {.lr = group.lr_scale,
+          .momentum = config_.momentum,
+          .weight_decay = group.weight_decay.value_or(config_.weight_decay),
+          .form = config_.momentum_form == Momentum::kNesterov ? Form::kNesterov : Form::kPlain};
+}
+
+void Optimizer::update(std::size_t group, const DTensor& steering) {
   std::vector<DTensor> params, grads, first, second;
   for (const Slot& slot : slots_) {
     const DTensor& stored = slot.parameter->stored();
@@ -99,23 +100,26 @@ void Optimizer::update(std::size_t group, double lr, double grad_scale) {
     if (slot.first.defined()) first.push_back(slot.first);
     if (slot.second.defined()) second.push_back(slot.second);
   }
-  const Attrs attrs = attrs_of(group, lr, grad_scale);
-  switch (config_.kind) {
-    case OptimizerKind::kAdamW:
-      return adamw_step({params, grads}, {first, second}, attrs);
-    case OptimizerKind::kAdam:
-      return adam_step({params, grads}, {first, second}, attrs);
-    case OptimizerKind::kSgd:
-      return sgd_step({params, grads}, first, attrs);
+  const ParamGroup& of = config_.groups[group];
+  if (config_.kind == OptimizerKind::kSgd) {
+    return sgd_step({params, grads}, first, sgd_options(of), steering);
   }
+  adamw_step({params, grads}, {first, second}, adam_options(of), steering);
 }
 
 void Optimizer::step(double lr, double grad_scale) {
+  if (slots_.empty()) return static_cast<void>(++num_steps_);
+  Runtime& runtime = slots_[0].parameter->stored().runtime();
+  const double values[] = {lr, grad_scale, static_cast<double>(num_steps_ + 1), 1.0};
+  static_assert(std::size(values) == kernels::Steering::kSize);
+  const Array here = Array::from_values({std::ssize(values)}, DType::kF64, values);
+  step(plain(runtime, to_device(runtime.kernels(), here)));
+}
+
+void Optimizer::step(const DTensor& steering) {
   materialize();
   ++num_steps_;
-  for (std::size_t group = 0; group < config_.groups.size(); ++group) {
-    update(group, lr, grad_scale);
-  }
+  for (std::size_t group = 0; group < config_.groups.size(); ++group) update(group, steering);
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/optimizer.h"
 #include "parallel/param_groups.h"
 #include "parallel/parameter.h"
 #include "placement/api.h"
@@ -50,6 +51,9 @@ class Optimizer {
   /// One update with the gradients that the parameters hold; a missing one counts as zero.
   /// `grad_scale` multiplies every gradient on the way in (clipping).
   void step(double lr, double grad_scale);
+  /// The same, steered by values of the device (plain; kernels::Steering): nothing waits for them.
+  /// They give the number of the step; num_steps() counts on by one.
+  void step(const DTensor& steering);
 
   /// Makes the state, as zeros, where the first step has not.
   void materialize();
@@ -67,8 +71,9 @@ class Optimizer {
     DTensor first, second;
   };
   int num_states() const;
-  void update(std::size_t group, double lr, double grad_scale);
-  Attrs attrs_of(std::size_t group, double lr, double grad_scale) const;
+  void update(std::size_t group, const DTensor& steering);
+  kernels::AdamWOptions adam_options(const ParamGroup& group) const;
+  kernels::SgdOptions sgd_options(const ParamGroup& group) const;
 
   OptimizerConfig config_;
   std::vector<Slot> slots_;

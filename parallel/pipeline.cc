@@ -33,6 +33,15 @@ void StageGroup::all_reduce(std::span<double> values, ReduceOp op, std::string_v
   std::copy_n(array.data<double>(), values.size(), values.begin());
 }
 
+DTensor StageGroup::all_reduce(const DTensor& values, ReduceOp op, std::string_view what) const {
+  if (communicator_ == nullptr || num_elements(values.global_shape()) == 0) return values;
+  Runtime& runtime = values.runtime();
+  const Array sum = kernels::contiguous(runtime.kernels(), values.local());
+  const Array out = Array::empty(sum.shape(), sum.dtype(), runtime.kernels().allocator);
+  communicator_->all_reduce(sum, out, op, {.tensor = what, .axes = "pp"});
+  return plain(runtime, out);
+}
+
 double StageGroup::norm(double own, double p) const {
   if (communicator_ == nullptr) return own;
   const bool largest = std::isinf(p);

@@ -31,6 +31,8 @@ class StageGroup {
   /// Each value over all stages. Every rank has the same number of values, whatever its stages
   /// hold. Collective: yes, over pp.
   void all_reduce(std::span<double> values, ReduceOp op, std::string_view what) const;
+  /// The same of a plain tensor, where it lies: one of its own where pp is 1.
+  DTensor all_reduce(const DTensor& values, ReduceOp op, std::string_view what) const;
   /// The p-norm of what all stages hold, from the norm of this rank's own. p = inf: the largest.
   /// Collective: yes, over pp.
   double norm(double own, double p) const;

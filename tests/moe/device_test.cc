@@ -91,4 +91,84 @@ TEST_CASE("losses under every dispatcher on devices are those of the host",
   }
 }
 
+namespace {
+
+/// Losses, norms, counts and every element: bit for bit.
+void check_equal(const RunResult& captured, const RunResult& each) {
+  REQUIRE(captured.steps.size() == each.steps.size());
+  for (std::size_t step = 0; step < each.steps.size(); ++step) {
+    CAPTURE(step);
+    CHECK(captured.steps[step].loss == each.steps[step].loss);
+    CHECK(captured.steps[step].grad_norm == each.steps[step].grad_norm);
+    CHECK(captured.steps[step].lr == each.steps[step].lr);
+    CHECK(captured.steps[step].tokens_per_expert == each.steps[step].tokens_per_expert);
+  }
+  CHECK(captured.elements.size() == each.elements.size());
+  for (const auto& [name, elements] : each.elements) {
+    CAPTURE(name);
+    CHECK(captured.elements.at(name).values == elements.values);
+  }
+}
+
+RunOptions on_devices(const ParallelConfig& parallel, StepMode mode) {
+  return {.model = "grouped",
+          .parallel = parallel,
+          .num_ranks = static_cast<int>(parallel.dp_shard * parallel.tp * parallel.pp),
+          .dtype = DType::kF32,
+          .num_steps = 2,
+          .change_config = shrink,
+          .mode = mode,
+          .allocator = memory_of_device};
+}
+
+}  // namespace
+
+TEST_CASE("a captured step, done again with new data, trains bit for bit like one of calls",
+          "[moe][device][capture]") {
+  using enum DispatcherKind;
+  const ParallelConfig parallel = GENERATE(
+      ParallelConfig{},
+      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2, .ep = 2},  // padded to capacity
+      ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = {.rows_bound = 4096}});
+  CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);
+  const bool pads = parallel.dispatch.rows_bound == 0 && parallel.ep > 1;
+  const auto run = [&](StepMode mode) {
+    RunOptions options = on_devices(parallel, mode);
+    options.num_steps = 4;
+    options.change_config = [pads](ModelConfig& config) {
+      shrink(config);
+      config.accum = 2;
+      config.steps = 4;
+      if (!pads) return;
+      config.routing.capacity_factor = 2.0;
+      config.routing.pad_to_capacity = true;
+      config.routing.z_loss_coeff = 0.01;
+    };
+    return train(options);
+  };
+  check_equal(run(StepMode::kCaptured), run(StepMode::kEach));
+}
+
+TEST_CASE("a captured step that reads on the host, or draws noise, is refused by name",
+          "[moe][device][capture][errors]") {
+  RunOptions options = on_devices({.dp_shard = 2, .ep = 2}, StepMode::kCaptured);
+  CHECK_THROWS_WITH(train(options),
+                    Catch::Contains("host read moe.dispatch.counts of counts_E in layers.1.moe."
+                                    "routed_experts: emulated:") &&
+                        Catch::Contains("its work is captured"));
+  options.allocator = nullptr;
+  CHECK_THROWS_WITH(train(options), Catch::Contains("cpu:0: its work is done at once"));
+  options.change_config = [](ModelConfig& config) {
+    shrink(config);
+    config.routing.input_jitter = 0.1;
+  };
+  CHECK_THROWS_WITH(train(options), Catch::Contains("capture: input_jitter is 0.1"));
+}
+
 }  // namespace tessera::testing

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "dtensor/factories.h"
 #include "kernels/random.h"
 #include "tests/moe/training_run.h"
 #include "tests/support/launch.h"
@@ -63,7 +64,11 @@ RoutingOutcome route_rank(World& world, const RoutingRun& run) {
     DTensor x = tokens(random_array({run.batch, run.seq, c.dim}, numbered("x", micro)));
     x.set_requires_grad(true);
     RouterState state;
-    if (run.padded) state.padding = {tokens(padding_mask(run)), c.accum * num_valid(run)};
+    if (run.padded) {
+      const double share = 1.0 / static_cast<double>(c.accum * num_valid(run));
+      state.padding = {tokens(padding_mask(run)),
+                       scalar_tensor(runtime, share, {.dtype = DType::kF64})};
+    }
     Routing routing = router(context, x, state);
     balancer.count(routing);
     routing.weights_BLK = losses.attach(context, routing, balancer);

@@ -95,7 +95,7 @@ RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
   }
   RunResult result;
   if (model.is_whole()) result.logits0 = first_logits(model, data);
-  Trainer trainer(model, data);
+  Trainer trainer(model, data, options.mode);
   for (std::int64_t step = 0; step < options.num_steps; ++step) {
     result.steps.push_back(trainer.step(step));
   }

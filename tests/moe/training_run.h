@@ -25,6 +25,7 @@ struct RunOptions {
   /// Looks at each rank's model after the last step, and says what it saw.
   std::function<std::vector<double>(Model&, Trainer&)> inspect = nullptr;
   int threads_per_rank = 0;  ///< as in WorldOptions
+  StepMode mode = StepMode::kEach;
   /// As in WorldOptions: the device.
   std::function<std::shared_ptr<Allocator>(std::int64_t rank)> allocator = nullptr;
 };

@@ -64,6 +64,32 @@ TEST_CASE("tessera-train on emulated devices trains, saves and goes on as on the
   CHECK(std::abs(next[0] - next_on_device[0]) < 2e-6);
 }
 
+TEST_CASE("tessera-train --capture prints the losses of steps that are not captured",
+          "[tools][device][capture]") {
+  const ScratchFolder folder;
+  const auto run = [&](const std::string& log, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--parallel", R"({"dp_shard":2,"ep":2,"rows_bound":4096})",
+                                    "--ranks",    "2",
+                                    "--device",   "emulated",
+                                    "--init",     parity("init.safetensors"),
+                                    "--steps",    "4",
+                                    "--log",      folder / log};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("tessera-train", training(folder, all));
+  };
+  REQUIRE(run("each", {}).exit_code == 0);
+  REQUIRE(run("captured", {"--capture"}).exit_code == 0);
+  const std::vector<double> each = losses_of(folder / "each");
+  REQUIRE(each.size() == 4);
+  CHECK(losses_of(folder / "captured") == each);
+  const Ran exact = run("exact", {"--capture", "--parallel", R"({"dp_shard":2,"ep":2})"});
+  CHECK(exact.exit_code == 3);
+  CHECK(exact.err.find("host read moe.dispatch.counts of counts_E") != std::string::npos);
+  const Ran host = run("host", {"--capture", "--device", "cpu"});
+  CHECK(host.exit_code == 2);
+  CHECK(host.err.find("--capture: goes with --device cuda or emulated") != std::string::npos);
+}
+
 TEST_CASE("placement-audit runs programs and proves rows on emulated devices", "[tools][device]") {
   const std::string program = R"j({"mesh":{"shape":[2]},
     "inputs":{"x":{"shape":[4,2],"dtype":"F32","placements":["S(0)"],"values":[1,2,3,4,5,6,7,8]}},

@@ -67,6 +67,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--device", flags.device,
                  "where arrays lie and kernels run: cpu, cuda, or emulated: the kernels of cuda on "
                  "the processor");
+  app.add_flag("--capture", flags.capture,
+               "the second step becomes one piece of device work (on cuda a graph), which is done "
+               "again for all later steps; needs a device, and dispatch without host reads");
   app.add_option("--data", flags.data, "text files, or one .safetensors file with tokens");
   app.add_option("--dtype", flags.dtype, "type of computation: F32, F64 or BF16");
   app.add_option(

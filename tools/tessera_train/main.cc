@@ -161,7 +161,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
   initialize(world, flags, model);
-  Trainer trainer(model, plan.data);
+  Trainer trainer(model, plan.data, flags.capture ? StepMode::kCaptured : StepMode::kEach);
   TrainProgress progress = begin_of(world, flags, model, trainer);
   Saver saver(world, flags);
   const bool speaks = world.rank() == 0;

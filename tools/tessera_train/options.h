@@ -26,6 +26,7 @@ struct TrainFlags {
   std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes of mpirun
   std::string backend = "threads";
   std::string device = "cpu";  ///< where arrays lie and kernels run
+  bool capture = false;        ///< the second step is captured, and done again
   std::vector<std::string> data;
   std::string dtype = "F32";
   std::string init;
