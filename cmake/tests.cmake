@@ -77,10 +77,10 @@ function(tessera_test_program name)
   tessera_compile_options(${name})
 endfunction()
 
-# tessera_conformance(PROGRAM LAYER RANKS…): the cases of test_PROGRAM_LAYER that need so many ranks,
+# tessera_conformance(PROGRAM LAYER RANKS… [CASES filter]): the cases of test_PROGRAM_LAYER that need so many ranks,
 # once per number of processes.
 function(tessera_conformance program layer)
-  cmake_parse_arguments(RUN "" "" "RANKS" ${ARGN})
+  cmake_parse_arguments(RUN "" "CASES" "RANKS" ${ARGN})
   if(NOT TARGET test_${program}_${layer})
     return()
   endif()
@@ -90,7 +90,7 @@ function(tessera_conformance program layer)
   endif()
   foreach(ranks IN LISTS RUN_RANKS)
     tessera_add_mpi_test(NAME ${program}.${layer}.${ranks} TARGET test_${program}_${layer} RANKS ${ranks}
-                         TIMEOUT ${TESSERA_TEST_LIMIT} MPIEXEC ${mpiexec})
+                         TIMEOUT ${TESSERA_TEST_LIMIT} MPIEXEC ${mpiexec} ARGS ${RUN_CASES})
     list(JOIN RUN_RANKS "," launches)
     set_tests_properties(${program}.${layer}.${ranks} PROPERTIES ENVIRONMENT "TESSERA_LAUNCHES=${launches}")
   endforeach()

@@ -336,7 +336,7 @@ Status check_on_host(const CollectiveCall& call) {
     if (!status.ok() || array.is_on_host()) return;
     status = unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) +
                            " lies on " + to_string(array.device().id()) +
-                           "; processes exchange arrays of the host so far");
+                           "; a simulated rank's lie on the host");
   });
   return status;
 }

@@ -27,7 +27,7 @@ struct GroupPlace {
 Status prepare(CollectiveCall& call, const GroupPlace& place);
 /// Where the arrays of a prepared call lie; the processor where it has none.
 Device& device_of(const CollectiveCall& call);
-/// For backends that take arrays of the host alone. Errors: Unimplemented.
+/// For a backend that moves no data. Errors: Unimplemented.
 Status check_on_host(const CollectiveCall& call);
 
 /// Requires a prepared call's part.
@@ -62,7 +62,7 @@ struct Signature {
   std::string tensor;
   std::string axes;
   CallSite site;
-  DeviceId device;  ///< where the arrays lie: one kind on all ranks. Not sent between processes
+  DeviceId device;  ///< where the arrays lie: one kind on all ranks
 };
 /// Takes the call's splits along. Requires a prepared call.
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence);

@@ -84,6 +84,8 @@ void write_signature(const Signature& call, std::string& bytes) {
   out.text(call.axes);
   out.text(call.site.file);
   out.value(call.site.line);
+  out.value(call.device.kind);
+  out.value(static_cast<std::int32_t>(call.device.ordinal));
 }
 
 StatusOr<Signature> read_signature(std::span<const char> bytes, std::set<std::string>& files) {
@@ -103,8 +105,11 @@ StatusOr<Signature> read_signature(std::span<const char> bytes, std::set<std::st
   call.axes = in.text();
   std::string file = in.text();
   call.site.line = in.value<std::uint32_t>();
+  call.device.kind = in.value<DeviceId::Kind>();
+  call.device.ordinal = in.value<std::int32_t>();
   const bool known = call.kind <= CollectiveCall::Kind::kExchange && call.dtype <= kLastDType &&
-                     call.reduce <= ReduceOp::kProd;
+                     call.reduce <= ReduceOp::kProd &&
+                     call.device.kind <= DeviceId::Kind::kEmulated;
   if (!in.is_whole() || !known) return io_error("a peer's signature is malformed");
   call.site.file = files.insert(std::move(file)).first->c_str();
   return call;

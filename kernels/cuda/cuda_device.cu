@@ -10,6 +10,8 @@
 #include "kernels/cuda/cuda_capture.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda_device.h"
+#include "kernels/memory_use.h"
+#include "kernels/pinned_memory.h"
 #include "placement/status.h"
 #ifndef __CUDACC__
 #include "emulation/control.h"
@@ -249,9 +251,25 @@ cudaStream_t stream_of(KernelContext& ctx) { return handle_of(ctx.device->comput
 
 namespace {
 
+/// Blocks of the host, one by one: a pool lies over it.
+class PinnedBlocks final : public Allocator {
+ public:
+  explicit PinnedBlocks(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  void* allocate(std::size_t bytes) override {
+    const Current current(*device_);
+    void* block = nullptr;
+    check(cudaMallocHost(&block, bytes), *device_, "cudaMallocHost");
+    return block;
+  }
+  void release(void* data, std::size_t) noexcept override { static_cast<void>(cudaFreeHost(data)); }
+
+ private:
+  std::shared_ptr<Device> device_;
+};
+
 /// Memory by power of two and a half, kept for the compute stream: what it is given next comes
 /// after all that used the block before.
-class DeviceAllocator final : public Allocator {
+class DeviceAllocator final : public DeviceMemory {
  public:
   explicit DeviceAllocator(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
   ~DeviceAllocator() override {
@@ -310,6 +328,9 @@ class DeviceAllocator final : public Allocator {
     free_[static_cast<std::size_t>(class_of(bytes))].push_back(data);
   }
   Device& device() const noexcept override { return *device_; }
+  std::shared_ptr<Allocator> make_pinned_allocator() override {
+    return make_pool_over(std::make_shared<PinnedBlocks>(device_));
+  }
 
  private:
   // Classes 2k and 2k + 1 hold 256·2^k and 384·2^k bytes.

@@ -70,8 +70,11 @@ void MpiWork::begin() {
 
 void MpiWork::post() {
   const Signature& own = start_.signature;
+  if (&device_of(start_.call) != &cpu_device()) {
+    staged_ = std::make_unique<StagedCall>(start_.call, group_.rank, rank_->staging());
+  }
   if (rank_->options().checks == CallChecks::kOff || group_.ranks.size() == 1) {
-    begin_moving();
+    agreed();
     return;
   }
   SignatureParties parties;
@@ -81,7 +84,7 @@ void MpiWork::post() {
     const std::int64_t self = group_.ranks[static_cast<std::size_t>(group_.rank)];
     const std::int64_t peer = group_.ranks[static_cast<std::size_t>(own.root)];
     if (peer == self) {
-      begin_moving();
+      agreed();
       return;
     }
     parties.ranks = sends ? std::vector{self, peer} : std::vector{peer, self};
@@ -96,6 +99,11 @@ void MpiWork::post() {
   exchange_.emplace(rank_->link(), std::move(parties), own);
 }
 
+void MpiWork::agreed() {
+  phase_ = Phase::kStaging;
+  if (!staged_ || staged_->is_down()) begin_moving();
+}
+
 void MpiWork::begin_moving() {
   phase_ = Phase::kMoving;
   const MovementPlace place{.link = &rank_->link(),
@@ -104,8 +112,8 @@ void MpiWork::begin_moving() {
                             .group = {group_.rank, static_cast<int>(group_.ranks.size())},
                             .group_id = group_.id,
                             .sequence = start_.signature.sequence,
-                            .allocator = rank_->allocator()};
-  movement_ = make_movement(place, start_.call, start_.signature);
+                            .allocator = rank_->host_memory()};
+  movement_ = make_movement(place, staged_ ? staged_->on_host() : start_.call, start_.signature);
   movement_->begin();
 }
 
@@ -120,6 +128,8 @@ void MpiWork::step() {
       finish();
       return;
     }
+    agreed();
+  } else if (phase_ == Phase::kStaging && staged_->is_down()) {
     begin_moving();
   }
   if (phase_ == Phase::kMoving && movement_->advance()) finish();
@@ -140,9 +150,11 @@ void MpiWork::guarded(F&& part) {
 }
 
 void MpiWork::finish() {
+  if (staged_) staged_->bring_up();
   phase_ = Phase::kFinished;
   mark_written(start_.call);
   movement_.reset();
+  staged_.reset();
   // The arrays may go, so that no storage waits on a work that holds it.
   start_.call.in = {};
   start_.call.out = {};
@@ -201,8 +213,8 @@ class MpiRank::Telling {
 };
 
 MpiRank::MpiRank(const Parts& parts, const WorldOptions& options,
-                 std::shared_ptr<Allocator> allocator)
-    : parts_(parts), options_(options), allocator_(std::move(allocator)) {}
+                 std::shared_ptr<Allocator> host_memory)
+    : parts_(parts), options_(options), host_memory_(std::move(host_memory)) {}
 
 MpiRank::~MpiRank() {
   for (const auto& work : pending_) {
@@ -377,7 +389,6 @@ std::shared_ptr<Work> MpiCommunicator::start(CollectiveCall call, const CallInfo
   if (rank_.control().failed()) throw Error(rank_.as_unavailable());
   const GroupPlace place{group_.rank, size()};
   throw_if_error(prepare(call, place));
-  throw_if_error(check_on_host(call));
   wait_ready(call);
 
   MpiLane& lane = lane_of(call);

@@ -16,6 +16,7 @@
 #include "runtime/mpi/link.h"
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/signature_exchange.h"
+#include "runtime/mpi/staged_call.h"
 #include "runtime/recorder.h"
 #include "runtime/world.h"
 
@@ -60,7 +61,8 @@ class MpiWork final : public Work {
   bool is_over() const noexcept { return phase_ == Phase::kFinished || phase_ == Phase::kFailed; }
 
   bool has_failed() const noexcept { return phase_ == Phase::kFailed; }
-  std::int64_t progress() const noexcept { return movement_ ? movement_->progress() : 0; }
+  /// Grows with each thing that another may soon follow.
+  std::int64_t progress() const noexcept { return movement_ ? movement_->progress() + 1 : 0; }
   bool is_comparing() const noexcept { return phase_ == Phase::kComparing; }
 
   /// Posts the first messages. A failure poisons the job.
@@ -73,11 +75,12 @@ class MpiWork final : public Work {
   std::string describe() const { return to_string(start_.signature); }
 
  private:
-  enum class Phase : std::uint8_t { kComparing, kMoving, kFinished, kFailed };
+  enum class Phase : std::uint8_t { kComparing, kStaging, kMoving, kFinished, kFailed };
   template <class F>
   void guarded(F&& part);
   void post();
   void step();
+  void agreed();
   void begin_moving();
   void finish();
 
@@ -88,6 +91,7 @@ class MpiWork final : public Work {
   std::uint64_t ticket_ = 0;  ///< in the flight record
   Status status_;
   std::optional<SignatureExchange> exchange_;
+  std::unique_ptr<StagedCall> staged_;  ///< of arrays on a device
   std::unique_ptr<Movement> movement_;
 };
 
@@ -102,7 +106,8 @@ class MpiRank {
     EventLog& log;
     std::chrono::steady_clock::time_point start;  ///< zero of now_us()
   };
-  MpiRank(const Parts& parts, const WorldOptions& options, std::shared_ptr<Allocator> allocator);
+  /// `host_memory`: of buffers to receive into.
+  MpiRank(const Parts& parts, const WorldOptions& options, std::shared_ptr<Allocator> host_memory);
   ~MpiRank();
   MpiRank(const MpiRank&) = delete;
   MpiRank& operator=(const MpiRank&) = delete;
@@ -113,7 +118,8 @@ class MpiRank {
   FlightRecorder& recorder() noexcept { return parts_.recorder; }
   EventLog& log() noexcept { return parts_.log; }
   const WorldOptions& options() const noexcept { return options_; }
-  const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
+  const std::shared_ptr<Allocator>& host_memory() const noexcept { return host_memory_; }
+  Staging& staging() noexcept { return staging_; }
   std::set<std::string>& files() noexcept { return files_; }
   double now_us() const;
   /// Some call was started: there is something on record.
@@ -138,7 +144,8 @@ class MpiRank {
 
   Parts parts_;
   WorldOptions options_;
-  std::shared_ptr<Allocator> allocator_;
+  std::shared_ptr<Allocator> host_memory_;
+  Staging staging_;
   std::vector<std::shared_ptr<MpiWork>> pending_;
   std::vector<std::shared_ptr<MpiWork>> given_up_;  ///< failed with messages under way
   bool has_started_ = false;

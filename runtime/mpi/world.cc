@@ -113,6 +113,21 @@ HostMemory::Use use_of_host_memory(const MpiOptions& options) {
                                                         : HostMemory::Use::kShared;
 }
 
+/// What the caller has this rank's arrays come from; null where it has not said.
+StatusOr<std::shared_ptr<Allocator>> memory_of_caller(const MpiLink& link,
+                                                      const WorldOptions& options,
+                                                      const ExchangeTexts& exchange) {
+  std::shared_ptr<Allocator> memory;
+  Status status;
+  try {
+    if (options.allocator) memory = options.allocator(link.rank());
+  } catch (...) {
+    status = status_of(std::current_exception());
+  }
+  TSR_RETURN_IF_ERROR(agree(exchange, status));
+  return memory;
+}
+
 class MpiWorld final : public World {
  public:
   struct Parts {
@@ -120,6 +135,7 @@ class MpiWorld final : public World {
     std::unique_ptr<HostMemory> host;
     std::unique_ptr<ControlChannel> control;
     std::unique_ptr<FlightRecorder> recorder;
+    std::shared_ptr<Allocator> memory;  ///< of the caller; null: this World's own
     int threads_per_rank = 1;
     std::chrono::steady_clock::time_point start;
   };
@@ -127,13 +143,13 @@ class MpiWorld final : public World {
       : parts_(std::move(parts)),
         rank_(
             {*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(), parts_.start},
-            options.world, choose_allocator(options.world)),
+            options.world, choose_memory()),
         keeps_record_(!options.world.recorder_dir.empty()),
         on_failure_(options.on_failure) {
     recorder_dir_ = parts_.recorder->dir();
     omp_set_num_threads(parts_.threads_per_rank);
   }
-  ~MpiWorld() override { static_cast<void>(leave()); }
+  ~MpiWorld() override;
 
   std::int64_t rank() const noexcept override { return parts_.link->rank(); }
   std::int64_t size() const noexcept override { return parts_.link->size(); }
@@ -142,8 +158,8 @@ class MpiWorld final : public World {
   double now_us() const override { return rank_.now_us(); }
   StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
 
-  /// Finishes calls still pending. Throws Error.
-  void finish() { rank_.finish_all(); }
+  /// Finishes calls still pending, and asks the device what it found wrong. Throws Error.
+  void finish();
   /// Says goodbye and waits for the others; returns the job's first failure.
   Status leave();
 
@@ -151,14 +167,15 @@ class MpiWorld final : public World {
   void close_record();
   /// Before this rank says goodbye: then others may end the job.
   void tell_failure();
-  /// Arrays lie where near ranks can read them, unless the caller has them elsewhere.
-  const std::shared_ptr<Allocator>& choose_allocator(const WorldOptions& options) {
-    if (options.allocator) {
-      allocator_ = options.allocator(parts_.link->rank());
+  /// Arrays lie where near ranks can read them, unless the caller has them elsewhere. Returns the
+  /// memory of the host.
+  const std::shared_ptr<Allocator>& choose_memory() {
+    if (parts_.memory != nullptr) {
+      allocator_ = parts_.memory;
     } else if (auto shared = parts_.host->allocator()) {
       allocator_ = std::move(shared);
     }
-    return allocator_;
+    return host_allocator();
   }
 
   Parts parts_;
@@ -168,6 +185,20 @@ class MpiWorld final : public World {
   bool has_left_ = false;
   std::map<std::vector<std::int64_t>, std::unique_ptr<MpiCommunicator>, RanksLess> groups_;
 };
+
+// A device keeps arrays until it has told what is wrong with them, and arrays keep their device.
+MpiWorld::~MpiWorld() {
+  static_cast<void>(leave());
+  try {
+    allocator_->device().raise_faults();
+  } catch (const Error&) {  // finish() throws it; else the rank has failed before
+  }
+}
+
+void MpiWorld::finish() {
+  rank_.finish_all();
+  allocator_->device().raise_faults();
+}
 
 StatusOr<Communicator*> MpiWorld::group(std::span<const std::int64_t> ranks) {
   if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second.get();
@@ -232,6 +263,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   };
   TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
                                                            options.control, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.memory, memory_of_caller(*parts.link, options.world, exchange));
   TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
   // Before the exchanges below: no rank makes a call until all have come so far.
   if (!parts.recorder->path().empty()) {

@@ -24,15 +24,10 @@ void check_recorded(const std::string& model, const RunResult& run) {
   }
 }
 
-/// Two ranks share a card.
-std::shared_ptr<Allocator> memory_of_device(std::int64_t rank) {
-  return device_of_card(rank / 2)->make_allocator();
-}
-
 }  // namespace
 
 TEST_CASE("a World's own arrays of the host stay there", "[moe][device]") {
-  const std::unique_ptr<World> world = make_single_world({.allocator = memory_of_device});
+  const std::unique_ptr<World> world = make_single_world({.allocator = memory_of_rank});
   CHECK(&world->host_allocator()->device() == &cpu_device());
 }
 
@@ -41,7 +36,7 @@ TEST_CASE("one rank on a device repeats another system's losses", "[moe][parity]
   CAPTURE(model);
   check_recorded(
       model,
-      train({.model = model, .dtype = DType::kF32, .num_steps = 2, .allocator = memory_of_device}));
+      train({.model = model, .dtype = DType::kF32, .num_steps = 2, .allocator = memory_of_rank}));
 }
 
 TEST_CASE("ranks on devices repeat another system's losses", "[moe][parity][device]") {
@@ -55,7 +50,7 @@ TEST_CASE("ranks on devices repeat another system's losses", "[moe][parity][devi
                                .num_ranks = 8,
                                .dtype = DType::kF32,
                                .num_steps = 2,
-                               .allocator = memory_of_device}));
+                               .allocator = memory_of_rank}));
 }
 
 TEST_CASE("losses under every dispatcher on devices are those of the host",
@@ -82,7 +77,7 @@ TEST_CASE("losses under every dispatcher on devices are those of the host",
                      .ep = 4,
                      .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}});
   CAPTURE(static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound);
-  const RunResult device = run(parallel, memory_of_device);
+  const RunResult device = run(parallel, memory_of_rank);
   for (std::size_t step = 0; step < 2; ++step) {
     CAPTURE(step);
     CHECK(std::abs(device.steps.at(step).loss - host.steps.at(step).loss) < 2e-6);

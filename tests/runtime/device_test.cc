@@ -1,6 +1,7 @@
 // Calls whose arrays lie on devices, and what ranks say where they do not agree on that. The
 // program test_emulated_runtime runs the values of all collectives so.
 #include "kernels/cuda_device.h"
+#include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "tests/runtime/ranks.h"
 #include "tests/support/on_world.h"
@@ -67,6 +68,34 @@ TEST_CASE("ranks go on while their devices are still at work", "[runtime][device
           throw Error(internal_error("another sum"));
         }
         if (values_here(y) != std::vector<double>{1, 1}) throw Error(internal_error("maximum"));
+      },
+      on_devices({0, 1}));
+  CHECK(outcome.first == absl::OkStatus());
+}
+
+TEST_CASE("a call begins while the device still computes what it reads", "[runtime][device]") {
+  const auto outcome = outcome_of(
+      2,
+      [&](World& world) {
+        KernelContext ctx = testing::context_of(world);
+        const Array x = Array::empty({1 << 20}, DType::kF32, world.allocator());
+        bool went_on = false;
+        for (int attempt = 0; attempt < 10 && !went_on; ++attempt) {
+          for (int repeat = 0; repeat < 4; ++repeat) kernels::fill(ctx, 1.0, x);
+          const Mark filled = ctx.device->record(ctx.device->compute());
+          const auto work = everyone(world).all_reduce_async(x, x, ReduceOp::kSum);
+          went_on = !ctx.device->done(filled);
+          work->wait();
+          if (values_here(x.slice(0, 0, 1)) != std::vector<double>{2}) {
+            throw Error(internal_error("another sum"));
+          }
+          const Array flag = on_world(
+              world,
+              Array::from_values({1}, DType::kF32, std::vector<double>{went_on ? 1.0 : 0.0}));
+          everyone(world).all_reduce(flag, flag, ReduceOp::kMin);
+          went_on = values_here(flag)[0] == 1;
+        }
+        if (!went_on) throw Error(internal_error("the host waited"));
       },
       on_devices({0, 1}));
   CHECK(outcome.first == absl::OkStatus());

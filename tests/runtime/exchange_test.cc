@@ -115,6 +115,29 @@ TEST_CASE("an exchange may gather into the array that it reads", "[runtime][exch
   }
 }
 
+TEST_CASE("elements on which no box lands stay as they were", "[runtime][exchange]") {
+  for (const std::int64_t size : {3, 30'000}) {
+    const auto complaints = complaints_of(2, [&](World& world, Notes& notes) {
+      const std::int64_t other = 1 - world.rank();
+      const auto filled = [&](std::int64_t count, double value) {
+        return on_world(world, Array::from_values({count}, DType::kF32, Values(count, value)));
+      };
+      const Array given = filled(size, static_cast<double>(world.rank())),
+                  kept = filled(2 * size, 7);
+      CollectiveCall call{.kind = Kind::kExchange};
+      call.parts = {{given, kept,
+                     share({.into = {stretch(other, {0, size, size})},
+                            .from = {stretch(other, {0, size, size})}},
+                           {size})}};
+      everyone(world).start(std::move(call), {})->wait();
+      Values expected(size, 7);
+      expected.resize(2 * size, static_cast<double>(other));
+      if (values_here(kept) != expected) notes.push_back("values");
+    });
+    CHECK(complaints == Notes{});
+  }
+}
+
 TEST_CASE("ranks with other numbers of tensors in a bucket learn of it", "[runtime][exchange]") {
   const Status status =
       testing::launch(2, {}, [](World& world, std::string&) {

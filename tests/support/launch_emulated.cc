@@ -9,9 +9,7 @@ bool runs_here(std::int64_t) { return true; }
 
 Launched launch(int num_ranks, const WorldOptions& options, const RankBody& body) {
   WorldOptions on_devices = options;
-  on_devices.allocator = [](std::int64_t rank) {
-    return device_of_card(rank / 2)->make_allocator();
-  };
+  on_devices.allocator = memory_of_rank;
   return launch_threads(num_ranks, on_devices, body);
 }
 

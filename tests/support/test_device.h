@@ -19,5 +19,9 @@ inline DeviceId::Kind device_kind() {
 inline std::shared_ptr<Device> device_of_card(std::int64_t card) {
   return value_or_throw(make_device_of_rank(device_kind(), card));
 }
+/// Two ranks share a card.
+inline std::shared_ptr<Allocator> memory_of_rank(std::int64_t rank) {
+  return device_of_card(rank / 2)->make_allocator();
+}
 
 }  // namespace tessera::testing

@@ -124,9 +124,6 @@ TEST_CASE("a device that a program has not is refused before anything starts", "
         "what runs where\n");
   CHECK(refusal({"--device", "gpu\033[1m"}) ==
         "2 tessera-train: --device \"gpu\\u001b[1m\": cpu, cuda and emulated are allowed\n");
-  CHECK(refusal({"--device", "emulated", "--backend", "mpi"}) ==
-        "2 tessera-train: --device emulated: goes with --backend threads; processes exchange "
-        "arrays of the host so far\n");
   CHECK(run_program("placement-audit", {"verify", "--device", "cuda", "add"}).exit_code == 4);
   CHECK(run_program("placement-audit", {"run", "--device", "gpu"}, "{}").exit_code == 2);
 }

@@ -1,4 +1,8 @@
 // tessera-train on processes of mpirun: the losses of threads, and launches that do not fit.
+#include <cmath>
+#include <cstdlib>
+
+#include "io/json.h"
 #include "tests/tools/program.h"
 
 #ifdef TSR_MPIEXEC
@@ -30,6 +34,12 @@ std::string losses_of(const std::string& path) {
   return losses;
 }
 
+double number_after(const std::string& text, const std::string& key, std::size_t from = 0) {
+  const std::size_t at = text.find(key, from);
+  REQUIRE(at != std::string::npos);
+  return std::strtod(text.c_str() + at + key.size(), nullptr);
+}
+
 void expect_refusal(int processes, const std::vector<std::string>& more,
                     const std::vector<std::string>& parts, int exit_code = 3) {
   const Ran ran = run_on_mpi(processes, "tessera-train", arguments_with(more));
@@ -59,6 +69,28 @@ TEST_CASE("processes train with the losses of threads, bit for bit", "[tools][tr
   REQUIRE(on_mpi.exit_code == 0);
   CHECK(losses_of(processes) == losses_of(threads));
   CHECK(!losses_of(threads).empty());
+}
+
+TEST_CASE("processes on emulated devices repeat another system's losses",
+          "[tools][train][mpi][device]") {
+  const ScratchFolder folder;
+  const Ran ran = run_on_mpi(
+      4, "tessera-train",
+      arguments_with({"--parallel", R"({"dp_shard":2,"tp":2,"ep":2})", "--backend", "mpi",
+                      "--device", "emulated", "--checked", "--log", folder / "log.jsonl"}));
+  CAPTURE(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  CHECK(ran.out.find("device: emulated:0\n") == 0);
+  const Json recorded =
+      value_or_throw(parse_json(read_whole_file(parity("expected.json")), "expected"));
+  const Json::Array& steps = *recorded.find("steps")->if_array();
+  const std::string log = read_whole_file(folder / "log.jsonl");
+  std::size_t line = 0;
+  for (std::size_t step = 0; step < 2; ++step, line = log.find('\n', line) + 1) {
+    CAPTURE(step, log);
+    const double loss = *steps[step].find("loss")->if_number();
+    CHECK(std::abs(number_after(log, "\"loss\":", line) - loss) < 2e-6);
+  }
 }
 
 TEST_CASE("what four processes save goes on on two, as on threads, bit for bit",
@@ -101,6 +133,8 @@ TEST_CASE("a launch that does not fit the mesh or the flags is refused by one vo
   expect_refusal(3, {"--backend", "mpi", "--parallel", mesh}, {"is 4 ranks, but there are 3"});
   expect_refusal(2, {"--backend", "mpi", "--parallel", R"({"tp":2})", "--log", "/nowhere/x.jsonl"},
                  {"/nowhere/x.jsonl"}, 4);
+  expect_refusal(2, {"--backend", "mpi", "--parallel", R"({"tp":2})", "--device", "cuda"},
+                 {"rank 0: device cuda: these programs were built without it"}, 4);
 }
 
 }  // namespace tessera::testing

@@ -245,9 +245,14 @@ using Report = std::function<void(const Status& failure, const std::string& reco
 
 // Each process reads the files; one that cannot ends the others' run.
 Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
-  const MpiOptions options = {
-      .world = world_options(flags),
-      .on_failure = [&](const Status& failure) { report(failure, job.records); }};
+  MpiOptions options = {.world = world_options(flags),
+                        .on_failure = [&](const Status& failure) { report(failure, job.records); }};
+  TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
+  if (device != DeviceId::Kind::kCpu) {  // where one process has none, all ranks refuse
+    options.world.allocator = [device](std::int64_t rank) {
+      return value_or_throw(memory_of_devices(device))(rank);
+    };
+  }
   return run_mpi_rank(options, [&](World& world) {
     job.records = world.recorder_dir();
     const TrainPlan plan = value_or_throw(make_train_plan(flags));
