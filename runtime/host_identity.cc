@@ -3,7 +3,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 namespace tessera {
 namespace {
@@ -37,6 +39,16 @@ std::string processors_id() {
     if (CPU_ISSET(processor, &allowed)) id += std::to_string(processor) + ",";
   }
   return id;
+}
+
+// The standard library counts the machine's, also where a launcher has bound this process to one.
+int num_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  const int count =
+      known ? CPU_COUNT(&allowed) : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, count);
 }
 
 std::string host_name() {

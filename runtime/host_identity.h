@@ -18,6 +18,8 @@ std::string network_id();
 
 /// Of the running kernel and the processors that this process may run on.
 std::string processors_id();
+/// How many those are; 1 at least.
+int num_processors();
 
 /// "localhost" where it has none.
 std::string host_name();

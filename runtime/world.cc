@@ -4,7 +4,8 @@
 #include <new>
 #include <numeric>
 #include <string>
-#include <thread>
+
+#include "runtime/host_identity.h"
 
 namespace tessera {
 
@@ -23,8 +24,7 @@ Status status_of(const std::exception_ptr& thrown) {
 }
 
 int library_threads(int asked, int num_ranks) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return asked > 0 ? asked : std::max(1, cores / num_ranks);
+  return asked > 0 ? asked : std::max(1, num_processors() / num_ranks);
 }
 
 Status World::check_group(std::span<const std::int64_t> ranks) const {
