@@ -113,7 +113,7 @@ RunOptions on_devices(const ParallelConfig& parallel, StepMode mode) {
           .num_steps = 2,
           .change_config = shrink,
           .mode = mode,
-          .allocator = memory_of_device};
+          .allocator = memory_of_rank};
 }
 
 }  // namespace
