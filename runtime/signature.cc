@@ -334,9 +334,9 @@ Status check_on_host(const CollectiveCall& call) {
   Status status = absl::OkStatus();
   for_each_array(call, [&](const Array& array, std::string_view role) {
     if (!status.ok() || array.is_on_host()) return;
-    status = unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) +
-                           " lies on " + to_string(array.device().id()) +
-                           "; a simulated rank's lie on the host");
+    status =
+        unimplemented(std::string(name_of(call.kind)) + ": " + std::string(role) + " lies on " +
+                      to_string(array.device().id()) + "; a simulated rank's lie on the host");
   });
   return status;
 }
