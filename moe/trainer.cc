@@ -94,6 +94,18 @@ void check_capture(const ModelConfig& config) {
       config.routing.input_jitter)));
 }
 
+/// What passes of a step that failed left behind is no part of this one.
+void forget_passes(Model& model) {
+  using Kind = AuxLosses::Kind;
+  for (MoeLayer* layer : model.moe_layers()) {
+    layer->balancer().forget_counts();
+    layer->experts().take_rows_needed();
+    for (const Kind kind : {Kind::kSequence, Kind::kBatch, Kind::kGlobal, Kind::kZ}) {
+      layer->aux_losses().take(kind);
+    }
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(Model& model, const TokenData& data, StepMode mode)
@@ -209,6 +221,7 @@ void Trainer::update(Outcome& outcome) {
 
 DTensor Trainer::run(std::int64_t step) {
   Runtime& runtime = model_.context().runtime;
+  forget_passes(model_);
   model_.parameters().clear_grads();
   const DTensor loss = accumulate_gradients(step);
   model_.parameters().finish_gradients();

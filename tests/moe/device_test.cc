@@ -1,7 +1,10 @@
 // Training with all arrays and kernels on the emulated device, against another system's recorded
 // run.
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include "emulation/control.h"
 #include "tests/moe/training_run.h"
 #include "tests/support/test_device.h"
 
@@ -148,6 +151,32 @@ TEST_CASE("a captured step, done again with new data, trains bit for bit like on
     return train(options);
   };
   check_equal(run(StepMode::kCaptured), run(StepMode::kEach));
+}
+
+TEST_CASE("a step without memory names bytes and op, and leaves the state whole",
+          "[moe][device][errors]") {
+  if (device_kind() != DeviceId::Kind::kEmulated) return;  // whose memory has a limit to set
+  RunOptions options = on_devices({}, StepMode::kEach);
+  const RunResult whole = train(options);
+  static std::string error;
+  options.num_steps = 0;
+  options.inspect = [](Model&, Trainer& trainer) {
+    emulation::set_device_memory(1 << 10);
+    try {
+      trainer.step(0);
+    } catch (const Error& failed) {
+      error = failed.what();
+    }
+    emulation::set_device_memory(std::size_t{16} << 30);
+    std::vector<double> losses = {trainer.step(0).loss, trainer.step(1).loss};
+    losses.push_back(static_cast<double>(trainer.optimizer().num_steps()));
+    return losses;
+  };
+  CHECK(train(options).inspected ==
+        std::vector<double>{whole.steps[0].loss, whole.steps[1].loss, 2});
+  CAPTURE(error);
+  CHECK(error.find(": emulated:0: no memory for a buffer of ") != std::string::npos);
+  CHECK(error.find(" are free") != std::string::npos);
 }
 
 TEST_CASE("a captured step that reads on the host, or draws noise, is refused by name",
