@@ -35,6 +35,16 @@ TEST_CASE("ops prints an op's rule as its author wrote it", "[tools][ops]") {
   CHECK(ops[0].find("args")->if_array()->size() == 2);
 }
 
+TEST_CASE("ops says where an op runs", "[tools][ops]") {
+  const Json json = parsed(audit({"ops", "matmul", "grouped_mm", "multinomial"}));
+  const Json::Array& ops = *json.find("ops")->if_array();
+  REQUIRE(ops.size() == 3);
+  CHECK(text_of(ops[0], "devices") == "\"cpu, cuda, emulated\"");
+  CHECK(text_of(ops[1], "devices") ==
+        "\"cpu, cuda, emulated; where rows or weights are cut cpu only: reads counts\"");
+  CHECK(text_of(ops[2], "devices") == "\"cpu only: reads self\"");
+}
+
 TEST_CASE("ops without a name lists every op, by name", "[tools][ops]") {
   const Ran ran = audit({"ops"});
   const Json json = parsed(ran);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/placement_json.h"
+#include "strategies/host_reads.h"
 #include "strategies/op.h"
 #include "strategies/sample_calls.h"
 #include "tools/placement_audit/command.h"
@@ -84,6 +85,9 @@ Json op_to_json(const Op& op) {
   }
   json.set("finite", Json(std::move(finite)));
   if (!def.cotangent_spreads.empty()) json.set("cotangent_spreads", Json(def.cotangent_spreads));
+  if (const std::string devices = devices_of(def); !devices.empty()) {
+    json.set("devices", Json(devices));
+  }
   return json;
 }
 
@@ -102,6 +106,9 @@ std::string op_to_text(const Op& op) {
   }
   if (!def.cotangent_spreads.empty()) {
     text += "    an infinite cotangent spreads " + def.cotangent_spreads + '\n';
+  }
+  if (const std::string devices = devices_of(def); !devices.empty()) {
+    text += "    runs on " + devices + '\n';
   }
   return text;
 }
@@ -136,6 +143,15 @@ std::string signature(const OpDef& def) {
     }
   }
   return text + ')';
+}
+
+std::string devices_of(const OpDef& def) {
+  static const OpTable kBuiltin = [] {
+    OpTable table;
+    add_builtin_ops(table);
+    return table;
+  }();
+  return kBuiltin.find(def.name).ok() ? devices_text(def.name) : "";
 }
 
 StatusOr<OpTable> op_table(const Request& request) {

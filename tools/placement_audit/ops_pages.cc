@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "strategies/families.h"
+#include "strategies/host_reads.h"
 #include "strategies/propagate.h"
 #include "tools/placement_audit/row_texts.h"
 
@@ -63,6 +64,7 @@ std::string traits_of(const Op& op) {
   std::string text = op.def.gradient != nullptr ? "gradient" : "no gradient";
   if (op.mutates()) text += ", in place";
   if (op.def.is_view) text += ", view";
+  if (const std::string devices = devices_of(op.def); !devices.empty()) text += " · " + devices;
   return text;
 }
 
@@ -130,6 +132,7 @@ Page family_page(const std::string& name, const std::vector<const Op*>& ops) {
 
 Page index_page(const std::map<std::string, std::vector<const Op*>>& by_page) {
   std::size_t ops = 0, gradients = 0, in_place = 0, lowerings = 0, declined = 0;
+  std::string on_host;
   std::string table;
   for (const auto& [name, members] : by_page) {
     table += absl::StrFormat("| [%s](%s.md) | %d |", title_of(name), name, members.size());
@@ -140,6 +143,9 @@ Page index_page(const std::map<std::string, std::vector<const Op*>>& by_page) {
       in_place += op->mutates() ? 1 : 0;
       lowerings += op->def.lowerings.empty() ? 0 : 1;
       declined += op->def.declined.size();
+      if (host_read_of(op->def.name) != nullptr) {
+        on_host += absl::StrFormat("| `%s` | %s |\n", op->def.name, devices_of(op->def));
+      }
     }
     table += " |\n";
   }
@@ -150,6 +156,13 @@ Page index_page(const std::map<std::string, std::vector<const Op*>>& by_page) {
       "[adding_an_op.md](../adding_an_op.md#writing-a-rule). What executing every row\n"
       "gave: [verification.md](verification.md).\n\n| family | ops | names |\n|---|---|---|\n%s",
       kGenerated, ops, gradients, in_place, lowerings, declined, table);
+  if (!on_host.empty()) {
+    page.text +=
+        "\nEvery op says on its page which devices have its kernels. All run on cpu, cuda and "
+        "emulated ([cuda.md](../cuda.md)) but\nthose that read values to know what to do next:\n\n"
+        "| op | runs on |\n|---|---|\n" +
+        on_host;
+  }
   return page;
 }
 

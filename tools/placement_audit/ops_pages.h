@@ -12,6 +12,8 @@ namespace tessera::audit {
 
 /// "topk(self; k, dim=-1)": what is not given a value must be given.
 std::string signature(const OpDef& def);
+/// Where a built-in op runs; empty for a program's own, of which nobody has said it.
+std::string devices_of(const OpDef& def);
 
 /// README.md, then the families by name; ops that are none of the built-in ones come last, as
 /// own.md.
