@@ -236,6 +236,7 @@ DTensor Trainer::run(std::int64_t step) {
 void Trainer::read(const DTensor& outcome, StepReport& report) {
   const ModelContext& context = model_.context();
   const ModelConfig& c = context.config;
+  const ModuleScope scope(context.runtime, "step");
   const std::vector<double> values =
       read_to_host(context.runtime, outcome.local(), {.why = "moe.step"}).to_vector();
   auto next = values.begin();

@@ -1,5 +1,6 @@
 #include "runtime/world_capture.h"
 
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,8 @@ WorldCapture::WorldCapture(World& world, const std::function<void()>& body) : wo
   try {
     work_ = captured(world, *device_, body);
   } catch (...) {
+    // The others' streams leave the capture with it: that this rank failed has to be known first.
+    if (world.size() > 1) world.poison(status_of(std::current_exception()));
     device_->abandon_capture();
     throw;
   }

@@ -18,7 +18,8 @@ class WorldCapture {
   /// first time too. The body communicates as it will, but reads nothing on the host; ranks have
   /// nothing in flight when it begins and when it ends. Collective: yes, over the world. Errors:
   /// Unimplemented on all ranks alike where arrays lie on the host or ranks are processes;
-  /// FailedPrecondition for a host read; those of the body. Then nothing is captured.
+  /// FailedPrecondition for a host read; those of the body. Then nothing is captured, and a world
+  /// of several ranks has failed.
   WorldCapture(World& world, const std::function<void()>& body);
   /// Gives the work to the devices again, after all that each rank's compute stream holds.
   /// Collective: yes, over the world.

@@ -11,16 +11,16 @@
 namespace tessera TSR_API {
 
 /// On a device the calls that read are refused under the op's name.
-struct HostRead {
+struct HostReadingOp {
   std::string_view op;
   std::string_view operands;    ///< that are read
   std::string_view where = {};  ///< "rows are cut": of the calls that read; empty: all
 };
 
 /// By name of the op.
-std::span<const HostRead> host_reads();
+std::span<const HostReadingOp> host_reads();
 /// Null where there is none.
-const HostRead* host_read_of(std::string_view op);
+const HostReadingOp* host_read_of(std::string_view op);
 /// "cpu, cuda, emulated", "cpu only: reads offsets".
 std::string devices_text(std::string_view op);
 

@@ -27,7 +27,7 @@ bool is_refused(const VerifyFailure& failure) {
 }
 
 /// `read`: what the op is said to read, or null, and then nothing may be refused.
-void check_failures(const VerifyReport& report, const HostRead* read) {
+void check_failures(const VerifyReport& report, const HostReadingOp* read) {
   for (const VerifyFailure& failure : report.failures) {
     if (read != nullptr && is_refused(failure)) continue;
     if (is_among(kOtherwiseAtInfinities, failure.op) && failure.sample.ends_with("(infinities)")) {
@@ -68,7 +68,7 @@ TEST_CASE("rows of ops hold on the device", "[device][verify]") {
   for (const Op* op : table.ops()) {
     const VerifyReport report = verify(table, *op, options);
     proven += report.rows_proven;
-    const HostRead* read = host_read_of(op->def.name);
+    const HostReadingOp* read = host_read_of(op->def.name);
     check_failures(report, read);
     if (read == nullptr) continue;
     INFO(op->def.name);
@@ -76,7 +76,7 @@ TEST_CASE("rows of ops hold on the device", "[device][verify]") {
     CHECK((report.rows_proven > 0) == !read->where.empty());
   }
   CHECK(proven > 3000);
-  for (const HostRead& read : host_reads()) CHECK(table.find(read.op).ok());
+  for (const HostReadingOp& read : host_reads()) CHECK(table.find(read.op).ok());
 }
 
 }  // namespace tessera::testing

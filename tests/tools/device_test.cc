@@ -67,25 +67,26 @@ TEST_CASE("tessera-train on emulated devices trains, saves and goes on as on the
 TEST_CASE("tessera-train --capture prints the losses of steps that are not captured",
           "[tools][device][capture]") {
   const ScratchFolder folder;
+  const std::string bounded = R"({"dp_shard":2,"ep":2,"rows_bound":4096})";
   const auto run = [&](const std::string& log, const std::vector<std::string>& more) {
-    std::vector<std::string> all = {"--parallel", R"({"dp_shard":2,"ep":2,"rows_bound":4096})",
-                                    "--ranks",    "2",
-                                    "--device",   "emulated",
-                                    "--init",     parity("init.safetensors"),
-                                    "--steps",    "4",
-                                    "--log",      folder / log};
+    std::vector<std::string> all = {"--ranks", "2", "--init", parity("init.safetensors"),
+                                    "--steps", "4", "--log",  folder / log};
     all.insert(all.end(), more.begin(), more.end());
     return run_program("tessera-train", training(folder, all));
   };
-  REQUIRE(run("each", {}).exit_code == 0);
-  REQUIRE(run("captured", {"--capture"}).exit_code == 0);
+  REQUIRE(run("each", {"--device", "emulated", "--parallel", bounded}).exit_code == 0);
+  REQUIRE(run("captured", {"--device", "emulated", "--parallel", bounded, "--capture"}).exit_code ==
+          0);
   const std::vector<double> each = losses_of(folder / "each");
   REQUIRE(each.size() == 4);
   CHECK(losses_of(folder / "captured") == each);
-  const Ran exact = run("exact", {"--capture", "--parallel", R"({"dp_shard":2,"ep":2})"});
+  const Ran exact =
+      run("exact", {"--device", "emulated", "--parallel", R"({"dp_shard":2,"ep":2})", "--capture"});
+  CAPTURE(exact.err);
   CHECK(exact.exit_code == 3);
   CHECK(exact.err.find("host read moe.dispatch.counts of counts_E") != std::string::npos);
-  const Ran host = run("host", {"--capture", "--device", "cpu"});
+  const Ran host = run("host", {"--capture", "--parallel", bounded});
+  CAPTURE(host.err);
   CHECK(host.exit_code == 2);
   CHECK(host.err.find("--capture: goes with --device cuda or emulated") != std::string::npos);
 }
