@@ -1,24 +1,33 @@
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "kernels/gemm.h"
 #include "kernels/parallel_tasks.h"
-#include "kernels/simd.h"
 
 namespace tessera::kernels {
 namespace {
 
 // The micro-kernel keeps a kTileRows x kTileCols piece of c in registers: 24 of AVX-512's 32, 12 of
-// AVX's 16.
+// the 16 of AVX and SSE. Its vectors are registers, narrower than Vec where those are: GCC 12 moves
+// each step on wider ones through the stack. An element of c is the same sum in any of them.
 #ifdef __AVX512F__
+constexpr int kRegisterBytes = 64;
 constexpr int kTileRows = 8;
 constexpr int kTileVecs = 3;
 #else
-constexpr int kTileRows = 6;
-constexpr int kTileVecs = 1;
+#ifdef __AVX__
+constexpr int kRegisterBytes = 32;
+#else
+constexpr int kRegisterBytes = 16;
 #endif
-constexpr std::int64_t kTileCols = kTileVecs * kLanes<double>;
+constexpr int kTileRows = 6;
+constexpr int kTileVecs = 2;
+#endif
+typedef double Register __attribute__((vector_size(kRegisterBytes)));
+constexpr std::int64_t kRegisterLanes = kRegisterBytes / sizeof(double);
+constexpr std::int64_t kTileCols = kTileVecs * kRegisterLanes;
 // A block of c is one task; its packed operands (kBlockRows + kBlockCols) x kDepth stay in the L2
 // cache.
 constexpr std::int64_t kBlockRows = 192;
@@ -53,22 +62,20 @@ void pack_panels(MatrixView<const double> m, std::int64_t depth, std::int64_t co
 
 /// tile (kTileRows x kTileCols) = Σ_p a[p] ⊗ b[p].
 void multiply_tile(std::int64_t depth, const double* a, const double* b, double* tile) {
-  Vec<double> acc[kTileRows][kTileVecs] = {};
+  Register acc[kTileRows][kTileVecs] = {};
   for (std::int64_t p = 0; p < depth; ++p, a += kTileRows, b += kTileCols) {
-    Vec<double> line[kTileVecs];
+    Register line[kTileVecs];
 #pragma GCC unroll 8
-    for (int j = 0; j < kTileVecs; ++j) line[j] = load_vec(b + j * kLanes<double>);
+    for (int j = 0; j < kTileVecs; ++j) {
+      std::memcpy(&line[j], b + j * kRegisterLanes, sizeof line[j]);
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < kTileRows; ++i) {
 #pragma GCC unroll 8
       for (int j = 0; j < kTileVecs; ++j) acc[i][j] += a[i] * line[j];
     }
   }
-  for (int i = 0; i < kTileRows; ++i) {
-    for (int j = 0; j < kTileVecs; ++j) {
-      store_vec(tile + i * kTileCols + j * kLanes<double>, acc[i][j]);
-    }
-  }
+  std::memcpy(tile, acc, sizeof acc);
 }
 
 struct TileTarget {
