@@ -27,16 +27,26 @@ constexpr bool kJudgedByThread = false;
 constexpr unsigned kMaxWarps = kMaxBlockThreads / kWarpSize;
 constexpr unsigned kMaxStaticShared = 16;
 
-enum class State : std::uint8_t { kNotStarted, kReady, kAtBlockBarrier, kAtWarpBarrier, kEnded };
-
 struct DeviceThread {
-  State state = State::kNotStarted;
-  Fiber* fiber = nullptr;
-  std::uint32_t mask = 0;        // of the warp barrier where it waits
-  std::uint64_t brought = 0;     // to an exchange
+  Fiber* fiber = nullptr;        // until it starts
   const void* atomic = nullptr;  // the last that it touched
   bool fenced = false;           // since when its atomics publish
 };
+
+// Where the threads of a warp stand, a bit for each lane: one that is live is ready, or waits at a
+// barrier of the block or of its warp, or is the one that runs.
+struct Warp {
+  std::uint32_t live = 0;
+  std::uint32_t ready = 0;
+  std::uint32_t at_block_barrier = 0;
+  std::uint32_t at_warp_barrier = 0;
+};
+
+// Calls use(lane) for each bit, from the lowest.
+template <class Use>
+void for_each_lane(std::uint32_t lanes, Use use) {
+  for (; lanes != 0; lanes &= lanes - 1) use(static_cast<unsigned>(std::countr_zero(lanes)));
+}
 
 // A place for the sanitizer to keep an order at: two a barrier, taken in turn, for a thread may
 // come to the next barrier before another has left this one.
@@ -81,10 +91,9 @@ class BlockRunner::Impl {
   }
 
   const char* run(const LaunchShape& shape, void (*body)(void*), void* argument) {
-    shape_ = &shape;
+    take_shape(shape);
     body_ = body;
     argument_ = argument;
-    num_threads_ = shape.block.x * shape.block.y * shape.block.z;
     fault_[0] = '\0';
     running = this;
     running_position.block_dim = shape.block;
@@ -101,10 +110,10 @@ class BlockRunner::Impl {
   }
 
   int block_barrier(bool value) {
-    DeviceThread& thread = threads_[current_];
-    thread.brought = value ? 1 : 0;
+    brought_[current_] = value ? 1 : 0;
     const unsigned phase = block_phase_;
-    wait_at(thread, State::kAtBlockBarrier, orders_->block.of(phase));
+    warp_of(current_).at_block_barrier |= bit_of(current_);
+    wait(orders_->block.of(phase));
     return block_count_[phase % 2];
   }
 
@@ -113,8 +122,9 @@ class BlockRunner::Impl {
     const unsigned leader = check_mask(mask);
     const void* order =
         kJudgedByThread ? orders_->warps[warp][leader].of(warp_phases_[warp][leader]) : nullptr;
-    threads_[current_].mask = mask;
-    wait_at(threads_[current_], State::kAtWarpBarrier, order);
+    masks_[current_] = mask;
+    warp_of(current_).at_warp_barrier |= bit_of(current_);
+    wait(order);
   }
 
   // Values pass, no order does: an exchange is no fence.
@@ -133,14 +143,13 @@ class BlockRunner::Impl {
     meet_warp(mask, value ? 1 : 0);
     std::uint32_t votes = 0;
     const unsigned first = current_ / kWarpSize * kWarpSize;
-    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-      if ((met_masks_[current_] >> lane & 1) != 0 && published_[first + lane] != 0)
-        votes |= 1u << lane;
-    }
+    for_each_lane(met_masks_[current_], [&](unsigned lane) {
+      if (published_[first + lane] != 0) votes |= 1u << lane;
+    });
     return votes;
   }
 
-  std::uint32_t live_lanes() const { return live_lanes_of(current_ / kWarpSize); }
+  std::uint32_t live_lanes() const { return warps_[current_ / kWarpSize].live; }
 
   void* dynamic_shared() {
     if (shape_->shared_bytes == 0) device_fault("no dynamic shared memory was asked for");
@@ -175,12 +184,33 @@ class BlockRunner::Impl {
   }
 
  private:
+  static std::uint32_t bit_of(unsigned thread) { return 1u << thread % kWarpSize; }
+  Warp& warp_of(unsigned thread) { return warps_[thread / kWarpSize]; }
+
+  // Places are worked out once for blocks of one shape: divisions cost more than a switch.
+  void take_shape(const LaunchShape& shape) {
+    shape_ = &shape;
+    const dim3& block = shape.block;
+    const unsigned num_threads = block.x * block.y * block.z;
+    if (num_threads == num_threads_ && block.x == placed_.x && block.y == placed_.y) return;
+    num_threads_ = num_threads;
+    placed_ = block;
+    for (unsigned i = 0; i < num_threads; ++i) {
+      places_[i] = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    }
+  }
+
   void run_block() {
     order_before(&start_);
     live_ = num_threads_;
     block_phase_ = 0;
     ++block_number_;
     for (unsigned i = 0; i < num_threads_; ++i) threads_[i] = DeviceThread{};
+    for (unsigned first = 0; first < num_threads_; first += kWarpSize) {
+      const unsigned lanes = num_threads_ - first < kWarpSize ? num_threads_ - first : kWarpSize;
+      const std::uint32_t all = ~std::uint32_t{0} >> (kWarpSize - lanes);
+      warp_of(first) = {.live = all, .ready = all};
+    }
     std::memset(warp_phases_, 0, sizeof warp_phases_);
     orders_ = kJudgedByThread ? static_cast<Orders*>(fresh_memory(sizeof(Orders))) : &unjudged_;
     while (fault_[0] == '\0') {
@@ -204,36 +234,31 @@ class BlockRunner::Impl {
   }
 
   bool run_warp(unsigned first) {
-    const unsigned last = first + kWarpSize < num_threads_ ? first + kWarpSize : num_threads_;
+    const Warp& warp = warp_of(first);
     bool moved = false;
-    for (;;) {
-      bool ran = false;
-      for (unsigned i = first; i < last; ++i) {
-        if (threads_[i].state != State::kNotStarted && threads_[i].state != State::kReady) continue;
-        go_on(i);
-        ran = true;
+    do {
+      while (warp.ready != 0) {
+        moved = true;
+        go_on(first + static_cast<unsigned>(std::countr_zero(warp.ready)));
         if (fault_[0] != '\0') return true;
       }
-      ran |= let_warp_go(first, last);
-      if (!ran) return moved;
-      moved = true;
-    }
+    } while (let_warp_go(first));
+    return moved;
   }
 
   void go_on(unsigned i) {
-    if (threads_[i].state == State::kNotStarted) {
+    if (threads_[i].fiber == nullptr) {
       threads_[i].fiber = take_fiber(i);
       threads_[i].fiber->start(&Impl::run_threads, this);
     }
     set_current(i);
-    threads_[i].state = State::kReady;
     threads_[i].fiber->resume();
   }
 
   void set_current(unsigned i) {
     current_ = i;
-    const dim3& block = shape_->block;
-    running_position.thread = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+    warp_of(i).ready &= ~bit_of(i);
+    running_position.thread = places_[i];
   }
 
   // The body of every fiber: one device thread; then, unless each must be one of the sanitizer's
@@ -244,17 +269,16 @@ class BlockRunner::Impl {
       order_after(&runner->start_);
       runner->body_(runner->argument_);
       order_before(&runner->end_);
-      DeviceThread& thread = runner->threads_[runner->current_];
-      Fiber* fiber = thread.fiber;
-      thread.state = State::kEnded;
+      const unsigned ended = runner->current_;
+      Fiber* fiber = runner->threads_[ended].fiber;
+      runner->warp_of(ended).live &= ~bit_of(ended);
       --runner->live_;
-      const unsigned next = runner->current_ + 1;
+      const unsigned next = ended + 1;
       const bool inline_next = !kJudgedByThread && next % kWarpSize != 0 &&
                                next < runner->num_threads_ &&
-                               runner->threads_[next].state == State::kNotStarted;
+                               runner->threads_[next].fiber == nullptr;
       if (inline_next) {
         runner->threads_[next].fiber = fiber;
-        runner->threads_[next].state = State::kReady;
         runner->set_current(next);
         continue;
       }
@@ -276,11 +300,10 @@ class BlockRunner::Impl {
     return free_fibers_[--num_free_];
   }
 
-  void wait_at(DeviceThread& thread, State state, const void* order) {
+  void wait(const void* order) {
     if (order != nullptr) order_before(order);
     order_before(&end_);  // it may never come to its own
-    thread.state = state;
-    thread.fiber->leave();
+    threads_[current_].fiber->leave();
     if (order != nullptr) order_after(order);
   }
 
@@ -292,40 +315,30 @@ class BlockRunner::Impl {
 
   void meet_warp(std::uint32_t mask, std::uint64_t bits) {
     check_mask(mask);
-    threads_[current_].brought = bits;
-    threads_[current_].mask = mask;
-    wait_at(threads_[current_], State::kAtWarpBarrier, nullptr);
-  }
-
-  std::uint32_t live_lanes_of(unsigned warp) const {
-    std::uint32_t live = 0;
-    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-      const unsigned i = warp * kWarpSize + lane;
-      if (i < num_threads_ && threads_[i].state != State::kEnded) live |= 1u << lane;
-    }
-    return live;
+    brought_[current_] = bits;
+    masks_[current_] = mask;
+    warp_of(current_).at_warp_barrier |= bit_of(current_);
+    wait(nullptr);
   }
 
   // Lets go lanes that all wait with one mask, where no live lane of it is missing.
-  bool let_warp_go(unsigned first, unsigned last) {
-    const std::uint32_t live = live_lanes_of(first / kWarpSize);
+  bool let_warp_go(unsigned first) {
+    Warp& warp = warp_of(first);
     bool any = false;
-    for (unsigned i = first; i < last; ++i) {
-      if (threads_[i].state != State::kAtWarpBarrier) continue;
-      const std::uint32_t mask = threads_[i].mask;
-      const std::uint32_t awaited = mask & live;
+    for (std::uint32_t rest = warp.at_warp_barrier; rest != 0;) {
+      const std::uint32_t mask = masks_[first + static_cast<unsigned>(std::countr_zero(rest))];
       std::uint32_t there = 0;
-      for (unsigned j = first; j < last; ++j) {
-        const bool waits = threads_[j].state == State::kAtWarpBarrier && threads_[j].mask == mask;
-        if (waits) there |= 1u << (j - first);
-      }
-      if ((awaited & ~there) != 0) continue;
-      for (unsigned j = first; j < last; ++j) {
-        if ((awaited >> (j - first) & 1) == 0) continue;
-        published_[j] = threads_[j].brought;
-        met_masks_[j] = awaited;
-        threads_[j].state = State::kReady;
-      }
+      for_each_lane(rest, [&](unsigned lane) {
+        if (masks_[first + lane] == mask) there |= 1u << lane;
+      });
+      rest &= ~there;
+      if ((mask & warp.live) != there) continue;  // each lane is in the mask that it gives
+      for_each_lane(there, [&](unsigned lane) {
+        published_[first + lane] = brought_[first + lane];
+        met_masks_[first + lane] = there;
+      });
+      warp.at_warp_barrier &= ~there;
+      warp.ready |= there;
       ++warp_phases_[first / kWarpSize][std::countr_zero(mask)];
       any = true;
     }
@@ -335,29 +348,31 @@ class BlockRunner::Impl {
   bool let_block_go() {
     unsigned there = 0;
     int count = 0;
-    for (unsigned i = 0; i < num_threads_; ++i) {
-      if (threads_[i].state != State::kAtBlockBarrier) continue;
-      ++there;
-      count += static_cast<int>(threads_[i].brought);
+    for (unsigned first = 0; first < num_threads_; first += kWarpSize) {
+      for_each_lane(warp_of(first).at_block_barrier, [&](unsigned lane) {
+        ++there;
+        count += static_cast<int>(brought_[first + lane]);
+      });
     }
     if (there != live_) return false;
     block_count_[block_phase_ % 2] = count;
     ++block_phase_;
-    for (unsigned i = 0; i < num_threads_; ++i) {
-      if (threads_[i].state == State::kAtBlockBarrier) threads_[i].state = State::kReady;
+    for (unsigned first = 0; first < num_threads_; first += kWarpSize) {
+      Warp& warp = warp_of(first);
+      warp.ready |= warp.at_block_barrier;
+      warp.at_block_barrier = 0;
     }
     return true;
   }
 
   void note_stuck() {
     for (unsigned i = 0; i < num_threads_; ++i) {
-      if (threads_[i].state != State::kAtBlockBarrier && threads_[i].state != State::kAtWarpBarrier)
-        continue;
+      const bool of_block = (warp_of(i).at_block_barrier & bit_of(i)) != 0;
+      if (!of_block && (warp_of(i).at_warp_barrier & bit_of(i)) == 0) continue;
       set_current(i);
       note_fault(
-          threads_[i].state == State::kAtBlockBarrier
-              ? "waits at a barrier of the block that another live thread does not reach"
-              : "waits at a barrier of the warp that another lane of its mask does not reach");
+          of_block ? "waits at a barrier of the block that another live thread does not reach"
+                   : "waits at a barrier of the warp that another lane of its mask does not reach");
       return;
     }
   }
@@ -372,6 +387,8 @@ class BlockRunner::Impl {
   const LaunchShape* shape_ = nullptr;
   void (*body_)(void*) = nullptr;
   void* argument_ = nullptr;
+  dim3 placed_;  // the block's shape that places_ are of
+  uint3 places_[kMaxBlockThreads];
   unsigned num_threads_ = 0;
   unsigned live_ = 0;
   unsigned current_ = 0;
@@ -380,6 +397,10 @@ class BlockRunner::Impl {
   int block_count_[2] = {0, 0};
   unsigned warp_phases_[kMaxWarps][kWarpSize] = {};
   DeviceThread threads_[kMaxBlockThreads];
+  Warp warps_[kMaxWarps];
+  // Of warp barriers, a thread each: what it brings and the mask it gives; what met, and who.
+  std::uint64_t brought_[kMaxBlockThreads] = {};
+  std::uint32_t masks_[kMaxBlockThreads] = {};
   std::uint64_t published_[kMaxBlockThreads] = {};
   std::uint32_t met_masks_[kMaxBlockThreads] = {};
   Fiber* fibers_[kMaxBlockThreads] = {};
