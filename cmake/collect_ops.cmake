@@ -23,8 +23,19 @@ if(CMAKE_SCRIPT_MODE_FILE)
 namespace tessera {
 
 @declarations@
-void add_builtin_ops(OpTable& table) {
+namespace {
+void add_all(OpTable& table) {
 @calls@}
+}  // namespace
+
+void add_builtin_ops(OpTable& table) {
+  static const OpTable* const builtin = [] {
+    auto* made = new OpTable;
+    add_all(*made);
+    return made;  // as long as the process: tables of static objects point to it
+  }();
+  table.build_on(*builtin);
+}
 
 std::span<const OpFamily> builtin_families() {
   static constexpr OpFamily kFamilies[] = {

@@ -159,7 +159,7 @@ std::vector<int> Op::finite_arguments() const {
 
 Status OpTable::add(OpDef def) {
   TSR_RETURN_IF_ERROR(check_complete(def));
-  if (ops_.find(def.name) != ops_.end()) return bad_op(def, "the name is in use");
+  if (look_up(def.name) != nullptr) return bad_op(def, "the name is in use");
   auto op = std::make_unique<Op>();
   if (!def.rule.empty()) {
     StatusOr<Rule> rule = parse_rule(def.rule);
@@ -171,7 +171,7 @@ Status OpTable::add(OpDef def) {
   for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {
     op->in_place[o] = op->rule.outputs[o].alias;
   }
-  op->id = static_cast<int>(ops_.size());
+  op->id = static_cast<int>((base_ == nullptr ? 0 : base_->ops_.size()) + ops_.size());
   std::string name = def.name;
   op->def = std::move(def);
   ops_.emplace(std::move(name), std::move(op));
@@ -184,10 +184,21 @@ void OpTable::must_add(OpDef def) {
   TSR_CHECK(status.ok(), std::string(message_of(status)));
 }
 
-StatusOr<const Op*> OpTable::find(std::string_view name) const {
+void OpTable::build_on(const OpTable& base) {
+  TSR_CHECK(base_ == nullptr && ops_.empty() && base.base_ == nullptr,
+            "an op table is built on another one before it has ops");
+  base_ = &base;
+}
+
+const Op* OpTable::look_up(std::string_view name) const noexcept {
   if (const auto found = ops_.find(name); found != ops_.end()) return found->second.get();
+  return base_ == nullptr ? nullptr : base_->look_up(name);
+}
+
+StatusOr<const Op*> OpTable::find(std::string_view name) const {
+  if (const Op* op = look_up(name)) return op;
   std::vector<std::pair<std::size_t, std::string_view>> near;
-  for (const auto& [known, op] : ops_) near.emplace_back(distance(name, known), known);
+  for (const Op* op : ops()) near.emplace_back(distance(name, op->def.name), op->def.name);
   std::sort(near.begin(), near.end());
   if (near.size() > 3) near.resize(3);
   std::string text = "unknown op '" + std::string(name) + "'";
@@ -199,8 +210,11 @@ StatusOr<const Op*> OpTable::find(std::string_view name) const {
 
 std::vector<const Op*> OpTable::ops() const {
   std::vector<const Op*> list;
-  list.reserve(ops_.size());
+  if (base_ != nullptr) list = base_->ops();
+  const auto inherited = static_cast<std::ptrdiff_t>(list.size());
   for (const auto& [name, op] : ops_) list.push_back(op.get());
+  std::inplace_merge(list.begin(), list.begin() + inherited, list.end(),
+                     [](const Op* a, const Op* b) { return a->def.name < b->def.name; });
   return list;
 }
 

@@ -178,7 +178,8 @@ struct Op {
   }
 };
 
-/// Ops by name. Not thread-safe while ops are added; each Runtime holds one.
+/// Ops by name. Not thread-safe while ops are added; each Runtime holds one. The built-in ops are
+/// made once in a process, and all tables point to them.
 class OpTable {
  public:
   OpTable() = default;
@@ -190,11 +191,18 @@ class OpTable {
   StatusOr<const Op*> find(std::string_view name) const;
   std::vector<const Op*> ops() const;  ///< by name
 
+  /// Finds the ops of `base` too, as if they had been added: it must outlive this table and
+  /// change no more. Requires: no op so far.
+  void build_on(const OpTable& base);
+
  private:
-  std::map<std::string, std::unique_ptr<Op>, std::less<>> ops_;
+  const Op* look_up(std::string_view name) const noexcept;
+
+  const OpTable* base_ = nullptr;
+  std::map<std::string, std::unique_ptr<Op>, std::less<>> ops_;  // not those of base_
 };
 
-/// Every op of strategies/ops/.
+/// Every op of strategies/ops/. Requires: no op in the table so far.
 void add_builtin_ops(OpTable& table);
 
 /// Fills declared defaults, checks names and types, and orders attrs as declared. Errors:
