@@ -11,7 +11,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "kernels/memory_use.h"
-#include "kernels/pinned_memory.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -328,10 +327,5 @@ std::shared_ptr<CountingAllocator> make_pool_over(std::shared_ptr<Allocator> sou
 }
 
 std::shared_ptr<Allocator> make_pool_allocator() { return make_pool_over(plain_allocator()); }
-
-std::shared_ptr<Allocator> make_pinned_allocator(Allocator& memory) {
-  auto* of_device = dynamic_cast<DeviceMemory*>(&memory);
-  return of_device == nullptr ? make_pool_allocator() : of_device->make_pinned_allocator();
-}
 
 }  // namespace tessera

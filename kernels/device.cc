@@ -43,6 +43,8 @@ std::string to_string(DeviceId id) {
   return kind + std::to_string(id.ordinal);
 }
 
+std::shared_ptr<Allocator> Device::make_pinned_allocator() { return make_pool_allocator(); }
+
 void Device::begin_capture(const Mark&) {
   throw Error(unimplemented(to_string(id_) +
                             ": its work is done at once, so that none can be captured; allowed: "

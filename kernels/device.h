@@ -75,6 +75,11 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Memory of this device, which it keeps alive. What is released serves the compute stream again,
   /// in its order. Errors of allocate(): ResourceExhausted with the bytes asked for and those free.
   virtual std::shared_ptr<Allocator> make_allocator() = 0;
+  /// Memory of the host that this device copies to and from while the host goes on with something
+  /// else, kept alive with the device. What is released may be handed out at once: no copy may be
+  /// under way any more. A device that pins none has a plain pool, with which copies work too but
+  /// make the host wait.
+  virtual std::shared_ptr<Allocator> make_pinned_allocator();
 
   /// Where mathematics goes, and where collectives go beside it.
   virtual Stream& compute() = 0;

@@ -11,7 +11,6 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda_device.h"
 #include "kernels/memory_use.h"
-#include "kernels/pinned_memory.h"
 #include "placement/status.h"
 #ifndef __CUDACC__
 #include "emulation/control.h"
@@ -269,7 +268,7 @@ class PinnedBlocks final : public Allocator {
 
 /// Memory by power of two and a half, kept for the compute stream: what it is given next comes
 /// after all that used the block before.
-class DeviceAllocator final : public DeviceMemory {
+class DeviceAllocator final : public Allocator {
  public:
   explicit DeviceAllocator(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
   ~DeviceAllocator() override {
@@ -328,9 +327,6 @@ class DeviceAllocator final : public DeviceMemory {
     free_[static_cast<std::size_t>(class_of(bytes))].push_back(data);
   }
   Device& device() const noexcept override { return *device_; }
-  std::shared_ptr<Allocator> make_pinned_allocator() override {
-    return make_pool_over(std::make_shared<PinnedBlocks>(device_));
-  }
 
  private:
   // Classes 2k and 2k + 1 hold 256·2^k and 384·2^k bytes.
@@ -364,6 +360,10 @@ class DeviceAllocator final : public DeviceMemory {
 std::shared_ptr<Allocator> CudaDevice::make_allocator() {
   return std::make_shared<DeviceAllocator>(
       std::static_pointer_cast<CudaDevice>(shared_from_this()));
+}
+
+std::shared_ptr<Allocator> CudaDevice::make_pinned_allocator() {
+  return make_pool_over(std::make_shared<PinnedBlocks>(shared_from_this()));
 }
 
 namespace {

@@ -67,6 +67,7 @@ class CudaDevice final : public Device {
   /// What product_library.cu keeps with the device; null until it first does.
   std::shared_ptr<void>& product_library() noexcept { return product_library_; }
   std::shared_ptr<Allocator> make_allocator() override;
+  std::shared_ptr<Allocator> make_pinned_allocator() override;
   Stream& compute() override { return compute_; }
   Stream& comm() override { return comm_; }
   void copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;

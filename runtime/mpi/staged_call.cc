@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/pinned_memory.h"
+#include "kernels/device.h"
 #include "runtime/signature.h"
 
 namespace tessera {
@@ -39,7 +39,7 @@ Staging::~Staging() {
 }
 
 const std::shared_ptr<Allocator>& Staging::memory_for(const Array& array) {
-  if (memory_ == nullptr) memory_ = make_pinned_allocator(*array.storage()->allocator());
+  if (memory_ == nullptr) memory_ = array.device().make_pinned_allocator();
   release_read();
   return memory_;
 }
