@@ -57,8 +57,6 @@ function(tessera_test_objects target)
   add_library(${target} OBJECT ${sources})
   target_link_libraries(${target} PUBLIC tessera_test_main ${OBJECTS_DEPENDS})
   target_precompile_headers(${target} REUSE_FROM tessera_test_main)
-  target_compile_definitions(${target} PRIVATE TSR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
-                             TSR_BINARY_DIR="${PROJECT_BINARY_DIR}/bin")
   tessera_compile_options(${target})
   target_compile_options(${target} PRIVATE ${TESSERA_TEST_OPTIONS})
 endfunction()

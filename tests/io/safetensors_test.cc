@@ -11,6 +11,7 @@
 #include "io/corpus.h"
 #include "io/exit_code.h"
 #include "io/json.h"
+#include "tests/support/paths.h"
 
 namespace tessera {
 namespace {
@@ -333,7 +334,7 @@ TEST_CASE("a link planted where the unfinished file goes is not followed", "[io]
 }
 
 TEST_CASE("the parity files hold what their description says", "[io][safetensors]") {
-  const std::string folder = std::string(TSR_TEST_DATA) + "/parity/";
+  const std::string folder = testing::test_data() + "/parity/";
   for (const std::string name : {"softmax", "grouped"}) {
     CAPTURE(name);
     const std::string text = *read_file(folder + name + "/expected.json", 1 << 20);

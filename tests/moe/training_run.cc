@@ -9,6 +9,7 @@
 #include "io/safetensors.h"
 #include "moe/weights.h"
 #include "tests/support/launch.h"
+#include "tests/support/paths.h"
 
 namespace tessera::testing {
 namespace {
@@ -113,7 +114,7 @@ RunResult train_rank(World& world, const RunOptions& options, const Job& job) {
 
 std::string test_file(std::string_view name) {
   const char* const moved = std::getenv("TESSERA_TEST_DATA");  // to another machine: gpu_check
-  std::string path = moved != nullptr ? moved : TSR_TEST_DATA;
+  std::string path = moved != nullptr ? moved : test_data();
   path += '/';
   path += name;
   return path;

@@ -2,6 +2,7 @@
 // code that was asked for.
 #include <algorithm>
 
+#include "tests/support/paths.h"
 #include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
@@ -24,8 +25,7 @@ Ran run_ending(const std::string& backend, const std::string& ending) {
     program = "/mpich_ending_run";
   }
 #endif
-  words.insert(words.end(),
-               {TSR_BINARY_DIR + program, backend == "threads" ? "threads" : "mpi", ending});
+  words.insert(words.end(), {built() + program, backend == "threads" ? "threads" : "mpi", ending});
   return run_program("/usr/bin/timeout", words, "",
                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/mpi/fault_run.h"
+#include "tests/support/paths.h"
 #include "tests/support/patience.h"
 #include "tests/tools/program.h"
 
@@ -114,7 +115,7 @@ FaultEnd run_with(FaultPlan plan) {
     end.ran = run_program("fault_run", program);
   } else if (plan.backend == "mpich") {
     std::vector<std::string> arguments = {"-n", std::to_string(plan.num_ranks),
-                                          TSR_BINARY_DIR "/mpich_fault_run"};
+                                          built("/mpich_fault_run")};
     arguments.insert(arguments.end(), program.begin(), program.end());
     end.ran = run_program(TSR_MPICH_EXEC, arguments);
   } else {
@@ -124,7 +125,7 @@ FaultEnd run_with(FaultPlan plan) {
                                           "1",
                                           "-n",
                                           std::to_string(plan.num_ranks),
-                                          TSR_BINARY_DIR "/fault_run"};
+                                          built("/fault_run")};
     arguments.insert(arguments.end(), program.begin(), program.end());
     end.ran =
         run_program(TSR_MPIEXEC, arguments, "",

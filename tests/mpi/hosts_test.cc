@@ -8,6 +8,7 @@
 
 #include "runtime/recorder_file.h"
 #include "tests/mpi/two_hosts.h"
+#include "tests/support/paths.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 
@@ -18,8 +19,8 @@ constexpr const char* kNoEnd = "1000000";
 
 /// A small model on 2 x 2 ranks.
 std::vector<std::string> training(const std::string& num_steps, const std::string& log) {
-  return {"--config",   TSR_TEST_DATA "/../../configs/parity_softmax.json",
-          "--data",     TSR_TEST_DATA "/../../LICENSE",
+  return {"--config",   test_data("/../../configs/parity_softmax.json"),
+          "--data",     test_data("/../../LICENSE"),
           "--steps",    num_steps,
           "--parallel", R"({"dp_shard":2,"tp":2,"ep":2})",
           "--backend",  "mpi",

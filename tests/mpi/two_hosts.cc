@@ -16,6 +16,7 @@
 
 #include "runtime/control_frame.h"
 #include "runtime/control_socket.h"
+#include "tests/support/paths.h"
 #include "tests/support/patience.h"
 
 namespace tessera::testing {
@@ -87,7 +88,7 @@ Ran TwoHosts::train(ProcessTables tables, const std::vector<std::string>& argume
                                   "mpi_yield_when_idle",
                                   "1"};
   all.insert(all.end(), launcher_options.begin(), launcher_options.end());
-  all.insert(all.end(), {"-n", "4", TSR_BINARY_DIR "/tessera-train"});
+  all.insert(all.end(), {"-n", "4", built("/tessera-train")});
   all.insert(all.end(), arguments.begin(), arguments.end());
   return run_program("/bin/sh", all, "",
                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/simulation/job.h"
+#include "tests/support/paths.h"
 
 namespace tessera::seeded {
 namespace {
@@ -31,7 +32,7 @@ std::string describe(std::uint64_t seed, const Plan& plan, const Outcome& outcom
   text << "seed " << seed << " (" << (plan.backend == Backend::kThreads ? "threads" : "messages")
        << ", " << plan.program.num_ranks << " ranks, " << name_of(plan.fault) << " on rank "
        << plan.rank << "): " << outcome.flaw << "\n  again: TESSERA_SEEDS=" << seed << " "
-       << TSR_BINARY_DIR << "/test_simulation '[replay]'";
+       << testing::built() << "/test_simulation '[replay]'";
   return text.str();
 }
 

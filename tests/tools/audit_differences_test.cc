@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera {
@@ -40,7 +41,7 @@ Program program_of(const std::string& line) {
 }
 
 std::vector<Program> all_programs() {
-  std::ifstream file(TSR_TEST_DATA "/differences.jsonl");
+  std::ifstream file(testing::test_data("/differences.jsonl"));
   std::vector<Program> programs;
   for (std::string line; std::getline(file, line);) programs.push_back(program_of(line));
   return programs;

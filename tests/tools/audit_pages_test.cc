@@ -1,6 +1,7 @@
 // The reference pages in docs/ops/ are those that the op table gives now.
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera {
@@ -10,7 +11,7 @@ using testing::read_whole_file;
 using testing::run_program;
 using testing::ScratchFolder;
 
-const std::filesystem::path kPages = TSR_TEST_DATA "/../../docs/ops";
+const std::filesystem::path kPages = testing::test_data("/../../docs/ops");
 
 std::vector<std::string> pages_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;

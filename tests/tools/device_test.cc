@@ -3,14 +3,13 @@
 #include <cstdlib>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
 namespace {
 
-std::string parity(const std::string& name) {
-  return std::string(TSR_TEST_DATA) + "/parity/softmax/" + name;
-}
+std::string parity(const std::string& name) { return test_data() + "/parity/softmax/" + name; }
 std::vector<std::string> training(const ScratchFolder& folder,
                                   const std::vector<std::string>& more) {
   const Json expected = value_or_throw(parse_json(read_whole_file(parity("expected.json")), "e"));

@@ -17,13 +17,14 @@
 #include "dtensor/local_map.h"
 #include "dtensor/ops.h"
 #include "runtime/communicator.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
 namespace {
 
 using Lines = std::vector<std::string>;
-const std::string kPage = TSR_TEST_DATA "/../../docs/errors.md";
+const std::string kPage = test_data("/../../docs/errors.md");
 
 std::string joined(const Lines& lines) {
   std::string text;
@@ -184,15 +185,15 @@ class Shell {
  public:
   Shell() {
     std::filesystem::create_directory(folder_ / "bin");
-    std::filesystem::create_directory_symlink(TSR_TEST_DATA "/../../configs", folder_ / "configs");
-    std::filesystem::create_directory_symlink(TSR_TEST_DATA "/parity/softmax", folder_ / "data");
+    std::filesystem::create_directory_symlink(test_data("/../../configs"), folder_ / "configs");
+    std::filesystem::create_directory_symlink(test_data("/parity/softmax"), folder_ / "data");
 #ifdef TSR_MPIEXEC
     std::filesystem::create_symlink(TSR_MPIEXEC, folder_ / "bin/mpirun");
 #endif
   }
 
   Lines answer_to(const std::string& command) const {
-    const std::string path = folder_ / "bin:" + TSR_BINARY_DIR + ":" + std::getenv("PATH");
+    const std::string path = folder_ / "bin:" + built() + ":" + std::getenv("PATH");
     const Ran ran = run_program(
         "/bin/bash", {"-o", "pipefail", "-c", "exec 2>&1; cd " + (folder_ / "") + "; " + command},
         "",

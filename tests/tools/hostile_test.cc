@@ -10,13 +10,14 @@
 #include "checkpoint/chunk_hash.h"
 #include "io/json.h"
 #include "placement/printable.h"
+#include "tests/support/paths.h"
 #include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
 namespace {
 
-const std::string kData = TSR_TEST_DATA;
+const std::string kData = test_data();
 // What a program takes before it reads anything, with room for what threads reserve.
 constexpr std::int64_t kOwnBytes = std::int64_t{64} << 20;
 

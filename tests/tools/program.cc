@@ -11,6 +11,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/paths.h"
+
 namespace tessera::testing {
 
 ScratchFolder::ScratchFolder() {
@@ -38,7 +40,7 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
   const ScratchFolder scratch;
   const std::string in = scratch.file("in", input);
   const std::string out = scratch / "out", err = scratch / "err";
-  std::string path = program.starts_with('/') ? "" : TSR_BINARY_DIR "/";
+  std::string path = program.starts_with('/') ? "" : built("/");
   path += program;
   std::vector<char*> argv = {path.data()};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -1,5 +1,5 @@
 // tests/tools/program.h: runs a program of this project and keeps what it said.
-// The programs lie in TSR_BINARY_DIR; standard input, output and error are files of a folder of the
+// The programs lie in built(); standard input, output and error are files of a folder of the
 // test's own.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 #include <vector>
+
+#include "tests/support/paths.h"
 
 namespace tessera::testing {
 
@@ -45,7 +47,7 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
 inline Ran run_on_mpi(int ranks, const std::string& program,
                       const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"--oversubscribe", "-n", std::to_string(ranks),
-                                  TSR_BINARY_DIR "/" + program};
+                                  built("/") + program};
   all.insert(all.end(), arguments.begin(), arguments.end());
   return run_program(TSR_MPIEXEC, all, "",
                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},

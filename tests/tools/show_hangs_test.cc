@@ -1,6 +1,7 @@
 // scripts/show_hangs: what ./test shows of the jobs of a suite that ctest ended for its time.
 #include <filesystem>
 
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -23,8 +24,8 @@ TEST_CASE("of jobs that were killed in the middle the open calls are shown, of o
     ls records | wc -l
     "$2/scripts/show_hangs" stamp "$1")";
   const Ran ran =
-      run_program("/bin/bash", {"-c", script, folder / "", TSR_BINARY_DIR, TSR_TEST_DATA "/../.."},
-                  "", {{"TESSERA_RECORDER_DIR", folder / "records"}});
+      run_program("/bin/bash", {"-c", script, folder / "", built(), test_data("/../..")}, "",
+                  {{"TESSERA_RECORDER_DIR", folder / "records"}});
   CAPTURE(ran.out, ran.err);
   CHECK(ran.exit_code == 0);
   CHECK_THAT(ran.out, Catch::StartsWith("2\n"));

@@ -13,6 +13,7 @@
 
 #include "checkpoint/load.h"
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/support/skip.h"
 #include "tests/support/small_disk.h"
 #include "tests/tools/program.h"
@@ -21,7 +22,7 @@ namespace tessera::testing {
 namespace {
 
 std::string parity(const std::string& name) {
-  std::string path = TSR_TEST_DATA;
+  std::string path = test_data();
   path += "/parity/softmax/";
   path += name;
   return path;
@@ -62,7 +63,7 @@ std::int64_t saved_step(const std::string& path) {
 /// Starts the program, and kills it so long after `file` is there (or 30 seconds).
 void run_and_kill(const Arguments& arguments, const std::string& file,
                   std::chrono::milliseconds after) {
-  Arguments words = {std::string(TSR_BINARY_DIR) + "/tessera-train"};
+  Arguments words = {built() + "/tessera-train"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -170,7 +171,7 @@ TEST_CASE("a run that is killed while it saves leaves a whole checkpoint", "[too
   const ScratchFolder folder;
   const std::string ckpt = folder / "ckpt";
   Arguments arguments = run_of(folder, {"--steps", "100000", "--save", ckpt, "--save-every", "1"});
-  arguments[3] = std::string(TSR_TEST_DATA) + "/../../LICENSE";  // of which there is no end
+  arguments[3] = test_data() + "/../../LICENSE";  // of which there is no end
   for (const int after_ms : {3, 40}) {
     std::filesystem::remove_all(ckpt);
     run_and_kill(arguments, ckpt + "/manifest.json", std::chrono::milliseconds(after_ms));
@@ -197,7 +198,7 @@ TEST_CASE("a save that the system refuses ends the run and leaves the checkpoint
   const Arguments first = run_of(folder, {"--steps", "1", "--save", ckpt});
   REQUIRE(run_program("tessera-train", first).exit_code == 0);
   // No file may grow beyond 1500 KiB.
-  Arguments limited = {"-c", "ulimit -f 1500; exec \"$@\"", "sh", TSR_BINARY_DIR "/tessera-train"};
+  Arguments limited = {"-c", "ulimit -f 1500; exec \"$@\"", "sh", built("/tessera-train")};
   const Arguments second = run_of(folder, {"--load", ckpt, "--steps", "2", "--save", ckpt});
   limited.insert(limited.end(), second.begin(), second.end());
   const Ran ran = run_program("/bin/bash", limited, "", {{"TESSERA_RECORDER_DIR", folder / "r"}});
@@ -228,7 +229,7 @@ TEST_CASE("a full disk ends a run of two ranks and leaves the checkpoint before"
   const std::string ckpt = disk / "ckpt";
   const auto run = [&](const Arguments& more) {
     Arguments all = {"--config",   folder.file("small.json", config.to_string()),
-                     "--data",     std::string(TSR_TEST_DATA) + "/../../LICENSE",
+                     "--data",     test_data() + "/../../LICENSE",
                      "--ranks",    "2",
                      "--parallel", R"({"dp_shard":2})"};
     all.insert(all.end(), more.begin(), more.end());

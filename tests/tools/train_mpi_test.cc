@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 #ifdef TSR_MPIEXEC
@@ -10,15 +11,14 @@
 namespace tessera::testing {
 namespace {
 
-std::string parity(const std::string& file) { return TSR_TEST_DATA "/parity/softmax/" + file; }
+std::string parity(const std::string& file) { return test_data("/parity/softmax/") + file; }
 
 /// Two steps of a parity model; `more` comes last.
 std::vector<std::string> arguments_with(const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {
-      "--config", TSR_TEST_DATA "/../../configs/parity_softmax.json",
-      "--data",   parity("tokens.safetensors"),
-      "--init",   parity("init.safetensors"),
-      "--steps",  "2"};
+  std::vector<std::string> arguments = {"--config", test_data("/../../configs/parity_softmax.json"),
+                                        "--data",   parity("tokens.safetensors"),
+                                        "--init",   parity("init.safetensors"),
+                                        "--steps",  "2"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -106,8 +106,8 @@ TEST_CASE("what four processes save goes on on two, as on threads, bit for bit",
   const auto run = [&](int ranks, const std::vector<std::string>& mesh,
                        const std::vector<std::string>& begin, const std::string& into) {
     std::vector<std::string> arguments = {"--config",
-                                          TSR_TEST_DATA "/../../configs/parity_softmax.json",
-                                          "--data", parity("tokens.safetensors")};
+                                          test_data("/../../configs/parity_softmax.json"), "--data",
+                                          parity("tokens.safetensors")};
     arguments.insert(arguments.end(), mesh.begin(), mesh.end());
     arguments.insert(arguments.end(), begin.begin(), begin.end());
     std::vector<std::string> on_threads = arguments, on_mpi = arguments;

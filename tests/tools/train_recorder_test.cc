@@ -3,6 +3,7 @@
 
 #include "io/json.h"
 #include "placement/status.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -10,7 +11,7 @@ namespace {
 
 /// Trains two ranks of the softmax parity model with this learning rate.
 Ran train(const ScratchFolder& folder, const std::string& lr, const std::string& records) {
-  std::string parity = TSR_TEST_DATA;
+  std::string parity = test_data();
   parity += "/parity/softmax/";
   const Json expected =
       value_or_throw(parse_json(read_whole_file(parity + "expected.json"), "expected.json"));

@@ -7,19 +7,20 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/paths.h"
 #include "tests/support/patience.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
 namespace {
 
-std::string data(const std::string& name) { return std::string(TSR_TEST_DATA) + "/" + name; }
+std::string data(const std::string& name) { return test_data() + "/" + name; }
 
 /// tessera-train on two ranks, with no end, in the background; what it says goes to files.
 class EndlessRun {
  public:
   explicit EndlessRun(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {TSR_BINARY_DIR "/tessera-train",
+    std::vector<std::string> arguments = {built("/tessera-train"),
                                           "--config",
                                           data("../../configs/parity_softmax.json"),
                                           "--data",
@@ -161,7 +162,7 @@ TEST_CASE("SIGUSR1 shows what every rank does, and the run goes on", "[tools][tr
 
 TEST_CASE("a reader of the output that goes away disturbs nothing", "[tools][train][signals]") {
   const ScratchFolder folder;
-  const std::string program = TSR_BINARY_DIR "/tessera-train";
+  const std::string program = built("/tessera-train");
   const std::string command = program + " --config " + data("../../configs/parity_softmax.json") +
                               " --data " + data("../../LICENSE") + " --steps 4 --log " +
                               (folder / "log") + " | head -n 1; echo ${PIPESTATUS[0]}";

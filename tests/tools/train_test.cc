@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
 namespace {
 
 std::string parity(const std::string& name) {
-  std::string path = TSR_TEST_DATA;
+  std::string path = test_data();
   path += "/parity/softmax/";
   path += name;
   return path;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/json.h"
+#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {
@@ -16,7 +17,7 @@ constexpr int kRanks = 4;
 constexpr int kSteps = 2;
 
 std::string parity(const std::string& name) {
-  std::string path = TSR_TEST_DATA;
+  std::string path = test_data();
   path += "/parity/softmax/";
   path += name;
   return path;
