@@ -57,7 +57,7 @@ void adamw_all(KernelContext& ctx, const AdamWOptions& options, std::span<const 
 struct SgdArrays {
   Array param, grad, buffer;  ///< the last null without momentum
 };
-/// sgd() on each, likewise.
+/// sgd() on each, likewise: a launch for those with a buffer, one for those without.
 void sgd_all(KernelContext& ctx, const SgdOptions& options, std::span<const SgdArrays> all,
              const Array& steering);
 

@@ -54,6 +54,7 @@ struct AdamWFactors {
 
 template <class C>
 struct SgdFactors {
+  SgdFactors() = default;
   TSR_HOST_DEVICE explicit SgdFactors(const SgdOptions& options)
       : lr(static_cast<C>(options.lr)),
         momentum(static_cast<C>(options.step == 1 ? 0.0 : options.momentum)),
@@ -65,7 +66,7 @@ struct SgdFactors {
     of_grad = nesterov ? C{1} : C{0};
   }
   C lr, momentum, take, decay, grad_scale;
-  C of_buffer{}, of_grad{};
+  C of_buffer, of_grad;
 };
 
 /// The norm of gradients from Σ|g|^p.

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map.h"
 #include "kernels/optimizer_update.h"
@@ -5,47 +8,82 @@
 namespace tessera::kernels::TSR_CUDA {
 namespace {
 
-template <class C>
-struct AdamWValues {
-  C param, m, v;
-};
-template <class C>
-__device__ AdamWValues<C> updated(const AdamWFactors<C>& f, const AdamWValues<C>& old, C raw_grad) {
-  const C decay = f.in_gradient == C{0} ? C{0} : f.in_gradient * old.param;
-  const C grad = raw_grad * f.grad_scale + decay;
-  AdamWValues<C> now;
-  now.m = f.beta1 * old.m + f.one_minus_beta1 * grad;
-  now.v = f.beta2 * old.v + f.one_minus_beta2 * grad * grad;
-  const C denominator = std::sqrt(now.v) * f.root_correction + f.eps;
-  now.param = old.param * f.keep - f.step_size * (now.m / denominator);
-  return now;
-}
+// An update of one element: of `values`, the gradient is the second, and the only one that stays.
 
 template <class C>
-struct AdamWStep {
-  AdamWFactors<C> f;
+struct AdamWRule {
+  static constexpr int kArrays = 4;  // param, grad, m, v
+  using Options = AdamWOptions;
+  using Factors = AdamWFactors<C>;
+  __device__ static void apply(const Factors& f, C* values) {
+    const C decay = f.in_gradient == C{0} ? C{0} : f.in_gradient * values[0];
+    const C grad = values[1] * f.grad_scale + decay;
+    values[2] = f.beta1 * values[2] + f.one_minus_beta1 * grad;
+    values[3] = f.beta2 * values[3] + f.one_minus_beta2 * grad * grad;
+    const C denominator = std::sqrt(values[3]) * f.root_correction + f.eps;
+    values[0] = values[0] * f.keep - f.step_size * (values[2] / denominator);
+  }
+};
+template <class C>
+struct SgdRule {
+  static constexpr int kArrays = 2;  // param, grad
+  using Options = SgdOptions;
+  using Factors = SgdFactors<C>;
+  __device__ static void apply(const Factors& f, C* values) {
+    values[0] -= f.lr * (values[1] * f.grad_scale + taken(f.decay, values[0]));
+  }
+};
+template <class C>
+struct MomentumRule {
+  static constexpr int kArrays = 3;  // param, grad, buffer
+  using Options = SgdOptions;
+  using Factors = SgdFactors<C>;
+  __device__ static void apply(const Factors& f, C* values) {
+    const C grad = values[1] * f.grad_scale + taken(f.decay, values[0]);
+    values[2] = taken(f.momentum, values[2]) + f.take * grad;
+    values[0] -= f.lr * (taken(f.of_grad, grad) + f.of_buffer * values[2]);
+  }
+};
+
+/// As map() calls it: reads a rule's arrays, writes all but the gradient.
+template <class C, class Rule>
+struct RuleStep {
+  typename Rule::Factors f;
   __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    const AdamWValues<C> now = updated(f, {in[0], in[2], in[3]}, in[1]);
-    out[0] = now.param;
-    out[1] = now.m;
-    out[2] = now.v;
+    C values[Rule::kArrays];
+    for (int k = 0; k < Rule::kArrays; ++k) values[k] = in[k];
+    Rule::apply(f, values);
+    out[0] = values[0];
+    for (int k = 2; k < Rule::kArrays; ++k) out[k - 1] = values[k];
   }
 };
 /// Of operands that are not dense.
-template <class C>
-struct SteeredAdamWStep {
-  AdamWOptions options;
+template <class C, class Rule>
+struct SteeredRuleStep {
+  typename Rule::Options options;
   const double* steering;
   __device__ void operator()(std::int64_t i, const C* in, C* out) const {
-    if (steering[Steering::kGo] == 0.0) {
-      out[0] = in[0];
-      out[1] = in[2];
-      out[2] = in[3];
-      return;
+    if (steering[Steering::kGo] != 0.0) {
+      using Factors = typename Rule::Factors;
+      return RuleStep<C, Rule>{Factors(steered(options, steering))}(i, in, out);
     }
-    AdamWStep<C>{AdamWFactors<C>(steered(options, steering))}(i, in, out);
+    out[0] = in[0];
+    for (int k = 2; k < Rule::kArrays; ++k) out[k - 1] = in[k];
   }
 };
+
+template <int kArrays>
+using RuleArrays = std::array<const Array*, kArrays>;
+template <class C, class Rule, class Step>
+void map_rule(KernelContext& ctx, const char* op, const RuleArrays<Rule::kArrays>& arrays,
+              const Step& step) {
+  constexpr int kArrays = Rule::kArrays;
+  std::array<const Array*, 2 * kArrays - 1> operands;  // what is written, then what is read
+  operands[0] = arrays[0];
+  std::copy(arrays.begin() + 2, arrays.end(), operands.begin() + 1);
+  std::copy(arrays.begin(), arrays.end(), operands.begin() + kArrays - 1);
+  map<C, kArrays - 1, kArrays>(ctx, op, operands, step);
+}
 
 constexpr std::int64_t kListTensors = 60;
 #ifdef __CUDACC__
@@ -57,20 +95,21 @@ constexpr std::int64_t kTile = 96, kMostTiles = 3;
 #endif
 
 /// Dense tensors whose tiles of elements count on from one to the next.
-struct AdamWList {
+template <class Rule>
+struct UpdateList {
   struct Tensor {
-    std::byte* arrays[4];  // param, grad, m, v
+    std::byte* arrays[Rule::kArrays];
     std::int64_t first_tile, size;
-    DType dtypes[4];
+    DType dtypes[Rule::kArrays];
     bool has_vectors;  // all of the computation's type, and aligned
   };
   int count = 0;
   std::int64_t tiles = 0;
-  AdamWOptions options;
+  typename Rule::Options options;
   const double* steering = nullptr;
   Tensor tensors[kListTensors] = {};
 };
-static_assert(sizeof(AdamWList) <= 4000);
+static_assert(sizeof(UpdateList<AdamWRule<float>>) <= 4000);  // of a kernel's 4 KiB of parameters
 
 template <class C>
 struct alignas(16) UpdateVector {
@@ -79,52 +118,50 @@ struct alignas(16) UpdateVector {
 };
 
 /// Elements [begin, end) of a tensor, by the block's threads.
-template <class C>
-__device__ void update_tile(const AdamWFactors<C>& f, const AdamWList::Tensor& tensor,
-                            std::int64_t begin, std::int64_t end) {
+template <class C, class Rule>
+__device__ void update_tile(const typename Rule::Factors& f,
+                            const typename UpdateList<Rule>::Tensor& tensor, std::int64_t begin,
+                            std::int64_t end) {
   using Vector = UpdateVector<C>;
-  const auto update_one = [&](std::int64_t i) {
-    const auto value = [&](int which) {
-      return load<C>({.data = tensor.arrays[which], .dtype = tensor.dtypes[which], .strides = {}},
-                     i);
-    };
-    const auto keep = [&](int which, C of) {
-      store(MapOperand{.data = tensor.arrays[which], .dtype = tensor.dtypes[which], .strides = {}},
-            i, of);
-    };
-    const AdamWValues<C> now = updated(f, {value(0), value(2), value(3)}, value(1));
-    keep(0, now.param);
-    keep(2, now.m);
-    keep(3, now.v);
-  };
+  constexpr int kArrays = Rule::kArrays;
   const std::int64_t whole =
       tensor.has_vectors ? begin + (end - begin) / Vector::kSize * Vector::kSize : begin;
   const std::int64_t step = blockDim.x * Vector::kSize;
   for (std::int64_t i = begin + threadIdx.x * Vector::kSize; i < whole; i += step) {
+    Vector vectors[kArrays];
     const auto vector = [&](int which) -> Vector& {
       return *reinterpret_cast<Vector*>(reinterpret_cast<C*>(tensor.arrays[which]) + i);
     };
-    Vector param = vector(0), m = vector(2), v = vector(3);
-    const Vector grad = vector(1);
-    for (int k = 0; k < Vector::kSize; ++k) {
-      const AdamWValues<C> now =
-          updated(f, {param.values[k], m.values[k], v.values[k]}, grad.values[k]);
-      param.values[k] = now.param;
-      m.values[k] = now.m;
-      v.values[k] = now.v;
+    for (int k = 0; k < kArrays; ++k) vectors[k] = vector(k);
+    for (int lane = 0; lane < Vector::kSize; ++lane) {
+      C values[kArrays];
+      for (int k = 0; k < kArrays; ++k) values[k] = vectors[k].values[lane];
+      Rule::apply(f, values);
+      for (int k = 0; k < kArrays; ++k) vectors[k].values[lane] = values[k];
     }
-    vector(0) = param;
-    vector(2) = m;
-    vector(3) = v;
+    for (int k = 0; k < kArrays; ++k) {
+      if (k != 1) vector(k) = vectors[k];
+    }
   }
-  for (std::int64_t i = whole + threadIdx.x; i < end; i += blockDim.x) update_one(i);
+  for (std::int64_t i = whole + threadIdx.x; i < end; i += blockDim.x) {
+    const auto operand = [&](int which) {
+      return MapOperand{.data = tensor.arrays[which], .dtype = tensor.dtypes[which], .strides = {}};
+    };
+    C values[kArrays];
+    for (int k = 0; k < kArrays; ++k) values[k] = load<C>(operand(k), i);
+    Rule::apply(f, values);
+    for (int k = 0; k < kArrays; ++k) {
+      if (k != 1) store(operand(k), i, values[k]);
+    }
+  }
 }
 
-template <class C>
-__global__ void update_list(const __grid_constant__ AdamWList list) {
-  TSR_SHARED(AdamWFactors<C>, factors, [1]);
+template <class C, class Rule>
+__global__ void update_list(const __grid_constant__ UpdateList<Rule> list) {
+  using Factors = typename Rule::Factors;
+  TSR_SHARED(Factors, factors, [1]);
   if (list.steering[Steering::kGo] == 0.0) return;
-  if (threadIdx.x == 0) factors[0] = AdamWFactors<C>(steered(list.options, list.steering));
+  if (threadIdx.x == 0) factors[0] = Factors(steered(list.options, list.steering));
   __syncthreads();
   for (std::int64_t tile = blockIdx.x; tile < list.tiles; tile += gridDim.x) {
     int low = 0, high = list.count;  // the tensor is in [low, high)
@@ -132,65 +169,60 @@ __global__ void update_list(const __grid_constant__ AdamWList list) {
       const int middle = (low + high) / 2;
       (list.tensors[middle].first_tile <= tile ? low : high) = middle;
     }
-    const AdamWList::Tensor& tensor = list.tensors[low];
+    const auto& tensor = list.tensors[low];
     const std::int64_t begin = (tile - tensor.first_tile) * kTile;
     const std::int64_t end = begin + kTile < tensor.size ? begin + kTile : tensor.size;
-    update_tile(factors[0], tensor, begin, end);
+    update_tile<C, Rule>(factors[0], tensor, begin, end);
   }
 }
 
-template <class C>
-void launch_list(KernelContext& ctx, AdamWList& list) {
-  if (list.tiles == 0) return;
-  const Grid grid = {.blocks = static_cast<unsigned>(std::min(list.tiles, kMostTiles)),
-                     .threads = kUpdateThreads};
-  check(launch<update_list<C>>(grid, stream_of(ctx), list), *ctx.device, "adamw_all");
-  list.count = 0;
-  list.tiles = 0;
-}
+/// Updates of one rule and type: those of dense tensors gather into a launch.
+template <class C, class Rule>
+class Updates {
+ public:
+  Updates(KernelContext& ctx, const char* op, const typename Rule::Options& options,
+          const double* steering)
+      : ctx_(ctx), op_(op) {
+    list_.options = options;
+    list_.steering = steering;
+  }
 
-template <class C>
-void add_to_list(AdamWList& list, const AdamWArrays& each) {
-  AdamWList::Tensor& tensor = list.tensors[list.count++];
-  tensor.first_tile = list.tiles;
-  tensor.size = each.param.num_elements();
-  tensor.has_vectors = true;
-  const Array* arrays[] = {&each.param, &each.grad, &each.m, &each.v};
-  for (int k = 0; k < 4; ++k) {
-    tensor.arrays[k] = arrays[k]->bytes();
-    tensor.dtypes[k] = arrays[k]->dtype();
-    const bool is_aligned = reinterpret_cast<std::uintptr_t>(arrays[k]->bytes()) % 16 == 0;
-    tensor.has_vectors &= arrays[k]->dtype() == dtype_of<C>() && is_aligned;
+  void add(const RuleArrays<Rule::kArrays>& arrays) {
+    const bool is_dense =
+        std::ranges::all_of(arrays, [](const Array* array) { return array->is_contiguous(); });
+    if (!is_dense) {
+      return map_rule<C, Rule>(ctx_, op_, arrays,
+                               SteeredRuleStep<C, Rule>{list_.options, list_.steering});
+    }
+    auto& tensor = list_.tensors[list_.count++];
+    tensor.first_tile = list_.tiles;
+    tensor.size = arrays[0]->num_elements();
+    tensor.has_vectors = true;
+    for (int k = 0; k < Rule::kArrays; ++k) {
+      const Array& array = *arrays[static_cast<std::size_t>(k)];
+      tensor.arrays[k] = array.bytes();
+      tensor.dtypes[k] = array.dtype();
+      const bool is_aligned = reinterpret_cast<std::uintptr_t>(array.bytes()) % 16 == 0;
+      tensor.has_vectors &= array.dtype() == dtype_of<C>() && is_aligned;
+    }
+    list_.tiles += (tensor.size + kTile - 1) / kTile;
+    if (list_.count == kListTensors) launch_list();
   }
-  list.tiles += (tensor.size + kTile - 1) / kTile;
-}
 
-template <class C>
-struct SgdStep {
-  SgdFactors<C> f;
-  __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    out[0] = in[0] - f.lr * (in[1] * f.grad_scale + taken(f.decay, in[0]));
+  void launch_list() {
+    if (list_.tiles > 0) {
+      const Grid grid = {.blocks = static_cast<unsigned>(std::min(list_.tiles, kMostTiles)),
+                         .threads = kUpdateThreads};
+      check(launch<update_list<C, Rule>>(grid, stream_of(ctx_), list_), *ctx_.device, op_);
+    }
+    list_.count = 0;
+    list_.tiles = 0;
   }
-};
-template <class C, class Step, int kOutputs>
-struct SteeredSgdStep {
-  SgdOptions options;
-  const double* steering;
-  __device__ void operator()(std::int64_t i, const C* in, C* out) const {
-    if (steering[Steering::kGo] != 0.0)
-      return Step{SgdFactors<C>(steered(options, steering))}(i, in, out);
-    out[0] = in[0];
-    if (kOutputs > 1) out[1] = in[2];
-  }
-};
-template <class C>
-struct MomentumStep {
-  SgdFactors<C> f;
-  __device__ void operator()(std::int64_t, const C* in, C* out) const {
-    const C grad = in[1] * f.grad_scale + taken(f.decay, in[0]);
-    out[1] = taken(f.momentum, in[2]) + f.take * grad;
-    out[0] = in[0] - f.lr * (taken(f.of_grad, grad) + f.of_buffer * out[1]);
-  }
+
+ private:
+  KernelContext& ctx_;
+  const char* op_;
+  UpdateList<Rule> list_;
 };
 
 }  // namespace
@@ -199,8 +231,9 @@ void adamw(KernelContext& ctx, const AdamWOptions& options, const Array& param, 
            const Array& m, const Array& v) {
   check_adamw(param, grad, m, v);
   visit_float_type(param.dtype(), [&]<class C>(TypeTag<C>) {
-    map<C, 3, 4>(ctx, "adamw", {&param, &m, &v, &param, &grad, &m, &v},
-                 AdamWStep<C>{AdamWFactors<C>(options)});
+    using Rule = AdamWRule<C>;
+    map_rule<C, Rule>(ctx, "adamw", {&param, &grad, &m, &v},
+                      RuleStep<C, Rule>{AdamWFactors<C>(options)});
   });
 }
 
@@ -210,9 +243,11 @@ void sgd(KernelContext& ctx, const SgdOptions& options, const Array& param, cons
   visit_float_type(param.dtype(), [&]<class C>(TypeTag<C>) {
     const SgdFactors<C> factors(options);
     if (buffer.is_null()) {
-      map<C, 1, 2>(ctx, "sgd", {&param, &param, &grad}, SgdStep<C>{factors});
+      using Rule = SgdRule<C>;
+      map_rule<C, Rule>(ctx, "sgd", {&param, &grad}, RuleStep<C, Rule>{factors});
     } else {
-      map<C, 2, 3>(ctx, "sgd", {&param, &buffer, &param, &grad, &buffer}, MomentumStep<C>{factors});
+      using Rule = MomentumRule<C>;
+      map_rule<C, Rule>(ctx, "sgd", {&param, &grad, &buffer}, RuleStep<C, Rule>{factors});
     }
   });
 }
@@ -225,23 +260,12 @@ void adamw_all(KernelContext& ctx, const AdamWOptions& options, std::span<const 
   const Current current(*ctx.device);
   for (const DType compute : {DType::kF32, DType::kF64}) {
     visit_float_type(compute, [&]<class C>(TypeTag<C>) {
-      AdamWList list;
-      list.options = options;
-      list.steering = steer;
-      for (const AdamWArrays& each : all) {
-        if ((each.param.dtype() == DType::kF64) != (compute == DType::kF64)) continue;
-        const auto& [param, grad, m, v] = each;
-        const bool is_dense =
-            param.is_contiguous() && grad.is_contiguous() && m.is_contiguous() && v.is_contiguous();
-        if (!is_dense) {
-          map<C, 3, 4>(ctx, "adamw_all", {&param, &m, &v, &param, &grad, &m, &v},
-                       SteeredAdamWStep<C>{options, steer});
-          continue;
-        }
-        add_to_list<C>(list, each);
-        if (list.count == kListTensors) launch_list<C>(ctx, list);
+      Updates<C, AdamWRule<C>> updates(ctx, "adamw_all", options, steer);
+      for (const auto& [param, grad, m, v] : all) {
+        if ((param.dtype() == DType::kF64) != (compute == DType::kF64)) continue;
+        updates.add({&param, &grad, &m, &v});
       }
-      launch_list<C>(ctx, list);
+      updates.launch_list();
     });
   }
 }
@@ -251,15 +275,21 @@ void sgd_all(KernelContext& ctx, const SgdOptions& options, std::span<const SgdA
   require_f64_list("sgd_all", "steering", steering, Steering::kSize);
   for (const SgdArrays& each : all) check_sgd(each.param, each.grad, each.buffer);
   const auto* steer = device_data<const double>(steering);
-  for (const auto& [param, grad, buffer] : all) {
-    visit_float_type(param.dtype(), [&]<class C>(TypeTag<C>) {
-      if (buffer.is_null()) {
-        map<C, 1, 2>(ctx, "sgd_all", {&param, &param, &grad},
-                     SteeredSgdStep<C, SgdStep<C>, 1>{options, steer});
-      } else {
-        map<C, 2, 3>(ctx, "sgd_all", {&param, &buffer, &param, &grad, &buffer},
-                     SteeredSgdStep<C, MomentumStep<C>, 2>{options, steer});
+  const Current current(*ctx.device);
+  for (const DType compute : {DType::kF32, DType::kF64}) {
+    visit_float_type(compute, [&]<class C>(TypeTag<C>) {
+      Updates<C, SgdRule<C>> plain(ctx, "sgd_all", options, steer);
+      Updates<C, MomentumRule<C>> with_momentum(ctx, "sgd_all", options, steer);
+      for (const auto& [param, grad, buffer] : all) {
+        if ((param.dtype() == DType::kF64) != (compute == DType::kF64)) continue;
+        if (buffer.is_null()) {
+          plain.add({&param, &grad});
+        } else {
+          with_momentum.add({&param, &grad, &buffer});
+        }
       }
+      plain.launch_list();
+      with_momentum.launch_list();
     });
   }
 }

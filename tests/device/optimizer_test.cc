@@ -106,40 +106,57 @@ TEST_CASE("a list of tensors takes the same AdamW step on the device, dense or n
   }
 }
 
+TEST_CASE(
+    "a list of tensors takes the same SGD step on the device, dense or not, with a buffer or "
+    "without",
+    "[device][optimizer]") {
+  OnDevice on;
+  TwinMaker make(on, 24);
+  for (int i = 0; i < 20; ++i) {
+    CAPTURE(i);
+    std::vector<OneOfList> all;
+    const auto count = static_cast<std::size_t>(i == 0 ? 0 : make.number(1, i % 5 == 0 ? 150 : 9));
+    for (std::size_t k = 0; k < count; ++k) all.push_back(one_of_list(make, k));
+    const Twins steer = steering_of(make, i % 6 != 5);
+    SgdOptions options{.lr = 0.1, .momentum = 0.9};
+    if (i % 3 == 0) options.form = SgdOptions::Momentum::kNesterov;
+    for (const bool device : {false, true}) {
+      std::vector<SgdArrays> arrays;
+      for (std::size_t k = 0; k < count; ++k) {
+        arrays.push_back(
+            {side(all[k].param, device), side(all[k].grad, device),
+             (k + static_cast<std::size_t>(i)) % 3 == 0 ? Array() : side(all[k].m, device)});
+      }
+      KernelContext cpu;
+      sgd_all(device ? on.ctx : cpu, options, arrays, side(steer, device));
+    }
+    for (const OneOfList& one : all) {
+      CHECK(difference(fetch(on, one.param.device), one.param.host, one.tolerance) == "");
+      CHECK(difference(fetch(on, one.m.device), one.m.host, one.tolerance) == "");
+    }
+  }
+}
+
 TEST_CASE("a hundred dense tensors are two launches", "[device][optimizer]") {
   OnDevice on;
   TwinMaker make(on, 23);
-  std::vector<AdamWArrays> arrays;
+  std::vector<AdamWArrays> adam;
+  std::vector<SgdArrays> sgd;  // half of them with a buffer
   for (int i = 0; i < 100; ++i) {
     const auto part = [&] { return make.of(Array::zeros({10}, DType::kF32)).device; };
-    arrays.push_back({part(), part(), part(), part()});
+    adam.push_back({part(), part(), part(), part()});
+    sgd.push_back({part(), part(), i % 2 == 0 ? part() : Array()});
   }
   const Twins steer = steering_of(make, true);
-  on.finish();
-  const std::int64_t before = emulation::launches(0);
-  adamw_all(on.ctx, {.lr = 1.0}, arrays, steer.device);
-  on.finish();
-  CHECK(emulation::launches(0) - before == 2);
-}
-
-TEST_CASE("steered SGD takes the same steps on the device", "[device][optimizer]") {
-  OnDevice on;
-  TwinMaker make(on, 24);
-  for (int i = 0; i < 40; ++i) {
-    CAPTURE(i);
-    const DType dtype = any_of(make, kFloating);
-    const Shape shape = make.shape();
-    const Twins param = make.view(shape, dtype), grad = make.view(shape, dtype);
-    const Twins buffer = make.view(shape, dtype), steer = steering_of(make, i % 5 != 4);
-    const bool has_momentum = i % 2 == 0;
-    const double tolerance = 40 * tolerance_of(dtype);
-    CHECK(compare(on, param, tolerance, [&](KernelContext& ctx, bool device) {
-            const SgdArrays arrays = {side(param, device), side(grad, device),
-                                      has_momentum ? side(buffer, device) : Array()};
-            sgd_all(ctx, {.lr = 0.1, .momentum = 0.9}, {&arrays, 1}, side(steer, device));
-          }) == "");
-    CHECK(difference(fetch(on, buffer.device), buffer.host, tolerance) == "");
-  }
+  const auto launches_of = [&](auto&& update) {
+    on.finish();
+    const std::int64_t before = emulation::launches(0);
+    update();
+    on.finish();
+    return emulation::launches(0) - before;
+  };
+  CHECK(launches_of([&] { adamw_all(on.ctx, {.lr = 1.0}, adam, steer.device); }) == 2);
+  CHECK(launches_of([&] { sgd_all(on.ctx, {.lr = 1.0}, sgd, steer.device); }) == 2);
 }
 
 TEST_CASE("a step goes on where loss and norm are finite and all rows had room",
