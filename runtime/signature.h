@@ -1,6 +1,5 @@
-// runtime/signature.h: what a collective call says about itself, checked alone and against the
-// other ranks'. All backends use these: a call is prepared (defaults, own checks), then its
-// signature meets its peers'.
+// runtime/signature.h: what a prepared call says about itself, in texts and events, and against
+// what the other ranks' say. All backends use these.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "placement/all_reduce_parts.h"
 #include "runtime/backend_api.h"
 #include "runtime/communicator.h"
+#include "runtime/prepared_call.h"
 
 namespace tessera TSR_BACKEND_API {
-
-/// This rank's place in a group, for checks and texts.
-struct GroupPlace {
-  int rank = 0;
-  int size = 1;
-};
-
-/// Fills in default splits and the divisor, then checks that the arrays fit the call. Errors:
-/// InvalidArgument.
-Status prepare(CollectiveCall& call, const GroupPlace& place);
-/// Where the arrays of a prepared call lie; the processor where it has none.
-Device& device_of(const CollectiveCall& call);
-/// For a backend that moves no data. Errors: Unimplemented.
-Status check_on_host(const CollectiveCall& call);
-
-/// Requires a prepared call's part.
-DType dtype_of(const ExchangePart& part) noexcept;
-/// Blocks until whoever writes the call's arrays is done.
-void wait_ready(const CollectiveCall& call);
-/// The call has written its arrays.
-void mark_written(const CollectiveCall& call);
 
 /// Where a call stands in the source. The file's name outlives every signature.
 struct CallSite {
@@ -88,15 +66,6 @@ struct Mismatch {
 /// known. Send and recv stand as the pair (sender, receiver).
 std::optional<Mismatch> find_mismatch(std::span<const Signature* const> calls);
 
-/// Bytes that a prepared call takes to and from other ranks. Units: bytes.
-struct Traffic {
-  std::int64_t sent = 0;
-  std::int64_t received = 0;
-};
-Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place);
-/// Units: bytes of one row (an index of dim 0).
-std::int64_t row_bytes(const Array& array);
-std::int64_t sum_before(std::span<const std::int64_t> splits, int rank);
 /// A prepared call's event: that of the kind, with "_v" where splits were given.
 std::string_view event_name(const CollectiveCall& call) noexcept;
 
@@ -104,16 +73,6 @@ std::string_view event_name(const CollectiveCall& call) noexcept;
 /// rank.
 std::optional<Event> make_event(const CollectiveCall& call, const CallInfo& info,
                                 const Traffic& traffic);
-
-/// Elements [begin, end) of `n` that group rank `rank` folds in an all_reduce; borders fall on
-/// cache lines.
-struct Slice {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept;
-/// Small all_reduces: every rank folds the whole instead of its slice.
-constexpr std::int64_t kFoldAllBytes = kFoldWholeBytes;
 
 /// "ranks 0, 1", "rank 2", "none"
 std::string list_ranks(std::span<const std::int64_t> ranks);
