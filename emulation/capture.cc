@@ -15,8 +15,10 @@ GraphExec::GraphExec(const Graph& graph) : graph_(graph) {
 }
 
 GraphExec::~GraphExec() {
-  const Hidden hidden;
+  const Hidden hidden;  // of its own: the thread that ran the operations is not told of their end
   if (last_) last_->wait();
+  lanes_.clear();
+  graph_ = {};
 }
 
 void GraphExec::launch(Stream& stream) {

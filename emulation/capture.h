@@ -39,7 +39,7 @@ class GraphExec {
   void launch(Stream& stream);
 
  private:
-  const Graph graph_;
+  Graph graph_;
   std::vector<std::unique_ptr<Stream>> lanes_;  // but the first; they end before graph_ does
   CompletionRef last_;
 };

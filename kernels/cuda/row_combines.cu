@@ -93,7 +93,8 @@ __global__ void combine_elements(RowPair rows, KeyGroups groups) {
   const int lane = threadIdx.x % kLanes;
   const auto walk_together = [&](std::int64_t begin) {
     const std::int32_t key = groups.keys[begin];
-    Kept kept = convert<Kept>(to[key * rows.to_step]);
+    // One lane alone reads what it will write: the others' sums are of their own.
+    Kept kept = lane == 0 ? convert<Kept>(to[key * rows.to_step]) : Kept{};
     std::int64_t i = begin + lane;
     bool is_held = groups.holds(i, key);
     Kept value = is_held ? term(i) : Kept{};
