@@ -23,18 +23,18 @@ constexpr std::chrono::milliseconds kAskLimit{300};
 constexpr std::chrono::milliseconds kVerdictLimit{300};
 
 /// Polls while peers of one step arrive close together, giving the core away each time; then sleeps
-/// ever longer. A sleep ends at once when a failure is heard of.
+/// ever longer, and at once where others want the core. A sleep ends when a failure is heard of.
 class Polling {
  public:
-  explicit Polling(ControlChannel& control) : control_(control) {}
+  Polling(ControlChannel& control, SharedCore& core) : control_(control), core_(core) {}
   /// Something has come; more may be close behind.
   void restart(Clock::time_point now) {
     yield_until_ = now + kYields;
     pause_ = kFirstPause;
   }
   void rest(Clock::time_point now) {
-    if (now < yield_until_) {
-      yield_core();
+    if (now < yield_until_ && !core_.is_wanted(now)) {
+      core_.give_away();
       return;
     }
     control_.sleep(pause_);
@@ -46,6 +46,7 @@ class Polling {
   static constexpr std::chrono::microseconds kFirstPause{20};
 
   ControlChannel& control_;
+  SharedCore& core_;
   Clock::time_point yield_until_ = Clock::now() + kYields;
   std::chrono::microseconds pause_ = kFirstPause;
 };
@@ -53,6 +54,15 @@ class Polling {
 bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
 
 }  // namespace
+
+// ---- SharedCore
+
+void SharedCore::give_away() {
+  const Clock::time_point before = Clock::now();
+  yield_core();
+  const Clock::time_point now = Clock::now();
+  if (now - before > kSlice) wanted_until_ = now + kBelief;
+}
 
 // ---- MpiWork
 
@@ -284,8 +294,8 @@ bool MpiRank::is_over_soon(MpiWork& work) {
       advance_all();
       if (work.is_over()) return true;
     }
-    if (parts_.control.failed()) return false;
-    yield_core();
+    if (parts_.control.failed() || core_.is_wanted(Clock::now())) return false;
+    core_.give_away();
   }
   return false;
 }
@@ -307,7 +317,7 @@ void MpiRank::wait_until_over(MpiWork& work) {
   const bool for_ever = work.timeout() < std::chrono::milliseconds::zero();
   const auto begin = Clock::now();
   const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
-  Polling polling(control());
+  Polling polling(control(), core_);
   Telling telling(control());
   auto verdict_limit = Clock::time_point::max();
   for (std::int64_t progress = 0;;) {

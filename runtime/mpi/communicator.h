@@ -12,6 +12,7 @@
 
 #include "runtime/communicator.h"
 #include "runtime/control.h"
+#include "runtime/environment.h"
 #include "runtime/event.h"
 #include "runtime/mpi/link.h"
 #include "runtime/mpi/movement.h"
@@ -95,6 +96,21 @@ class MpiWork final : public Work {
   std::unique_ptr<Movement> movement_;
 };
 
+/// The core under a rank that waits. Where others compute on it, Linux lets one that gave it away
+/// wait for their whole time slices, and one that slept have it back at once.
+class SharedCore {
+ public:
+  using Clock = RankClock;
+  /// Another than a peer who waits too has lately kept the core that was given away.
+  bool is_wanted(Clock::time_point now) const noexcept { return now < wanted_until_; }
+  void give_away();
+
+ private:
+  static constexpr std::chrono::microseconds kSlice{500};
+  static constexpr std::chrono::milliseconds kBelief{100};
+  Clock::time_point wanted_until_{};
+};
+
 /// What all groups of one rank share. Thread-safety: its own rank's thread only.
 class MpiRank {
  public:
@@ -143,6 +159,7 @@ class MpiRank {
   void wait_until_over(MpiWork& work);
 
   Parts parts_;
+  SharedCore core_;
   WorldOptions options_;
   std::shared_ptr<Allocator> host_memory_;
   Staging staging_;

@@ -1,10 +1,13 @@
 #include "runtime/mpi/link.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "runtime/environment.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +24,23 @@ Status check_mpi(int code, const char* call) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   return unavailable(std::string(call) + ": " + text.data());
+}
+
+Status finish(int code, MPI_Request& request, const char* call) {
+  constexpr int kYields = 64;
+  constexpr std::chrono::microseconds kLongestPause{500};
+  std::chrono::microseconds pause{10};
+  for (int polls = 0, is_over = 0; code == MPI_SUCCESS;) {
+    code = MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
+    if (is_over != 0) break;
+    if (++polls < kYields) {
+      yield_core();
+    } else {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, kLongestPause);
+    }
+  }
+  return check_mpi(code, call);
 }
 
 MpiLink::MpiLink(MPI_Comm comm, std::int64_t max_message_elements)

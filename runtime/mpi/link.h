@@ -15,6 +15,9 @@ namespace tessera {
 
 /// OK, or what MPI says of its error code.
 Status check_mpi(int code, const char* call);
+/// Waits until `request` is over, as `call` began it with `code`. Unlike MPI's own waits it gives
+/// the core away: MPICH spins, and the peers that it waits for may have none.
+Status finish(int code, MPI_Request& request, const char* call);
 
 /// What a message belongs to: a group's number, the call's number in its lane, and the part of the
 /// call. Two calls of one lane share a tag only when kMaxPending others lie between them.

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -30,28 +31,48 @@ StatusOr<MPI_Comm> duplicate(const std::optional<int>& handle) {
     return invalid_argument("make_mpi_world: the communicator is MPI_COMM_NULL");
   }
   MPI_Comm comm = MPI_COMM_NULL;
-  TSR_RETURN_IF_ERROR(check_mpi(MPI_Comm_dup(given, &comm), "MPI_Comm_dup"));
+  MPI_Request request = MPI_REQUEST_NULL;
+  TSR_RETURN_IF_ERROR(finish(MPI_Comm_idup(given, &comm, &request), request, "MPI_Comm_idup"));
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   return comm;
 }
 
+/// What a rank tells at once: most texts are short, and need no second call.
+struct Told {
+  int length = 0;
+  std::array<char, 252> start{};
+};
+
 std::vector<std::string> exchange_texts(MPI_Comm comm, const std::string& own) {
   int size = 1;
   MPI_Comm_size(comm, &size);
-  std::vector<int> lengths(static_cast<std::size_t>(size)), offsets(lengths.size());
-  const int length = static_cast<int>(own.size());
-  throw_if_error(check_mpi(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm),
-                           "MPI_Allgather"));
-  int total = 0;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    offsets[i] = total;
-    total += lengths[i];
+  std::vector<Told> told(static_cast<std::size_t>(size));
+  Told mine{.length = static_cast<int>(own.size())};
+  own.copy(mine.start.data(), mine.start.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_Iallgather(&mine, sizeof mine, MPI_BYTE, told.data(), sizeof mine, MPI_BYTE, comm,
+                            &request);
+  throw_if_error(finish(code, request, "MPI_Iallgather"));
+
+  std::vector<int> lengths, offsets;
+  int total = 0, longest = 0;
+  for (const Told& each : told) {
+    lengths.push_back(each.length);
+    offsets.push_back(total);
+    total += each.length;
+    longest = std::max(longest, each.length);
+  }
+  std::vector<std::string> texts;
+  if (longest <= std::ssize(mine.start)) {
+    for (const Told& each : told) {
+      texts.emplace_back(each.start.data(), static_cast<std::size_t>(each.length));
+    }
+    return texts;
   }
   std::string all(static_cast<std::size_t>(total), '\0');
-  throw_if_error(check_mpi(MPI_Allgatherv(own.data(), length, MPI_CHAR, all.data(), lengths.data(),
-                                          offsets.data(), MPI_CHAR, comm),
-                           "MPI_Allgatherv"));
-  std::vector<std::string> texts;
+  code = MPI_Iallgatherv(own.data(), mine.length, MPI_CHAR, all.data(), lengths.data(),
+                         offsets.data(), MPI_CHAR, comm, &request);
+  throw_if_error(finish(code, request, "MPI_Iallgatherv"));
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     texts.push_back(
         all.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));

@@ -132,7 +132,10 @@ int MPI_Error_string(int code, char* text, int* length) {
 
 int MPI_Comm_rank(MPI_Comm, int* rank) { return set(rank, Simulation::current().process()); }
 int MPI_Comm_size(MPI_Comm, int* size) { return set(size, Simulation::current().num_processes()); }
-int MPI_Comm_dup(MPI_Comm, MPI_Comm* made) { return set(made, mail().duplicate()); }
+int MPI_Comm_idup(MPI_Comm, MPI_Comm* made, MPI_Request* request) {
+  *request = MPI_REQUEST_NULL;
+  return set(made, mail().duplicate());
+}
 int MPI_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm* made) {
   return set(made, mail().duplicate());
 }
@@ -176,8 +179,9 @@ int MPI_Get_count(const MPI_Status* status, MPI_Datatype type, int* count) {
   return set(count, status->bytes / type);
 }
 
-int MPI_Allgather(const void* data, int count, MPI_Datatype type, void* all, int each,
-                  MPI_Datatype all_type, MPI_Comm comm) {
+int MPI_Iallgather(const void* data, int count, MPI_Datatype type, void* all, int each,
+                   MPI_Datatype all_type, MPI_Comm comm, MPI_Request* request) {
+  *request = MPI_REQUEST_NULL;
   const std::size_t room = bytes_of(each, all_type);
   auto* to = static_cast<char*>(all);
   for (const std::string& text :
@@ -187,8 +191,10 @@ int MPI_Allgather(const void* data, int count, MPI_Datatype type, void* all, int
   }
   return MPI_SUCCESS;
 }
-int MPI_Allgatherv(const void* data, int count, MPI_Datatype type, void* all, const int* counts,
-                   const int* offsets, MPI_Datatype all_type, MPI_Comm comm) {
+int MPI_Iallgatherv(const void* data, int count, MPI_Datatype type, void* all, const int* counts,
+                    const int* offsets, MPI_Datatype all_type, MPI_Comm comm,
+                    MPI_Request* request) {
+  *request = MPI_REQUEST_NULL;
   const auto texts =
       mail().gather(comm, std::string(static_cast<const char*>(data), bytes_of(count, type)));
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {

@@ -66,7 +66,7 @@ TEST_CASE("tessera-train on emulated devices trains, saves and goes on as on the
 TEST_CASE("tessera-train --capture prints the losses of steps that are not captured",
           "[tools][device][capture]") {
   const ScratchFolder folder;
-  const std::string bounded = R"({"dp_shard":2,"ep":2,"rows_bound":4096})";
+  const std::string bounded = R"({"dp_shard":2,"ep":2,"rows_bound":1024})";
   const auto run = [&](const std::string& log, const std::vector<std::string>& more) {
     std::vector<std::string> all = {"--ranks", "2", "--init", parity("init.safetensors"),
                                     "--steps", "4", "--log",  folder / log};

@@ -36,7 +36,7 @@ int MPI_Error_string(int code, char* text, int* length);
 
 int MPI_Comm_rank(MPI_Comm comm, int* rank);
 int MPI_Comm_size(MPI_Comm comm, int* size);
-int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* made);
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* made, MPI_Request* request);
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made);
 int MPI_Comm_free(MPI_Comm* comm);
 int MPI_Comm_get_attr(MPI_Comm comm, int key, void* value, int* flag);
@@ -56,7 +56,8 @@ int MPI_Recv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Co
              MPI_Status* status);
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request);
-int MPI_Allgather(const void* data, int count, MPI_Datatype type, void* all, int each,
-                  MPI_Datatype all_type, MPI_Comm comm);
-int MPI_Allgatherv(const void* data, int count, MPI_Datatype type, void* all, const int* counts,
-                   const int* offsets, MPI_Datatype all_type, MPI_Comm comm);
+// Over when they return.
+int MPI_Iallgather(const void* data, int count, MPI_Datatype type, void* all, int each,
+                   MPI_Datatype all_type, MPI_Comm comm, MPI_Request* request);
+int MPI_Iallgatherv(const void* data, int count, MPI_Datatype type, void* all, const int* counts,
+                    const int* offsets, MPI_Datatype all_type, MPI_Comm comm, MPI_Request* request);
