@@ -11,6 +11,11 @@ namespace tessera::emulation {
 void set_device_count(int count);
 /// What each device's cudaMalloc may give in all; 16 GiB unless set.
 void set_device_memory(std::size_t bytes);
+/// Whether another process has the device for itself: nothing can be begun on it then.
+void set_device_busy(int device, bool is_busy);
+/// The kernel with this number among the device's from now on, 1 the first, ends by a fault. The
+/// variable TESSERA_EMULATED_FAULT, "DEVICE:NUMBER", does it for a program.
+void plant_fault(int device, std::int64_t number);
 /// Kernels launched on the device so far, those of graphs included.
 std::int64_t launches(int device);
 /// The first fault of the device's kernels: the kernel, the device thread and what it did. Empty

@@ -21,6 +21,8 @@ constexpr int kMaxDevices = 64;
 struct DeviceState {
   std::atomic<cudaError_t> fault{cudaSuccess};
   std::atomic<std::int64_t> launches{0};
+  std::atomic<std::int64_t> faulty_launch{0};  // the number of one that was told to fail; 0: none
+  std::atomic<bool> is_busy{false};
   std::string fault_text;  // the rest is guarded by the runtime's mutex
   std::size_t used_bytes = 0;
   std::set<Stream*> streams;
@@ -45,6 +47,7 @@ class Runtime {
     const std::lock_guard<std::mutex> lock_;
   };
 
+  Runtime();
   std::atomic<int> num_devices{8};
   std::atomic<std::size_t> device_bytes{std::size_t{16} << 30};
   DeviceState devices[kMaxDevices];

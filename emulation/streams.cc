@@ -21,6 +21,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const int device = current_device();
   if (device >= Runtime::get().num_devices.load(std::memory_order_relaxed))
     return noted(cudaErrorNoDevice);
+  if (Runtime::get().devices[device].is_busy.load(std::memory_order_relaxed))
+    return noted(cudaErrorDevicesUnavailable);
   auto* made = new Stream(device);
   const Runtime::Lock lock;
   Runtime::get().devices[device].streams.insert(made);
@@ -168,9 +170,12 @@ cudaError_t launch_on(cudaStream_t stream, const LaunchShape& shape, const char*
   if (!is_allowed) return noted(cudaErrorInvalidConfiguration);
   DeviceState& device = Runtime::get().devices[stream->device()];
   return submit(stream, [&device, shape, name, body = std::move(body)](BlockRunner& runner) {
-    device.launches.fetch_add(1, std::memory_order_relaxed);
+    const std::int64_t number = 1 + device.launches.fetch_add(1, std::memory_order_relaxed);
     const auto call = [](void* kernel) { (*static_cast<const std::function<void()>*>(kernel))(); };
-    const char* what = runner.run(shape, call, const_cast<std::function<void()>*>(&body));
+    const char* const what =
+        number == device.faulty_launch.load(std::memory_order_relaxed)
+            ? "a fault that was planted"
+            : runner.run(shape, call, const_cast<std::function<void()>*>(&body));
     if (what == nullptr) return;
     const Runtime::Lock lock;
     if (device.fault_text.empty()) device.fault_text = std::string("kernel ") + name + ", " + what;

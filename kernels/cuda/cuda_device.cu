@@ -45,6 +45,12 @@ class MarkState final : public Mark::State {
   std::uint64_t capture_;  // that recorded it; 0: none
 };
 
+/// Whether another process has the device, or it is of no use to this one any more.
+bool is_lost(cudaError_t error) {
+  return error == cudaErrorDevicesUnavailable || error == cudaErrorIllegalAddress ||
+         error == cudaErrorLaunchFailure;
+}
+
 cudaEvent_t event_of(const Mark& mark) {
   return static_cast<const MarkState&>(*mark.state()).event();
 }
@@ -60,6 +66,7 @@ void check(cudaError_t error, const Device& device, const char* call) {
   if (error == cudaSuccess) return;
   const std::string text = to_string(device.id()) + ": " + call + ": " + cudaGetErrorString(error) +
                            fault_of(device.id().ordinal);
+  if (is_lost(error)) throw Error(unavailable(text));
   if (error == cudaErrorMemoryAllocation) throw Error(absl::ResourceExhaustedError(text));
   throw Error(internal_error(text));
 }

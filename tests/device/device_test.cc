@@ -73,6 +73,16 @@ TEST_CASE("a kernel that a device lacks is named, with the device", "[device][er
   emulation::set_device_count(8);
 }
 
+TEST_CASE("a device that another process has for itself is refused", "[device][errors]") {
+  emulation::set_device_busy(5, true);
+  const StatusOr<std::shared_ptr<Device>> busy = make_emulated_device(5);
+  emulation::set_device_busy(5, false);
+  CHECK(busy.status().code() == absl::StatusCode::kUnavailable);
+  CHECK(message_of(busy.status()) ==
+        "emulated:5: cudaStreamCreate: the device is busy: another process has it for itself");
+  CHECK(make_emulated_device(5).ok());
+}
+
 TEST_CASE("memory that is not there is an error that says how much, and what there is stays",
           "[device][errors]") {
   OnDevice on;

@@ -10,6 +10,7 @@
 namespace tessera {
 namespace {
 
+using testing::count_of;
 using testing::Ran;
 using testing::run_program;
 
@@ -293,14 +294,6 @@ std::vector<std::string> elements_of(const std::string& xml) {
     }
   }
   return open.empty() ? names : std::vector<std::string>{};
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
 }
 
 TEST_CASE("the picture shows who sends which block to whom", "[tools][plan]") {

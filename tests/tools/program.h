@@ -36,6 +36,8 @@ class ScratchFolder {
 
 std::string read_whole_file(const std::string& path);
 
+std::size_t count_of(const std::string& text, const std::string& part);
+
 /// Runs `program` (a name in the build's bin folder, or an absolute path) with `arguments`, `input`
 /// as standard input, and further environment variables.
 Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
@@ -45,14 +47,15 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
 #ifdef TSR_MPIEXEC
 /// The same as `ranks` processes of mpirun, more than there are cores where need be.
 inline Ran run_on_mpi(int ranks, const std::string& program,
-                      const std::vector<std::string>& arguments) {
+                      const std::vector<std::string>& arguments,
+                      std::map<std::string, std::string> environment = {}) {
   std::vector<std::string> all = {"--oversubscribe", "-n", std::to_string(ranks),
                                   built("/") + program};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  return run_program(TSR_MPIEXEC, all, "",
-                     {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+  environment.insert({{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                      {"OMPI_MCA_mpi_yield_when_idle", "1"}});
+                      {"OMPI_MCA_mpi_yield_when_idle", "0"}});
+  return run_program(TSR_MPIEXEC, all, "", environment);
 }
 #endif
 

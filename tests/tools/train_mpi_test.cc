@@ -93,6 +93,24 @@ TEST_CASE("processes on emulated devices repeat another system's losses",
   }
 }
 
+TEST_CASE("a kernel's fault on one of four processes is a line of each, and the records stay",
+          "[tools][train][mpi][device][errors]") {
+  const ScratchFolder folder;
+  const Ran ran =
+      run_on_mpi(4, "tessera-train",
+                 arguments_with({"--parallel", R"({"dp_shard":2,"tp":2,"ep":2})", "--backend",
+                                 "mpi", "--device", "emulated", "--recorder", folder / "records"}),
+                 {{"TESSERA_EMULATED_FAULT", "1:500"}});
+  CAPTURE(ran.err);
+  CHECK(ran.exit_code == 4);
+  CHECK(count_of(ran.err, "a kernel ended by a fault (kernel ") == 4);
+  CHECK(count_of(ran.err, ", a fault that was planted)") == 4);
+  CHECK(count_of(ran.err, "flight records: " + (folder / "records")) == 4);
+  const Ran audit = run_program("placement-audit", {"recorder", folder / "records"});
+  CHECK(audit.exit_code == 1);
+  CHECK_THAT(audit.out, Catch::Contains("a fault that was planted"));
+}
+
 TEST_CASE("what four processes save goes on on two, as on threads, bit for bit",
           "[tools][train][checkpoint][mpi]") {
   const ScratchFolder folder;
