@@ -40,12 +40,6 @@ std::string backend_here() {
 #endif
 }
 
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 }  // namespace
 
 TEST_CASE("a process that forks, or whose child exits or becomes another program, goes on",
