@@ -1,12 +1,38 @@
 #include "devices/devices.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "emulation/control.h"
 #include "io/json.h"
 #include "kernels/cuda_device.h"
 
 namespace tessera {
+namespace {
+
+/// What TESSERA_EMULATED_FAULT, "DEVICE:NUMBER", asks for: that kernel of that device fails.
+Status plant_fault() {
+  const char* const asked = std::getenv("TESSERA_EMULATED_FAULT");
+  if (asked == nullptr) return absl::OkStatus();
+  const std::pair<std::string, std::string> words = absl::StrSplit(asked, absl::MaxSplits(':', 1));
+  int device = 0;
+  std::int64_t number = 0;
+  if (!absl::SimpleAtoi(words.first, &device) || !absl::SimpleAtoi(words.second, &number) ||
+      device < 0 || device >= num_emulated_devices() || number < 1) {
+    return invalid_argument("TESSERA_EMULATED_FAULT " + in_quotes(asked) +
+                            ": DEVICE:NUMBER is expected, a device below " +
+                            std::to_string(num_emulated_devices()) +
+                            " and the number of one of its kernels, 1 the first");
+  }
+  emulation::plant_fault(device, number);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_view text) {
   if (text == "cpu") return DeviceId::Kind::kCpu;
@@ -28,6 +54,8 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
           "device cuda: these programs were built without it; docs/cuda.md says what runs where");
 #endif
     case DeviceId::Kind::kEmulated:
+      static const Status planted = plant_fault();  // once, whichever rank comes first
+      TSR_RETURN_IF_ERROR(planted);
       return make_emulated_device(static_cast<int>(rank % std::max(1, num_emulated_devices())));
   }
   return internal_error("a device of unknown kind");

@@ -16,7 +16,8 @@ namespace tessera TSR_API {
 StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_view text);
 
 /// A device for a rank, with streams of its own: ranks take the cards in turn. The processor's is
-/// the same for all. Errors: Unavailable where this build or this machine has none of the kind.
+/// the same for all. Errors: Unavailable where this build or this machine has none of the kind, or
+/// another process has it; InvalidArgument for a TESSERA_EMULATED_FAULT that asks for none.
 StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::int64_t rank);
 
 /// What WorldOptions::allocator asks for each rank; null for the processor. Errors: those of

@@ -13,8 +13,7 @@ void set_device_count(int count);
 void set_device_memory(std::size_t bytes);
 /// Whether another process has the device for itself: nothing can be begun on it then.
 void set_device_busy(int device, bool is_busy);
-/// The kernel with this number among the device's from now on, 1 the first, ends by a fault. The
-/// variable TESSERA_EMULATED_FAULT, "DEVICE:NUMBER", does it for a program.
+/// The kernel with this number among the device's from now on, 1 the first, ends by a fault.
 void plant_fault(int device, std::int64_t number);
 /// Kernels launched on the device so far, those of graphs included.
 std::int64_t launches(int device);

@@ -1,10 +1,6 @@
 #include "emulation/device_state.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
-#include <cstdlib>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,27 +56,12 @@ bool is_forbidden_by_capture() {
                      [](const auto& each) { return each.second->binds_this_thread(); });
 }
 
-Runtime::Runtime() {
-  const char* const planted = std::getenv("TESSERA_EMULATED_FAULT");
-  if (planted == nullptr) return;
-  int device = 0;
-  std::int64_t number = 0;
-  const std::string_view text = planted;
-  const char* const end = planted + text.size();
-  const auto colon = std::from_chars(planted, end, device);
-  const bool has_device = colon.ec == std::errc() && colon.ptr != end && *colon.ptr == ':';
-  const auto last = std::from_chars(has_device ? colon.ptr + 1 : end, end, number);
-  if (last.ec == std::errc() && last.ptr == end && device >= 0 && device < kMaxDevices &&
-      number > 0) {
-    devices[device].faulty_launch = number;
-    return;
-  }
-  std::fprintf(stderr,
-               "TESSERA_EMULATED_FAULT: expected DEVICE:NUMBER, as in 0:1, with a device below %d "
-               "and a number of at least 1; nothing is planted\n",
-               kMaxDevices);
+void set_device_count(int count) {
+  Runtime::get().num_devices.store(std::clamp(count, 0, kMaxDevices), std::memory_order_relaxed);
 }
-
+void set_device_memory(std::size_t bytes) {
+  Runtime::get().device_bytes.store(bytes, std::memory_order_relaxed);
+}
 void set_device_busy(int device, bool is_busy) {
   Runtime::get().devices[device].is_busy.store(is_busy, std::memory_order_relaxed);
 }
@@ -88,12 +69,6 @@ void plant_fault(int device, std::int64_t number) {
   DeviceState& state = Runtime::get().devices[device];
   state.faulty_launch.store(state.launches.load(std::memory_order_relaxed) + number,
                             std::memory_order_relaxed);
-}
-void set_device_count(int count) {
-  Runtime::get().num_devices.store(std::clamp(count, 0, kMaxDevices), std::memory_order_relaxed);
-}
-void set_device_memory(std::size_t bytes) {
-  Runtime::get().device_bytes.store(bytes, std::memory_order_relaxed);
 }
 std::int64_t launches(int device) {
   return Runtime::get().devices[device].launches.load(std::memory_order_relaxed);

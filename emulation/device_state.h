@@ -47,7 +47,6 @@ class Runtime {
     const std::lock_guard<std::mutex> lock_;
   };
 
-  Runtime();
   std::atomic<int> num_devices{8};
   std::atomic<std::size_t> device_bytes{std::size_t{16} << 30};
   DeviceState devices[kMaxDevices];

@@ -33,7 +33,7 @@ class Polling {
     pause_ = kFirstPause;
   }
   void rest(Clock::time_point now) {
-    if (now < yield_until_ && !core_.is_wanted(now)) {
+    if (now < yield_until_ && !core_.is_wanted()) {
       core_.give_away();
       return;
     }
@@ -294,7 +294,7 @@ bool MpiRank::is_over_soon(MpiWork& work) {
       advance_all();
       if (work.is_over()) return true;
     }
-    if (parts_.control.failed() || core_.is_wanted(Clock::now())) return false;
+    if (parts_.control.failed() || core_.is_wanted()) return false;
     core_.give_away();
   }
   return false;

@@ -101,8 +101,11 @@ class MpiWork final : public Work {
 class SharedCore {
  public:
   using Clock = RankClock;
-  /// Another than a peer who waits too has lately kept the core that was given away.
-  bool is_wanted(Clock::time_point now) const noexcept { return now < wanted_until_; }
+  /// Another than a peer who waits too has lately kept the core that was given away. Reads no clock
+  /// unless one ever has.
+  bool is_wanted() const noexcept {
+    return wanted_until_ != Clock::time_point{} && Clock::now() < wanted_until_;
+  }
   void give_away();
 
  private:

@@ -124,6 +124,15 @@ TEST_CASE("a device that a program has not is refused before anything starts", "
         "what runs where\n");
   CHECK(refusal({"--device", "gpu\033[1m"}) ==
         "2 tessera-train: --device \"gpu\\u001b[1m\": cpu, cuda and emulated are allowed\n");
+  for (const std::string planted : {"", "1", "8:1", "0:0", "0:1x", "\033"}) {
+    const Ran ran = run_program("tessera-train", training(folder, {"--device", "emulated"}), "",
+                                {{"TESSERA_EMULATED_FAULT", planted}});
+    CAPTURE(planted, ran.err);
+    CHECK(ran.exit_code == 3);
+    CHECK(ran.err.find("TESSERA_EMULATED_FAULT \"") != std::string::npos);
+    CHECK(ran.err.find(": DEVICE:NUMBER is expected, a device below 8 and ") != std::string::npos);
+    CHECK(ran.err.find('\033') == std::string::npos);
+  }
   CHECK(run_program("placement-audit", {"verify", "--device", "cuda", "add"}).exit_code == 4);
   CHECK(run_program("placement-audit", {"run", "--device", "gpu"}, "{}").exit_code == 2);
 }
