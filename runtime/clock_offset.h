@@ -12,14 +12,19 @@ struct ClockSample {
   double answered = 0;  ///< by the own clock
 };
 
-/// The own clock's time at which the other clock stood at zero, from the sample with the shortest
-/// round trip. It is off by at most half of that trip. Requires one sample.
-constexpr double zero_of_other_clock(std::span<const ClockSample> samples) noexcept {
+/// Where the other clock stood at zero.
+struct ClockZero {
+  double at = 0;          ///< by the own clock
+  double most_error = 0;  ///< which `at` is off by at most
+};
+/// From the sample with the shortest round trip, to half of that trip. Requires one sample.
+constexpr ClockZero zero_of_other_clock(std::span<const ClockSample> samples) noexcept {
   ClockSample best = samples[0];
   for (const ClockSample& sample : samples) {
     if (sample.answered - sample.asked < best.answered - best.asked) best = sample;
   }
-  return (best.asked + best.answered) / 2 - best.answer;
+  return {.at = (best.asked + best.answered) / 2 - best.answer,
+          .most_error = (best.answered - best.asked) / 2};
 }
 
 }  // namespace tessera

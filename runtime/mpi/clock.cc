@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -32,33 +33,46 @@ double ns_since(Clock::time_point base) {
   return std::chrono::duration<double, std::nano>(Clock::now() - base).count();
 }
 
+/// Waiting ranks leave the cores to those who ask and answer, see finish().
+Status receive(double* value, int count, int rank, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(value, count, MPI_DOUBLE, rank, 0, comm, &request);
+  return finish(code, request, "MPI_Irecv");
+}
+Status send(const double* value, int count, int rank, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Isend(value, count, MPI_DOUBLE, rank, 0, comm, &request);
+  return finish(code, request, "MPI_Isend");
+}
+
 Status answer_questions(MPI_Comm comm, int rank, Clock::time_point start) {
   for (int i = 0; i < kRoundTrips; ++i) {
-    TSR_RETURN_IF_ERROR(
-        check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, rank, 0, comm, MPI_STATUS_IGNORE), "MPI_Recv"));
+    TSR_RETURN_IF_ERROR(receive(nullptr, 0, rank, comm));
     const double since_start = ns_since(start);
-    TSR_RETURN_IF_ERROR(
-        check_mpi(MPI_Send(&since_start, 1, MPI_DOUBLE, rank, 0, comm), "MPI_Send"));
+    TSR_RETURN_IF_ERROR(send(&since_start, 1, rank, comm));
   }
   return absl::OkStatus();
 }
 
-StatusOr<Clock::time_point> ask_rank_0(MPI_Comm comm) {
+StatusOr<AgreedStart> ask_rank_0(MPI_Comm comm) {
   std::array<ClockSample, kRoundTrips> samples;
   const Clock::time_point base = Clock::now();
   for (ClockSample& sample : samples) {
     sample.asked = ns_since(base);
-    TSR_RETURN_IF_ERROR(check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, 0, 0, comm), "MPI_Send"));
-    TSR_RETURN_IF_ERROR(check_mpi(
-        MPI_Recv(&sample.answer, 1, MPI_DOUBLE, 0, 0, comm, MPI_STATUS_IGNORE), "MPI_Recv"));
+    TSR_RETURN_IF_ERROR(send(nullptr, 0, 0, comm));
+    TSR_RETURN_IF_ERROR(receive(&sample.answer, 1, 0, comm));
     sample.answered = ns_since(base);
   }
-  return base + std::chrono::nanoseconds(static_cast<std::int64_t>(zero_of_other_clock(samples)));
+  const ClockZero zero = zero_of_other_clock(samples);
+  const auto whole = [](double ns) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
+  };
+  return AgreedStart{base + whole(zero.at), whole(std::ceil(zero.most_error))};
 }
 
 }  // namespace
 
-StatusOr<Clock::time_point> agree_on_start(MPI_Comm comm, const ExchangeTexts& exchange) {
+StatusOr<AgreedStart> agree_on_start(MPI_Comm comm, const ExchangeTexts& exchange) {
   const Clock::time_point start = Clock::now();
   const std::string clock = identity_of_clock();
   const std::vector<std::string> texts =
@@ -74,10 +88,10 @@ StatusOr<Clock::time_point> agree_on_start(MPI_Comm comm, const ExchangeTexts& e
       if (shares(texts[static_cast<std::size_t>(other)])) continue;
       TSR_RETURN_IF_ERROR(answer_questions(comm, other, start));
     }
-    return start;
+    return AgreedStart{start};
   }
   if (!shares(texts[static_cast<std::size_t>(rank)])) return ask_rank_0(comm);
-  return Clock::time_point(Clock::duration(std::stoll(texts[0])));
+  return AgreedStart{Clock::time_point(Clock::duration(std::stoll(texts[0])))};
 }
 
 }  // namespace tessera

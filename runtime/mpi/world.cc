@@ -295,7 +295,8 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   }
   parts.host = std::make_unique<HostMemory>(ControlPlace{parts.link->rank(), parts.link->size()},
                                             use_of_host_memory(options), exchange);
-  TSR_ASSIGN_OR_RETURN(parts.start, agree_on_start(comm, exchange));
+  TSR_ASSIGN_OR_RETURN(const AgreedStart start, agree_on_start(comm, exchange));
+  parts.start = start.zero;
   parts.threads_per_rank =
       library_threads(options.world.threads_per_rank, ranks_on_these_processors(exchange));
   return std::make_unique<MpiWorld>(std::move(parts), options);

@@ -51,9 +51,6 @@ int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status);
 int MPI_Cancel(MPI_Request* request);
 int MPI_Request_free(MPI_Request* request);
 int MPI_Get_count(const MPI_Status* status, MPI_Datatype type, int* count);
-int MPI_Send(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
-int MPI_Recv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-             MPI_Status* status);
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request);
 // Over when they return.
