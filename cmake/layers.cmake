@@ -1,10 +1,10 @@
 include(unite)
 
-# tessera_layer(NAME [FOLDER folder] DEPENDS … [PRIVATE …] [HOT]): one static library from every source of the folder,
-# NAME unless given, but main.cc.
-# HOT compiles the folder for speed, see tessera_hot_options.
+# tessera_layer(NAME [FOLDER folder] DEPENDS … [PRIVATE …] [HOT | COLD]): one static library from every source of the
+# folder, NAME unless given, but main.cc.
+# HOT compiles the folder for speed, see tessera_hot_options; COLD for less of the compiler's time.
 function(tessera_layer name)
-  cmake_parse_arguments(LAYER "HOT" "FOLDER" "DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(LAYER "HOT;COLD" "FOLDER" "DEPENDS;PRIVATE" ${ARGN})
   if(NOT LAYER_FOLDER)
     set(LAYER_FOLDER ${name})
   endif()
@@ -24,6 +24,9 @@ function(tessera_layer name)
   target_link_libraries(tessera_${name} PRIVATE ${LAYER_PRIVATE})
   set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(tessera_${name})
+  if(LAYER_COLD)
+    target_compile_options(tessera_${name} PRIVATE ${TESSERA_COLD_OPTION})
+  endif()
   if(LAYER_HOT)
     if(NOT TARGET tessera_precompiled_hot)
       tessera_precompiled(tessera_precompiled_hot OpenMP::OpenMP_CXX)
