@@ -36,7 +36,8 @@ class BareDevice final : public Device {
 
 }  // namespace
 
-TEST_CASE("arrays know their device, and kernels run on that of the context", "[device]") {
+TEST_CASE("arrays know their device, and kernels run on that of the context",
+          "[device][emulated]") {
   OnDevice on;
   const Array a = Array::empty({2, 3}, DType::kF32, on.memory);
   CHECK(to_string(a.device().id()) == "emulated:0");
@@ -49,7 +50,7 @@ TEST_CASE("arrays know their device, and kernels run on that of the context", "[
   CHECK(emulation::launches(0) - before == 2);
 }
 
-TEST_CASE("a kernel that a device lacks is named, with the device", "[device][errors]") {
+TEST_CASE("a kernel that a device lacks is named, with the device", "[device][errors][emulated]") {
   OnDevice on;
   const Array a = Array::empty({2, 2}, DType::kI32, on.memory);
   const auto error_of = [](auto&& call) -> std::string {
@@ -73,7 +74,7 @@ TEST_CASE("a kernel that a device lacks is named, with the device", "[device][er
   emulation::set_device_count(8);
 }
 
-TEST_CASE("a device that another process has for itself is refused", "[device][errors]") {
+TEST_CASE("a device that another process has for itself is refused", "[device][errors][emulated]") {
   emulation::set_device_busy(5, true);
   const StatusOr<std::shared_ptr<Device>> busy = make_emulated_device(5);
   emulation::set_device_busy(5, false);
@@ -84,7 +85,7 @@ TEST_CASE("a device that another process has for itself is refused", "[device][e
 }
 
 TEST_CASE("memory that is not there is an error that says how much, and what there is stays",
-          "[device][errors]") {
+          "[device][errors][emulated]") {
   OnDevice on;
   emulation::set_device_memory(1 << 20);
   const Array kept = Array::empty({1000}, DType::kF32, on.memory);
@@ -103,7 +104,7 @@ TEST_CASE("memory that is not there is an error that says how much, and what the
 }
 
 TEST_CASE("released memory serves the same stream again; fresh memory is poison",
-          "[device][memory]") {
+          "[device][memory][emulated]") {
   OnDevice on;
   Array a = Array::empty({100}, DType::kF32, on.memory);
   CHECK(std::isnan(fetch(on, a).to_vector()[99]));
@@ -117,7 +118,7 @@ TEST_CASE("released memory serves the same stream again; fresh memory is poison"
 }
 
 TEST_CASE("arrays of a device are no memory of the host; copies are asked for",
-          "[device][errors]") {
+          "[device][errors][emulated]") {
   OnDevice on;
   const Array host = Array::from_values({2, 3}, DType::kI32, std::vector<double>{1, 2, 3, 4, 5, 6});
   const Array there = to_device(on.ctx, host.transpose(0, 1));
@@ -148,7 +149,7 @@ TEST_CASE("what is uploaded may be written again at once", "[device][memory]") {
   }
 }
 
-TEST_CASE("marks order the streams of two devices", "[device][streams]") {
+TEST_CASE("marks order the streams of two devices", "[device][streams][emulated]") {
   OnDevice first;
   const std::shared_ptr<Device> second = value_or_throw(make_emulated_device(1));
   const std::shared_ptr<Allocator> memory = second->make_allocator();

@@ -19,7 +19,8 @@ std::vector<double> random_integers(TwinMaker& make, std::int64_t count, std::in
 
 }  // namespace
 
-TEST_CASE("keys are grouped in stable order, over several digits and tiles", "[device][index]") {
+TEST_CASE("keys are grouped in stable order, over several digits and tiles",
+          "[device][index][emulated]") {
   OnDevice on;
   TwinMaker make(on, 131);
   const std::int64_t num_keys = GENERATE(1, 2, 9, 256, 257, 5000, 70000, 20000000);
@@ -53,7 +54,7 @@ TEST_CASE("keys are grouped in stable order, over several digits and tiles", "[d
   }
 }
 
-TEST_CASE("rows of counts become the sums before them", "[device][index]") {
+TEST_CASE("rows of counts become the sums before them", "[device][index][emulated]") {
   OnDevice on;
   TwinMaker make(on, 132);
   for (int i = 0; i < 200; ++i) {

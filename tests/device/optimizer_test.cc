@@ -137,7 +137,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a hundred dense tensors are two launches", "[device][optimizer]") {
+TEST_CASE("a hundred dense tensors are two launches", "[device][optimizer][emulated]") {
   OnDevice on;
   TwinMaker make(on, 23);
   std::vector<AdamWArrays> adam;

@@ -46,7 +46,8 @@ DType result_type(TwinMaker& make, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("products have the processor's bits on the emulated device", "[device][product]") {
+TEST_CASE("products have the processor's bits on the emulated device",
+          "[device][product][emulated]") {
   OnDevice on;
   TwinMaker make(on, 41);
   for (int i = 0; i < 300; ++i) {
@@ -66,7 +67,7 @@ TEST_CASE("products have the processor's bits on the emulated device", "[device]
   }
 }
 
-TEST_CASE("our own kernel multiplies as the processor does", "[device][product]") {
+TEST_CASE("our own kernel multiplies as the processor does", "[device][product][emulated]") {
   OnDevice on;
   TwinMaker make(on, 42);
   for (int i = 0; i < 300; ++i) {
@@ -85,7 +86,8 @@ TEST_CASE("our own kernel multiplies as the processor does", "[device][product]"
   }
 }
 
-TEST_CASE("infinities and NaN go through our own kernel where they belong", "[device][product]") {
+TEST_CASE("infinities and NaN go through our own kernel where they belong",
+          "[device][product][emulated]") {
   OnDevice on;
   TwinMaker make(on, 43);
   for (const DType dtype : kFloating) {
@@ -107,7 +109,7 @@ TEST_CASE("infinities and NaN go through our own kernel where they belong", "[de
 }
 
 TEST_CASE("a product that a graph captured reads what is there when it is launched",
-          "[device][product]") {
+          "[device][product][emulated]") {
   OnDevice on;
   const Array a = Array::empty({3, 4}, DType::kF32, on.memory),
               out = Array::empty({3, 3}, DType::kF32, on.memory);

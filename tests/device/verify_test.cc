@@ -40,7 +40,8 @@ void check_failures(const VerifyReport& report, const HostReadingOp* read) {
 
 }  // namespace
 
-TEST_CASE("operands of two devices are refused before a kernel runs", "[device][errors]") {
+TEST_CASE("operands of two devices are refused before a kernel runs",
+          "[device][errors][emulated]") {
   OnDevice on;
   OpTable table;
   add_builtin_ops(table);
