@@ -1,82 +1,18 @@
-// A stable radix sort: in each pass a warp counts the digits of its tile, the counts are summed
-// over the tiles, and the warp then places its tile's entries in order.
+// Keys in order by CUB, which every toolkit has; in the emulation by the processor.
 #include <algorithm>
-#include <bit>
 
 #include "kernels/cuda/key_order.h"
 #include "kernels/cuda/lines.h"
 
+#ifdef __CUDACC__
+#include <bit>
+#include <cub/device/device_radix_sort.cuh>
+#else
+#include <numeric>
+#endif
+
 namespace tessera::kernels::TSR_CUDA {
 namespace {
-
-constexpr int kDigitBits = 8;
-constexpr int kDigits = 1 << kDigitBits;
-constexpr int kMostWarps = 8;  // of a block
-
-struct Pass {
-  const std::int32_t* keys;
-  const std::int32_t* positions;  // null: the entries' own numbers
-  std::int64_t count;
-  Tiles tiles;
-  int shift, bits;  // of the digit
-  __device__ unsigned digit_of(std::int64_t i) const {
-    return static_cast<unsigned>(keys[i]) >> shift & ((1U << bits) - 1);
-  }
-};
-
-/// f(tile, counters of this warp) for each tile that falls to this warp.
-template <class F>
-__device__ void for_each_tile(const Pass& pass, F&& f) {
-  TSR_SHARED(int, counters, [kMostWarps][kDigits]);
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * blockDim.x / kLanes;
-  const std::int64_t first =
-      (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kLanes;
-  for (std::int64_t tile = first; tile < pass.tiles.count; tile += warps) {
-    f(tile, counters[threadIdx.x / kLanes]);
-  }
-}
-
-/// Entries of a tile, 32 at a time: f(i, digit, next of that digit) for those that there are, where
-/// `next` counts them from counters[digit] on, in order. Leaves the counters behind the tile.
-template <class F>
-__device__ void number_entries(const Pass& pass, std::int64_t tile, int* counters, F&& f) {
-  const unsigned lane = threadIdx.x % kLanes;
-  const std::int64_t begin = tile * pass.tiles.entries;
-  const std::int64_t most = begin + pass.tiles.entries;
-  const std::int64_t end = most < pass.count ? most : pass.count;
-  for (std::int64_t base = begin; base < end; base += kLanes) {
-    const std::int64_t i = base + lane;
-    const bool is_there = i < end;
-    const unsigned digit = is_there ? pass.digit_of(i) : 0;
-    unsigned same = __ballot_sync(kAllLanes, is_there);
-    for (int bit = 0; bit < pass.bits; ++bit) {
-      const bool is_set = (digit >> bit & 1) != 0;
-      const unsigned having = __ballot_sync(kAllLanes, is_set);
-      same &= is_set ? having : ~having;
-    }
-    const unsigned before = same & ((1U << lane) - 1);
-    const int next = counters[digit];
-    __syncwarp();
-    if (is_there) {
-      if (before == 0) counters[digit] = next + __popc(same);
-      f(i, digit, next + __popc(before));
-    }
-    __syncwarp();
-  }
-}
-
-__global__ void count_digits(Pass pass, std::int32_t* counts) {
-  for_each_tile(pass, [&](std::int64_t tile, int* counters) {
-    const int lane = threadIdx.x % kLanes;
-    for (int d = lane; d < 1 << pass.bits; d += kLanes) counters[d] = 0;
-    __syncwarp();
-    number_entries(pass, tile, counters, [](std::int64_t, unsigned, int) {});
-    for (int d = lane; d < 1 << pass.bits; d += kLanes) {
-      counts[d * pass.tiles.count + tile] = counters[d];
-    }
-    __syncwarp();
-  });
-}
 
 /// The sum of the lanes before this one; `total` of all.
 __device__ int sum_before(int value, int lane, int& total) {
@@ -109,27 +45,6 @@ __global__ void scan_counts(std::int32_t* counts, std::int64_t rows, std::int64_
   }
 }
 
-__global__ void place_entries(Pass pass, const std::int32_t* counts, const std::int32_t* totals,
-                              std::int32_t* keys, std::int32_t* positions) {
-  for_each_tile(pass, [&](std::int64_t tile, int* counters) {
-    const int lane = threadIdx.x % kLanes;
-    int smaller = 0;  // entries of smaller digits, of all tiles
-    for (int base = 0; base < 1 << pass.bits; base += kLanes) {
-      const int d = base + lane;
-      const bool is_there = d < 1 << pass.bits;
-      int total = 0;
-      const int before = sum_before(is_there ? totals[d] : 0, lane, total);
-      if (is_there) counters[d] = smaller + before + counts[d * pass.tiles.count + tile];
-      smaller += total;
-    }
-    __syncwarp();
-    number_entries(pass, tile, counters, [&](std::int64_t i, unsigned, int to) {
-      keys[to] = pass.keys[i];
-      positions[to] = pass.positions == nullptr ? static_cast<std::int32_t>(i) : pass.positions[i];
-    });
-  });
-}
-
 __global__ void find_offsets(const std::int32_t* keys, std::int64_t count, std::int64_t num_keys,
                              std::int32_t* offsets) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -148,13 +63,52 @@ __global__ void find_offsets(const std::int32_t* keys, std::int64_t count, std::
   }
 }
 
-}  // namespace
+#ifdef __CUDACC__
 
-Tiles tiles_of(std::int64_t entries) {
-  constexpr std::int64_t kLeastEntries = 256, kMostTiles = 4096;
-  const std::int64_t even = (entries + kMostTiles - 1) / kMostTiles;
-  const std::int64_t each = std::max(kLeastEntries, (even + kLanes - 1) / kLanes * kLanes);
-  return {.entries = each, .count = (entries + each - 1) / each};
+__global__ void number_positions(std::int32_t* positions, std::int64_t count) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; i < count; i += step) positions[i] = static_cast<std::int32_t>(i);
+}
+
+/// Keys are not negative, so that bits above those of the largest need no pass.
+void sort_keys(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys,
+               const KeyOrder& order) {
+  const std::int64_t count = keys_N.num_elements();
+  const int key_bits =
+      std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(num_keys - 1))));
+  const Array numbers = Array::empty(keys_N.shape(), DType::kI32, ctx.allocator);
+  check(launch<number_positions>(grid_for(count), stream_of(ctx),
+                                 device_data<std::int32_t>(numbers), count),
+        *ctx.device, "order_by_key");
+  const auto sort = [&](void* scratch, std::size_t& bytes) {
+    check(cub::DeviceRadixSort::SortPairs(scratch, bytes, device_data<const std::uint32_t>(keys_N),
+                                          device_data<std::uint32_t>(order.keys_N),
+                                          device_data<const std::int32_t>(numbers),
+                                          device_data<std::int32_t>(order.positions_N),
+                                          static_cast<int>(count), 0, key_bits, stream_of(ctx)),
+          *ctx.device, "order_by_key");
+  };
+  std::size_t bytes = 0;
+  sort(nullptr, bytes);
+  const Array scratch = scratch_for<std::byte>(ctx, static_cast<std::int64_t>(bytes));
+  sort(scratch.bytes(), bytes);
+}
+
+#else
+
+void sort_keys(KernelContext& ctx, const Array& keys_N, std::int64_t, const KeyOrder& order) {
+  const auto* const keys = device_data<const std::int32_t>(keys_N);
+  auto* const sorted = device_data<std::int32_t>(order.keys_N);
+  auto* const positions = device_data<std::int32_t>(order.positions_N);
+  const auto sort = [=, count = keys_N.num_elements()] {
+    std::iota(positions, positions + count, 0);
+    std::stable_sort(positions, positions + count,
+                     [keys](std::int32_t a, std::int32_t b) { return keys[a] < keys[b]; });
+    std::transform(positions, positions + count, sorted,
+                   [keys](std::int32_t position) { return keys[position]; });
+  };
+  check(emulation::call_on(stream_of(ctx), sort), *ctx.device, "order_by_key");
 }
 
 void scan_rows(KernelContext& ctx, const Array& counts_RC, const Array& totals_R) {
@@ -167,40 +121,11 @@ void scan_rows(KernelContext& ctx, const Array& counts_RC, const Array& totals_R
 }
 
 KeyOrder order_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys) {
-  const std::int64_t count = keys_N.num_elements();
-  if (count == 0) return {keys_N, keys_N};
-  const int key_bits =
-      std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(num_keys - 1))));
-  const int passes = (key_bits + kDigitBits - 1) / kDigitBits;
-  const int bits = (key_bits + passes - 1) / passes;
-  const auto integers = [&](const Shape& shape) {
-    return Array::empty(shape, DType::kI32, ctx.allocator);
-  };
-  const Tiles tiles = tiles_of(count);
-  const Array counts = integers({1 << bits, tiles.count}), totals = integers({1 << bits});
+  if (keys_N.num_elements() == 0) return {keys_N, keys_N};
+  const auto integers = [&] { return Array::empty(keys_N.shape(), DType::kI32, ctx.allocator); };
+  const KeyOrder order{integers(), integers()};
   const Current current(*ctx.device);
-  const Grid grid = grid_for(tiles.count * kLanes);
-  KeyOrder order{keys_N, {}};
-  for (int p = 0; p < passes; ++p) {
-    const KeyOrder next{integers({count}), integers({count})};
-    const Pass pass{
-        .keys = device_data<std::int32_t>(order.keys_N),
-        .positions = p == 0 ? nullptr : device_data<std::int32_t>(order.positions_N),
-        .count = count,
-        .tiles = tiles,
-        .shift = p * bits,
-        .bits = bits,
-    };
-    check(launch<count_digits>(grid, stream_of(ctx), pass, device_data<std::int32_t>(counts)),
-          *ctx.device, "order_by_key");
-    scan_rows(ctx, counts, totals);
-    check(launch<place_entries>(grid, stream_of(ctx), pass, device_data<std::int32_t>(counts),
-                                device_data<std::int32_t>(totals),
-                                device_data<std::int32_t>(next.keys_N),
-                                device_data<std::int32_t>(next.positions_N)),
-          *ctx.device, "order_by_key");
-    order = next;
-  }
+  sort_keys(ctx, keys_N, num_keys, order);
   return order;
 }
 

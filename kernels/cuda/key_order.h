@@ -14,8 +14,8 @@ struct KeyOrder {
   Array positions_N;  ///< I32: where it stood
 };
 /// Groups I32 keys of [0, num_keys), which lie dense on the device. Nothing is read by the host.
-/// Requires: fewer than 2^31 entries. Cost: three launches for each 8 bits of num_keys.
-/// Source: LSD radix sort.
+/// Requires: fewer than 2^31 entries. By CUB's radix sort, over the bits that keys below num_keys
+/// have; in the emulation by the processor at the stream's turn.
 KeyOrder order_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys);
 /// I32 [num_keys + 1]: where the group of each key begins, and where the last one ends.
 Array key_offsets(KernelContext& ctx, const KeyOrder& order, std::int64_t num_keys);
