@@ -2,106 +2,14 @@
 #include <algorithm>
 
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/lines.h"
 #include "kernels/cuda/product_tile.h"
+#include "kernels/cuda/row_groups.h"
+#include "kernels/grouped_plan.h"
 #include "kernels/matrix_product.h"
 #include "kernels/product_checks.h"
 
 namespace tessera::kernels::TSR_CUDA {
 namespace {
-
-struct Groups {
-  const std::int64_t* counts;
-  std::int64_t stride, num_groups, num_rows;
-  FaultWord fault;
-};
-
-/// Rows of a group, inside of those given whatever the counts say.
-struct GroupRows {
-  std::int64_t group, begin, rows;
-};
-
-template <class T>
-__device__ T sum_of_lower_lanes(T value, int lane) {
-  T sum = value;
-  for (unsigned step = 1; step < kLanes; step *= 2) {
-    const T below = __shfl_up_sync(kAllLanes, sum, step);
-    if (lane >= static_cast<int>(step)) sum += below;
-  }
-  return sum - value;
-}
-__device__ inline std::int64_t from_lane(std::int64_t value, int lane) {
-  return __shfl_sync(kAllLanes, value, lane);
-}
-
-/// Group `first` + lane, none beyond the last. `rows_before` goes on from the groups before `first`
-/// to those before the next.
-__device__ inline GroupRows lane_group(const Groups& groups, std::int64_t first, int lane,
-                                       std::int64_t& rows_before) {
-  const std::int64_t group = first + lane;
-  const std::int64_t count = group < groups.num_groups ? groups.counts[group * groups.stride] : 0;
-  const std::int64_t rows = std::clamp<std::int64_t>(count, 0, groups.num_rows);
-  const std::int64_t begin =
-      std::min(rows_before + sum_of_lower_lanes(rows, lane), groups.num_rows);
-  const GroupRows found{group, begin, std::min(rows, groups.num_rows - begin)};
-  rows_before = from_lane(found.begin + found.rows, kLanes - 1);
-  return found;
-}
-
-__device__ inline void note_bad_counts(const Groups& groups, int lane) {
-  std::int64_t rows_before = 0;
-  for (std::int64_t first = 0; first < groups.num_groups; first += kLanes) {
-    const GroupRows own = lane_group(groups, first, lane, rows_before);
-    const bool is_bad =
-        own.group < groups.num_groups && groups.counts[own.group * groups.stride] != own.rows;
-    if (is_bad) groups.fault.note(own.group);
-  }
-}
-
-__device__ inline GroupRows rows_of_group(const Groups& groups, std::int64_t group, int lane) {
-  std::int64_t rows_before = 0, first = 0;
-  for (;; first += kLanes) {
-    const GroupRows own = lane_group(groups, first, lane, rows_before);
-    if (group >= first + kLanes) continue;
-    const auto holder = static_cast<int>(group - first);
-    return {group, from_lane(own.begin, holder), from_lane(own.rows, holder)};
-  }
-}
-
-/// The rows of tile `tile`, where each group begins a new one. Rows after the last group count as
-/// another.
-template <int kTileRows>
-__device__ GroupRows rows_of_tile(const Groups& groups, std::int64_t tile, int lane) {
-  std::int64_t rows_before = 0, tiles_before = 0;
-  for (std::int64_t first = 0; first < groups.num_groups; first += kLanes) {
-    const GroupRows own = lane_group(groups, first, lane, rows_before);
-    const std::int64_t tiles = (own.rows + kTileRows - 1) / kTileRows;
-    const std::int64_t inside = tile - tiles_before - sum_of_lower_lanes(tiles, lane);
-    const unsigned holders = __ballot_sync(kAllLanes, inside >= 0 && inside < tiles);
-    if (holders != 0) {
-      const int holder = __ffs(static_cast<int>(holders)) - 1;
-      const std::int64_t skipped = from_lane(inside, holder) * kTileRows;
-      return {first + holder, from_lane(own.begin, holder) + skipped,
-              from_lane(own.rows, holder) - skipped};
-    }
-    tiles_before = tile - from_lane(inside - tiles, kLanes - 1);
-  }
-  const std::int64_t skipped = (tile - tiles_before) * kTileRows;
-  return {groups.num_groups, rows_before + skipped, groups.num_rows - rows_before - skipped};
-}
-
-/// What the first warp finds, for the whole block. Block 0 notes what is wrong with the counts.
-template <class Find>
-__device__ GroupRows find_rows(const Groups& groups, GroupRows* shared, const Find& find) {
-  if (threadIdx.x < kLanes) {
-    const auto lane = static_cast<int>(threadIdx.x);
-    if (blockIdx.x == 0) note_bad_counts(groups, lane);
-    const GroupRows found = find(lane);
-    if (lane == 0) *shared = found;
-  }
-  __syncthreads();
-  return *shared;
-}
 
 /// x (T, K), w (E, K, N), out (T, N).
 template <class T>
@@ -160,23 +68,6 @@ __global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
   });
 }
 
-/// The matrices in the last two dims, the dim before them as the batch.
-BatchMatrix matrices_of(const Array& array) {
-  const std::size_t ndim = array.strides().size();
-  return {array.bytes(), array.dtype(), array.strides()[ndim - 2], array.strides()[ndim - 1],
-          ndim > 2 ? array.strides()[ndim - 3] : 0};
-}
-
-Groups groups_of(KernelContext& ctx, const char* op, const Array& counts, std::int64_t rows) {
-  const auto describe = [op, counts, rows](std::int64_t group) {
-    std::int64_t begin = 0;
-    for (std::int64_t e = 0; e < group; ++e) begin += integer_at(counts, e);
-    return bad_count(op, group, integer_at(counts, group), begin, rows);
-  };
-  return {device_data<std::int64_t>(counts), counts.strides()[0], counts.size(0), rows,
-          device_of(ctx).next_fault_word(describe)};
-}
-
 /// At least one block, which looks at the counts.
 Grid grid_of(std::int64_t blocks, int threads) {
   return {.blocks = static_cast<unsigned>(std::max<std::int64_t>(blocks, 1)),
@@ -189,17 +80,17 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
                     const Array& counts_E, const Array& out_TN) {
   check_grouped_shapes("grouped_matmul", x_TK, w_EKN, counts_E, out_TN);
   check_product_dtypes("grouped_matmul", x_TK, w_EKN, out_TN);
-  const std::int64_t rows = x_TK.size(0), cols = out_TN.size(1);
-  const Groups groups = groups_of(ctx, "grouped_matmul", counts_E, rows);
+  const GroupedProduct product = GroupedProduct::of(x_TK, w_EKN, out_TN);
+  const Groups groups = groups_of(ctx, "grouped_matmul", counts_E, product.rows);
   const Current current(*ctx.device);
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
     using Tile = ProductTile<ComputeType<T>>;
     // Each group may leave a tile unfilled, and so may the rows after the last.
-    const std::int64_t row_tiles = rows / Tile::kRows + groups.num_groups + 1;
-    const std::int64_t col_tiles = rows == 0 ? 0 : tiles_of(cols, Tile::kCols);
+    const std::int64_t row_tiles = product.rows / Tile::kRows + groups.num_groups + 1;
+    const std::int64_t col_tiles = product.rows == 0 ? 0 : tiles_of(product.cols, Tile::kCols);
     check(launch<grouped_tiles<T>>(grid_of(row_tiles * col_tiles, Tile::kThreads), stream_of(ctx),
-                                   groups, matrices_of(x_TK), matrices_of(w_EKN),
-                                   matrices_of(out_TN), x_TK.size(1), cols, col_tiles),
+                                   groups, product.x, product.weights, product.out, product.depth,
+                                   product.cols, col_tiles),
           *ctx.device, "grouped_matmul");
   });
 }
@@ -209,16 +100,16 @@ void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Arr
   const char* op = "grouped_matmul_weight_grad";
   check_grouped_shapes(op, x_TK, grad_w_EKN, counts_E, grad_TN);
   check_product_dtypes(op, x_TK, grad_TN, grad_w_EKN);
-  const std::int64_t depth = x_TK.size(1), cols = grad_TN.size(1);
-  const Groups groups = groups_of(ctx, op, counts_E, x_TK.size(0));
+  const GroupedProduct product = GroupedProduct::of(x_TK, grad_w_EKN, grad_TN);
+  const Groups groups = groups_of(ctx, op, counts_E, product.rows);
   const Current current(*ctx.device);
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
     using Tile = ProductTile<ComputeType<T>>;
-    const std::int64_t row_tiles = tiles_of(depth, Tile::kRows),
-                       col_tiles = tiles_of(cols, Tile::kCols);
+    const std::int64_t row_tiles = tiles_of(product.depth, Tile::kRows),
+                       col_tiles = tiles_of(product.cols, Tile::kCols);
     check(launch<grouped_weight_tiles<T>>(
               grid_of(groups.num_groups * row_tiles * col_tiles, Tile::kThreads), stream_of(ctx),
-              groups, matrices_of(x_TK), matrices_of(grad_TN), matrices_of(grad_w_EKN), depth, cols,
+              groups, product.x, product.out, product.weights, product.depth, product.cols,
               row_tiles, col_tiles),
           *ctx.device, op);
   });

@@ -1,4 +1,5 @@
 // Products of groups of rows of the device against the processor's, bad counts included.
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tests/device/device_arrays.h"
 
@@ -91,6 +92,40 @@ TEST_CASE("gradients of grouped weights are the same on the device", "[device][g
     CHECK(compare(on, out, tolerance_for(c.to), [&](KernelContext& ctx, bool device) {
             grouped_matmul_weight_grad(ctx, side(x, device), side(grad, device),
                                        side(c.groups.counts, device), side(out, device));
+          }) == "");
+  }
+}
+
+// Of such a card's library takes them (kernels/grouped_plan.h).
+TEST_CASE("grouped products of dense BF16 rows are the same on the device, whole words a row",
+          "[device][grouped]") {
+  OnDevice on;
+  TwinMaker make(on, 54);
+  for (int i = 0; i < 30; ++i) {
+    const Groups groups = groups_of(make, make.number(1, i % 10 == 0 ? 40 : 6));
+    const std::int64_t num_groups = groups.counts.host.size(0);
+    const std::int64_t depth = 8 * make.number(1, 12), cols = 8 * make.number(1, 12);
+    const auto dense = [&](const Shape& shape) {
+      const Twins view = make.mild(shape, DType::kBF16);
+      KernelContext cpu;
+      return Twins{contiguous(cpu, view.host), contiguous(on.ctx, view.device)};
+    };
+    const Twins x = dense({groups.rows, depth}), grad = dense({groups.rows, cols}),
+                w = dense({num_groups, depth, cols}), w_t = dense({num_groups, cols, depth}),
+                out = dense({groups.rows, cols}), grad_w = dense({num_groups, depth, cols});
+    const double tolerance = tolerance_for(DType::kBF16);
+    CAPTURE(i, num_groups, groups.rows, depth, cols);
+    CHECK(compare(on, out, tolerance, [&](KernelContext& ctx, bool device) {
+            grouped_matmul(ctx, side(x, device), side(w, device), side(groups.counts, device),
+                           side(out, device));
+          }) == "");
+    CHECK(compare(on, out, tolerance, [&](KernelContext& ctx, bool device) {
+            grouped_matmul(ctx, side(x, device), side(w_t, device).transpose(1, 2),
+                           side(groups.counts, device), side(out, device));
+          }) == "");
+    CHECK(compare(on, grad_w, tolerance, [&](KernelContext& ctx, bool device) {
+            grouped_matmul_weight_grad(ctx, side(x, device), side(grad, device),
+                                       side(groups.counts, device), side(grad_w, device));
           }) == "");
   }
 }
