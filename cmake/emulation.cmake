@@ -32,11 +32,12 @@ endfunction()
 
 tessera_emulation(tessera_emulation)
 
-# tessera_device_groups(OUT): the engine's device code in eight sources that include the others: most of what a compiler
-# does for one of them, nvcc four times over, is to read headers. So names of a source's own must differ. They are of the
-# calling folder: nvcc's are of another than the emulation's.
+# tessera_device_groups(OUT [ALONE…]): the engine's device code, but for the sources named, in eight sources that include
+# the others: most of what a compiler does for one of them, nvcc four times over, is to read headers. So names of a source's
+# own must differ. They are of the calling folder: nvcc's are of another than the emulation's.
 function(tessera_device_groups out)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+  list(REMOVE_ITEM sources ${ARGN})
   set(at 0)
   foreach(source IN LISTS sources)
     math(EXPR group "${at} % 8")

@@ -71,7 +71,7 @@ add_library(tessera::placement ALIAS tessera_placement)
 
 set(device_layers tessera_emulation tessera_emulation_blocks tessera_emulated_device tessera_devices)
 if(TESSERA_CUDA)
-  list(APPEND device_layers tessera_cuda_device)
+  list(APPEND device_layers tessera_cuda_device ${TESSERA_CARD_LIBRARIES})
 endif()
 tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
                 tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe

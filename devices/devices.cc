@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "emulation/control.h"
 #include "io/json.h"
-#include "kernels/cuda_device.h"
 
 namespace tessera {
 namespace {
@@ -68,6 +67,22 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t)>> memory_of_devi
   return [kind](std::int64_t rank) {
     return value_or_throw(make_device_of_rank(kind, rank))->make_allocator();
   };
+}
+
+std::vector<LibraryUse> libraries_of(Device& device) {
+  switch (device.id().kind) {
+    case DeviceId::Kind::kCpu:
+      return {};
+    case DeviceId::Kind::kCuda:
+#ifdef TSR_HAS_CUDA
+      return cuda_libraries(device);
+#else
+      return {};
+#endif
+    case DeviceId::Kind::kEmulated:
+      return emulated_libraries(device);
+  }
+  return {};
 }
 
 }  // namespace tessera

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "kernels/array.h"
+#include "kernels/cuda_device.h"
 #include "placement/api.h"
 #include "placement/status.h"
 
@@ -24,5 +26,9 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
 /// make_device_of_rank() for rank 0; what it throws for others is the same.
 StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t rank)>> memory_of_devices(
     DeviceId::Kind kind);
+
+/// Which work a library does on the device and which a plain kernel, and how often each did so far;
+/// nothing for the processor.
+std::vector<LibraryUse> libraries_of(Device& device);
 
 }  // namespace tessera

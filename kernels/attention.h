@@ -1,7 +1,7 @@
 // kernels/attention.h: causal scaled-dot-product attention in blocks; L x L is never built for long
 // L. q, k: (B, H, Lq|Lk, E); v: (B, H, Lk, V); any strides. F32 and BF16 are computed in F32.
-// Results have the same bits on any number of threads. Keys that a row does not see
-// have no part in its result, whatever they hold; for gradients they must be finite all the same.
+// Results have the same bits on any number of threads. Keys that a row does not see have no part in
+// its result, whatever they hold; for gradients, and where cuDNN computes, they must be finite too.
 #pragma once
 
 #include "kernels/array.h"

@@ -4,8 +4,10 @@
 #include <limits>
 
 #include "kernels/attention_checks.h"
+#include "kernels/cuda/attention_library.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/map.h"
 #include "kernels/lines.h"
 
@@ -170,6 +172,8 @@ void run_forward(KernelContext& ctx, const char* name, const Array& q, const Arr
 void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
                const AttentionOptions& options, const Array& out, const Array& lse) {
   check_attention("attention", q, k, v, out, lse);
+  const bool is_done = run_library_attention(ctx, q, k, v, options, out, lse);
+  if (count_call(ctx, LibraryWork::kAttention, is_done)) return;
   run_forward<false>(ctx, "attention", q, k, v, options, {}, out, lse);
 }
 

@@ -1,8 +1,10 @@
 // Gradients of attention: weights follow again from the log-sums. One kernel goes by tiles of
 // queries, which alone add up their gradients over the keys, one by tiles of keys.
 #include "kernels/attention_checks.h"
+#include "kernels/cuda/attention_library.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/lines.h"
 
 namespace tessera::kernels::TSR_CUDA {
@@ -136,6 +138,8 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
                     const Array& v, const Array& out, const Array& lse,
                     const AttentionOptions& options, const AttentionGradients& grads) {
   check_attention_grad(grad, q, k, v, out, lse, grads);
+  const bool is_done = run_library_attention_grad(ctx, grad, q, k, v, out, lse, options, grads);
+  if (count_call(ctx, LibraryWork::kAttention, is_done)) return;
   const Array delta = Array::empty(lse.shape(), lse.dtype(), ctx.allocator);
   visit_floating(q.dtype(), [&]<class T>(TypeTag<T>) {
     using C = ComputeType<T>;

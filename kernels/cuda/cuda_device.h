@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,18 @@ struct FaultWord {
   }
 };
 
+/// Work for which there are libraries (kernels/cuda/libraries.h).
+enum class LibraryWork : std::uint8_t { kProduct, kGroupedProduct, kAttention, kKeyOrder };
+/// How often a library did the work, and a kernel of ours in its place.
+struct LibraryCalls {
+  std::int64_t library = 0, plain = 0;
+};
+/// What the source of a library keeps with a device; null until it first does.
+struct LibraryState {
+  std::shared_ptr<void> kept;
+  LibraryCalls calls;
+};
+
 class CaptureStore;  // cuda_capture.h
 
 /// What is wrong at a position. Called on the host, once the kernel is done.
@@ -64,8 +77,9 @@ class CudaDevice final : public Device {
   /// For the next launch. `describe` may keep arrays alive until the faults are raised.
   FaultWord next_fault_word(Describe describe);
   void raise_faults() override;
-  /// What product_library.cu keeps with the device; null until it first does.
-  std::shared_ptr<void>& product_library() noexcept { return product_library_; }
+  LibraryState& library(LibraryWork work) noexcept {
+    return libraries_[static_cast<std::size_t>(work)];
+  }
   std::shared_ptr<Allocator> make_allocator() override;
   std::shared_ptr<Allocator> make_pinned_allocator() override;
   Stream& compute() override { return compute_; }
@@ -104,9 +118,9 @@ class CudaDevice final : public Device {
   unsigned long long* fault_word_here_ = nullptr;  // where it is read: pinned
   std::vector<Describe> descriptions_;             // by number of launch
   std::shared_ptr<CaptureStore> capture_;
-  bool begins_capture_ = false;        // that one, which other devices may have joined
-  std::vector<CaptureStore*> stores_;  // that captured work still uses; at places of their own
-  std::shared_ptr<void> product_library_;
+  bool begins_capture_ = false;            // that one, which other devices may have joined
+  std::vector<CaptureStore*> stores_;      // that captured work still uses; at places of their own
+  std::array<LibraryState, 4> libraries_;  // by work
   std::mutex reached_mutex_;
   std::vector<int> reached_;  // under reached_mutex_; ordinals
 };

@@ -1,10 +1,10 @@
 // Products of groups of rows, whose sizes lie on the device: each block finds its own group.
 #include <algorithm>
 
+#include "kernels/cuda/grouped_library.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/product_tile.h"
-#include "kernels/cuda/row_groups.h"
-#include "kernels/grouped_plan.h"
 #include "kernels/matrix_product.h"
 #include "kernels/product_checks.h"
 
@@ -83,6 +83,8 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
   const GroupedProduct product = GroupedProduct::of(x_TK, w_EKN, out_TN);
   const Groups groups = groups_of(ctx, "grouped_matmul", counts_E, product.rows);
   const Current current(*ctx.device);
+  const bool is_done = library_grouped_product(ctx, groups, product);
+  if (count_call(ctx, LibraryWork::kGroupedProduct, is_done)) return;
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
     using Tile = ProductTile<ComputeType<T>>;
     // Each group may leave a tile unfilled, and so may the rows after the last.
@@ -103,6 +105,8 @@ void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Arr
   const GroupedProduct product = GroupedProduct::of(x_TK, grad_w_EKN, grad_TN);
   const Groups groups = groups_of(ctx, op, counts_E, product.rows);
   const Current current(*ctx.device);
+  const bool is_done = library_grouped_weight_grad(ctx, groups, product);
+  if (count_call(ctx, LibraryWork::kGroupedProduct, is_done)) return;
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
     using Tile = ProductTile<ComputeType<T>>;
     const std::int64_t row_tiles = tiles_of(product.depth, Tile::kRows),

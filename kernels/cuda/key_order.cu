@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/key_order.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/lines.h"
 
 #ifdef __CUDACC__
@@ -95,6 +96,11 @@ void sort_keys(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys,
   sort(scratch.bytes(), bytes);
 }
 
+std::string library_name() {
+  return "CUB " + std::to_string(CUB_MAJOR_VERSION) + "." + std::to_string(CUB_MINOR_VERSION) +
+         "." + std::to_string(CUB_SUBMINOR_VERSION);
+}
+
 #else
 
 void sort_keys(KernelContext& ctx, const Array& keys_N, std::int64_t, const KeyOrder& order) {
@@ -109,6 +115,19 @@ void sort_keys(KernelContext& ctx, const Array& keys_N, std::int64_t, const KeyO
                    [keys](std::int32_t position) { return keys[position]; });
   };
   check(emulation::call_on(stream_of(ctx), sort), *ctx.device, "order_by_key");
+}
+
+std::string library_name() { return "the processor's sort"; }
+
+#endif
+
+}  // namespace
+
+Tiles tiles_of(std::int64_t entries) {
+  constexpr std::int64_t kLeastEntries = 256, kMostTiles = 4096;
+  const std::int64_t even = (entries + kMostTiles - 1) / kMostTiles;
+  const std::int64_t each = std::max(kLeastEntries, (even + kLanes - 1) / kLanes * kLanes);
+  return {.entries = each, .count = (entries + each - 1) / each};
 }
 
 void scan_rows(KernelContext& ctx, const Array& counts_RC, const Array& totals_R) {
@@ -126,8 +145,11 @@ KeyOrder order_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_
   const KeyOrder order{integers(), integers()};
   const Current current(*ctx.device);
   sort_keys(ctx, keys_N, num_keys, order);
+  static_cast<void>(count_call(ctx, LibraryWork::kKeyOrder, true));
   return order;
 }
+
+std::string key_order_library() { return library_name(); }
 
 Array key_offsets(KernelContext& ctx, const KeyOrder& order, std::int64_t num_keys) {
   const Array offsets = Array::empty({num_keys + 1}, DType::kI32, ctx.allocator);

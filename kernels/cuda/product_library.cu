@@ -1,5 +1,5 @@
 // Dense products by cuBLASLt; in the emulation, which has none, by the processor's kernel.
-#include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/cuda/product.h"
 
 #ifdef __CUDACC__
@@ -35,7 +35,7 @@ class Library {
 };
 
 cublasLtHandle_t handle_of(CudaDevice& device) {
-  std::shared_ptr<void>& library = device.product_library();
+  std::shared_ptr<void>& library = device.library(LibraryWork::kProduct).kept;
   if (library == nullptr) library = std::make_shared<Library>(device);
   return static_cast<Library*>(library.get())->handle();
 }
@@ -152,7 +152,9 @@ void run_product(KernelContext& ctx, const BatchProduct& product) {
   const cublasLtHandle_t handle = handle_of(device_of(ctx));
   const ColumnProduct columns = column_product(product);
   Description description(columns, *ctx.device);
-  if (!description.choose(handle)) return tiled_product(ctx, product);
+  if (!count_call(ctx, LibraryWork::kProduct, description.choose(handle))) {
+    return tiled_product(ctx, product);
+  }
   const Array workspace = Array::empty({description.workspace_bytes()}, DType::kU8, ctx.allocator);
   description.run(handle, workspace.bytes(), stream_of(ctx));
 }
@@ -169,6 +171,10 @@ void library_product(KernelContext& ctx, const Array& a, const Array& b, const A
     run_product(ctx, product);
   }
   if (!is_direct) kernels::copy(ctx, target, out);
+}
+
+std::string product_library(const Device&) {
+  return "cuBLASLt " + std::to_string(cublasLtGetVersion());
 }
 
 }  // namespace tessera::kernels::TSR_CUDA
@@ -225,6 +231,8 @@ void library_product(KernelContext& ctx, const Array& a, const Array& b, const A
   };
   check(emulation::call_on(stream_of(ctx), multiply), *ctx.device, "matmul");
 }
+
+std::string product_library(const Device&) { return "the processor's kernel"; }
 
 }  // namespace tessera::kernels::TSR_CUDA
 

@@ -136,6 +136,52 @@ TEST_CASE("gradients of attention are the same on the device", "[device][attenti
   }
 }
 
+// Of such a card's library takes them (kernels/attention_plan.h): their values are finite.
+TEST_CASE("attention of long sequences in halves is the same on the device, and its gradients",
+          "[device][attention]") {
+  OnDevice on;
+  TwinMaker make(on, 66);
+  for (int i = 0; i < 12; ++i) {
+    const Sizes s{1,
+                  make.number(1, 2),
+                  make.number(64, 150),
+                  make.number(64, 150),
+                  8 * make.number(1, 4),
+                  8 * make.number(1, 4)};
+    const DType dtype = i % 2 == 0 ? DType::kBF16 : DType::kF16;
+    const auto dense = [&](const Shape& shape, DType of) {
+      const Twins view = make.mild(shape, of);
+      KernelContext cpu;
+      return Twins{contiguous(cpu, view.host), contiguous(on.ctx, view.device)};
+    };
+    const Shape of_q = queries_by(s, s.depth), of_k = keys_by(s, s.depth),
+                of_v = keys_by(s, s.width), of_out = queries_by(s, s.width);
+    const Twins q = dense(of_q, dtype), k = dense(of_k, dtype), v = dense(of_v, dtype),
+                grad = dense(of_out, dtype), out = dense(of_out, dtype),
+                lse = dense({s.batch, s.heads, s.queries}, DType::kF32);
+    const Twins grad_q = dense(of_q, dtype), grad_k = dense(of_k, dtype),
+                grad_v = dense(of_v, dtype);
+    const std::int64_t offsets[] = {0, s.keys - s.queries, s.keys, -9};
+    const AttentionOptions options{
+        .scale = 0.3, .causal = i % 5 != 0, .causal_offset = offsets[i % 4]};
+    CAPTURE(i, s.heads, s.queries, s.keys, s.depth, s.width, name_of(dtype), options.causal,
+            options.causal_offset);
+    CHECK(compare(on, out, tolerance_for(dtype), [&](KernelContext& ctx, bool device) {
+            attention(ctx, side(q, device), side(k, device), side(v, device), options,
+                      side(out, device), side(lse, device));
+          }) == "");
+    CHECK(difference(fetch(on, lse.device), lse.host, 1e-4) == "");
+    const double tolerance = 4 * tolerance_of(dtype);
+    CHECK(compare(on, grad_q, tolerance, [&](KernelContext& ctx, bool device) {
+            attention_grad(ctx, side(grad, device), side(q, device), side(k, device),
+                           side(v, device), side(out, device), side(lse, device), options,
+                           {side(grad_q, device), side(grad_k, device), side(grad_v, device)});
+          }) == "");
+    CHECK(difference(fetch(on, grad_k.device), grad_k.host, tolerance) == "");
+    CHECK(difference(fetch(on, grad_v.device), grad_v.host, tolerance) == "");
+  }
+}
+
 TEST_CASE("gradients of attention have the same bits each time", "[device][attention]") {
   OnDevice on;
   TwinMaker make(on, 64);

@@ -7,6 +7,7 @@
 #include "kernels/cuda_device.h"
 #include "kernels/elementwise.h"
 #include "kernels/kernel_table.h"
+#include "kernels/matmul.h"
 #include "tests/device/device_arrays.h"
 
 namespace tessera::testing {
@@ -72,6 +73,30 @@ TEST_CASE("a kernel that a device lacks is named, with the device", "[device][er
   CHECK(message_of(make_emulated_device(0).status()) ==
         "emulated:0: there is no such device; there are 0, from 0");
   emulation::set_device_count(8);
+}
+
+TEST_CASE("a device says what does its libraries' work, and how often each did",
+          "[device][emulated]") {
+  OnDevice on;
+  const auto use_of = [&](std::string_view work) {
+    const std::vector<LibraryUse> all = libraries_of(*on.device);
+    const auto found = std::ranges::find(all, work, &LibraryUse::work);
+    return found == all.end() ? LibraryUse{} : *found;
+  };
+  const Array x = Array::zeros({4, 8}, DType::kF32, on.memory),
+              w = Array::zeros({2, 8, 3}, DType::kF32, on.memory),
+              out = Array::zeros({4, 3}, DType::kF32, on.memory),
+              counts = Array::zeros({2}, DType::kI64, on.memory);
+  CHECK(use_of("grouped products").plain_calls == 0);
+  kernels::grouped_matmul(on.ctx, x, w, counts, out);
+  kernels::grouped_matmul_weight_grad(on.ctx, x, out, counts, w);
+  const LibraryUse grouped = use_of("grouped products");
+  CHECK(grouped.by == "plain kernel: built without CUTLASS");
+  CHECK((grouped.library_calls == 0 && grouped.plain_calls == 2));
+  CHECK(use_of("attention").by == "plain kernel: built without cudnn-frontend");
+  CHECK(use_of("products").by == "the processor's kernel");
+  CHECK(use_of("keys in order").by == "the processor's sort");
+  CHECK(libraries_of(cpu_device()).empty());
 }
 
 TEST_CASE("a device that another process has for itself is refused", "[device][errors][emulated]") {
