@@ -4,6 +4,7 @@
 // say that it works and no more.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "benchmarks/device_table.h"
 #include "devices/devices.h"
 #include "dtensor/ops.h"
+#include "kernels/attention.h"
 #include "kernels/box_moves.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
@@ -37,6 +39,7 @@ struct Sizes {
   std::int64_t piece_rows = 8388608;                     ///< of 4 columns: pieces of 4 B
   std::int64_t bucket_tensors = 100, bucket_side = 128;  ///< 64 KiB each
   std::int64_t tokens = 16384, dim = 2048, top_k = 6, experts = 64;
+  std::int64_t batch = 2, heads = 16, sequence = 2048, head_dim = 128;
   DType product = DType::kBF16;
   std::int64_t inner = 2048, outer = 768;                                   ///< of grouped products
   std::vector<std::vector<std::int64_t>> groups = {{8, 4096}, {16, 2048}};  ///< experts, rows each
@@ -55,6 +58,10 @@ Sizes tiny() {
           .dim = 16,
           .top_k = 2,
           .experts = 8,
+          .batch = 1,
+          .heads = 2,
+          .sequence = 16,
+          .head_dim = 8,
           .product = DType::kF32,  // not every processor multiplies BF16
           .inner = 16,
           .outer = 8,
@@ -82,6 +89,7 @@ class DeviceBench {
         claim_(claim) {}
 
   void run() {
+    print_libraries();
     print_header();
     copy_boxes("box copies F32 128 MiB, 4 ranks, rows of 512 B", sizes_.box_rows,
                sizes_.box_columns, Rate::kTime);
@@ -91,6 +99,7 @@ class DeviceBench {
     move_tokens();
     select_experts();
     for (const auto& group : sizes_.groups) multiply_groups(group[0], group[1]);
+    attend();
     time_host();
     device_->raise_faults();
   }
@@ -155,6 +164,23 @@ class DeviceBench {
     return std::min(by_kernel, by_library);
   }
   void row(TableRow row) { print_row(row, claim_); }
+
+  void print_libraries() {
+    for (const LibraryUse& use : libraries_of(*device_)) {
+      std::printf("%s: %s\n", use.work.c_str(), use.by.c_str());
+    }
+  }
+  LibraryUse use_of(std::string_view work) {
+    const std::vector<LibraryUse> all = libraries_of(*device_);
+    return *std::ranges::find(all, work, &LibraryUse::work);
+  }
+  /// Whose kernel a call runs: the library's name without its version, or "plain".
+  std::string implementation_of(std::string_view work, const Work& call) {
+    const std::int64_t before = use_of(work).library_calls;
+    call();
+    const LibraryUse use = use_of(work);
+    return use.library_calls == before ? "plain" : use.by.substr(0, use.by.find(' '));
+  }
 
   // Rows cut among the ranks become columns cut among them, in one launch.
   void copy_boxes(const std::string& what, std::int64_t rows, std::int64_t columns, Rate rate) {
@@ -280,14 +306,45 @@ class DeviceBench {
     const Array one_NK = weights_ENK.slice(0, 0, 1).as_strided({outer, inner}, {inner, 1}, 0);
     const double floor =
         us_of([&] { kernels::matmul(ctx_, x_TK, one_NK.transpose(0, 1), out_TN); });
-    const double us = us_of([&] {
+    const Work multiply = [&] {
       kernels::grouped_matmul(ctx_, x_TK, weights_ENK.transpose(1, 2), counts_E, out_TN);
-    });
+    };
+    const std::string by = implementation_of("grouped products", multiply);
+    const double us = us_of(multiply);
     const double operations = 2.0 * static_cast<double>(rows * inner * outer);
     const auto rate_of = [&](double time) { return operations / time * 1e-6; };
     row({"grouped product BF16 " + std::to_string(experts) + " x " + std::to_string(rows_each) +
              " x " + std::to_string(outer) + " x " + std::to_string(inner) + " (floor: one dense)",
-         "TFLOP/s", rate_of(floor), rate_of(us), experts == 8 ? 620.0 : 600.0, Good::kHigh});
+         "TFLOP/s", rate_of(floor), rate_of(us), experts == 8 ? 620.0 : 600.0, Good::kHigh, by});
+  }
+
+  // Causal, so that half of the scores count; the gradient has five products where attention has
+  // two.
+  void attend() {
+    const std::int64_t batch = sizes_.batch, heads = sizes_.heads, length = sizes_.sequence,
+                       dim = sizes_.head_dim;
+    const auto some = [&] { return values({batch, heads, length, dim}, sizes_.product); };
+    const Array q = some(), k = some(), v = some(), grad = some();
+    const auto room = [&] { return empty(q.shape(), sizes_.product); };
+    const Array out = room(), lse = empty({batch, heads, length}, DType::kF32);
+    const kernels::AttentionGradients grads{room(), room(), room()};
+    const kernels::AttentionOptions options{
+        .scale = 1.0 / std::sqrt(static_cast<double>(dim)), .causal = true, .causal_offset = 0};
+
+    const std::int64_t rows = batch * length, cols = heads * dim;
+    const Array x = values({rows, cols}, sizes_.product), w = values({cols, cols}, sizes_.product),
+                y = empty({rows, cols}, sizes_.product);
+    const double dense = 2.0 * static_cast<double>(rows * cols * cols);
+    const double floor = dense / us_of([&] { kernels::matmul(ctx_, x, w, y); }) * 1e-6;
+    const double product = static_cast<double>(batch * heads * length * length * dim);
+    const auto measure = [&](const char* what, double products, const Work& call) {
+      const std::string by = implementation_of("attention", call);
+      row({what, "TFLOP/s", floor, products * product / us_of(call) * 1e-6, 0.0, Good::kHigh, by});
+    };
+    measure("attention BF16 2 x 16 x 2,048 x 128, causal (floor: dense)", 2.0,
+            [&] { kernels::attention(ctx_, q, k, v, options, out, lse); });
+    measure("gradients of the same", 5.0,
+            [&] { kernels::attention_grad(ctx_, grad, q, k, v, out, lse, options, grads); });
   }
 
   // The calls are few enough to fit into the queue of launches.
