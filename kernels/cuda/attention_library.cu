@@ -26,7 +26,7 @@ using TensorPtr = std::shared_ptr<graphs::Tensor_attributes>;
 using GraphPtr = std::shared_ptr<graphs::Graph>;
 
 /// By what a graph's tensors are called when it runs; the first in the order of a plan's strides.
-enum Operand : std::int64_t { kQ, kK, kV, kOut, kGrad, kGradQ, kGradK, kGradV, kLse };
+enum Operand : std::int64_t { kQ = 1, kK, kV, kOut, kGrad, kGradQ, kGradK, kGradV, kLse };
 using Memory = std::unordered_map<std::int64_t, void*>;
 
 /// 0 where this machine has no such library. Opened once a process.
@@ -66,13 +66,11 @@ class GraphMaker {
                        .set_name("attention_grad")
                        .set_deterministic_algorithm(true);
     bound(options);
-    auto lse = std::make_shared<graphs::Tensor_attributes>();
-    graphs::Tensor_attributes of_lse;
-    of_lse.set_data_type(cudnn_frontend::DataType_t::FLOAT);
-    place_lse(of_lse);
-    const auto [grad_q, grad_k, grad_v] =
-        graph_->sdpa_backward(input(kQ), input(kK), input(kV), input(kOut), input(kGrad),
-                              graph_->tensor(of_lse), options);
+    graphs::Tensor_attributes lse;
+    lse.set_data_type(cudnn_frontend::DataType_t::FLOAT);
+    place_lse(lse);
+    const auto [grad_q, grad_k, grad_v] = graph_->sdpa_backward(
+        input(kQ), input(kK), input(kV), input(kOut), input(kGrad), graph_->tensor(lse), options);
     give_out(grad_q, kGradQ);
     give_out(grad_k, kGradK);
     give_out(grad_v, kGradV);
@@ -90,7 +88,7 @@ class GraphMaker {
     const bool is_of_keys =
         operand == kK || operand == kV || operand == kGradK || operand == kGradV;
     const bool is_wide = operand == kV || operand == kOut || operand == kGrad || operand == kGradV;
-    const auto& strides = plan_.strides[static_cast<std::size_t>(operand)];
+    const auto& strides = plan_.strides[static_cast<std::size_t>(operand - kQ)];
     tensor.set_uid(operand)
         .set_dim({plan_.batch, plan_.heads, is_of_keys ? plan_.keys : plan_.queries,
                   is_wide ? plan_.width : plan_.depth})
@@ -139,7 +137,7 @@ class Attention {
   GraphPtr graph_of(const AttentionPlan& plan, bool is_capturing) {
     const auto found = graphs_.find(plan);
     if (found != graphs_.end()) return found->second;
-    if (is_capturing) return nullptr;
+    if (is_capturing || graphs_.size() >= kMostGraphs) return nullptr;
     return graphs_[plan] = made(plan);
   }
 
@@ -159,7 +157,7 @@ class Attention {
   GraphPtr made(const AttentionPlan& plan) {
     try {
       GraphMaker maker(plan);
-      const GraphPtr graph = plan.strides.size() > kGrad ? maker.backward() : maker.forward();
+      const GraphPtr graph = plan.strides.size() >= kGrad ? maker.backward() : maker.forward();
       auto status = graph->build(handle_, {cudnn_frontend::HeurMode_t::A});
       if (status.is_good()) return graph;
       refused_ = status.get_message();
@@ -168,6 +166,9 @@ class Attention {
     }
     return nullptr;
   }
+
+  /// None is ever dropped: captured work may use it. Shapes that never come again are the kernels'.
+  static constexpr std::size_t kMostGraphs = 1024;
 
   cudnnHandle_t handle_ = nullptr;
   bool is_ready_ = false;
