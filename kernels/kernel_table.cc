@@ -333,6 +333,10 @@ void topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array&
           const Array& indices) {
   slot(ctx, &KernelTable::topk, "topk")(ctx, x, dim, order, values, indices);
 }
+void route_topk(KernelContext& ctx, const RouteOptions& options, const RouteOperands& from,
+                const RouteResults& to) {
+  slot(ctx, &KernelTable::route_topk, "route_topk")(ctx, options, from, to);
+}
 void sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
           const Array& indices) {
   slot(ctx, &KernelTable::sort, "sort")(ctx, x, dim, order, values, indices);

@@ -18,6 +18,7 @@
 #include "kernels/positions.h"
 #include "kernels/random.h"
 #include "kernels/reduce.h"
+#include "kernels/route.h"
 #include "kernels/row_fold.h"
 #include "kernels/row_lists.h"
 #include "kernels/row_select.h"
@@ -41,7 +42,7 @@
   X(avg_pool) X(avg_pool_grad) X(random) X(reduce) X(arg_extreme) X(sum_of_squares) X(fold_rows) \
   X(products_of_others) X(row_moments) X(combine_moments) X(kth_value) X(median) X(mode) \
   X(histogram) X(weighted_row_sum) X(weighted_row_sum_grad) X(scan) X(sum_back) X(carry_scan) \
-  X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) \
+  X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) X(route_topk) \
   X(sort_by_key) X(take_map) X(add_map) X(localize) X(globalize) \
   X(check_indices) X(move_boxes) X(fill_identity) X(order_by_key) X(pack_parts) X(invert_list) \
   X(keys_in_range) X(keys_of_parts) X(slots_of_passed) X(check_counts)

@@ -30,6 +30,8 @@ struct Grid {
 
 #if defined(__CUDACC__)
 
+/// Before a loop: arrays that it indexes lie in registers.
+#define TSR_UNROLL _Pragma("unroll")
 /// A variable of the block: TSR_SHARED(float, tile, [32][33]).
 #define TSR_SHARED(type, name, ...) __shared__ type name __VA_ARGS__
 /// The block's memory that launch() asked for, as an array of `type`, aligned to 16. One a kernel.
@@ -56,6 +58,7 @@ cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream
 #include <string_view>
 #include <tuple>
 
+#define TSR_UNROLL
 #define TSR_SHARED(type, name, ...)              \
   using tsr_shared_##name = type __VA_ARGS__;    \
   static const char tsr_tag_##name = 0;          \

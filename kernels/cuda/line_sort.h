@@ -1,10 +1,8 @@
-// kernels/cuda/line_sort.h: entries, an element's key with its position, sorted on the device. No
-// two entries of a line are equal, so that every sort is stable. A block sorts a tile; runs of more
-// are merged in pairs.
+// kernels/cuda/line_sort.h: entries sorted on the device. A block sorts a tile; runs of more are
+// merged in pairs.
 #pragma once
 
-#include "kernels/cuda/lines.h"
-#include "kernels/select_keys.h"
+#include "kernels/cuda/line_entries.h"
 
 namespace tessera::kernels::TSR_CUDA {
 
@@ -13,38 +11,7 @@ inline constexpr int kSortThreads = 256, kSortEach = 8;
 #else
 inline constexpr int kSortThreads = 32, kSortEach = 4;
 #endif
-inline constexpr int kTile = kSortThreads * kSortEach;
-
-/// A key of 32 bits in one word, as select_keys.h has it. Zero stands behind all that are real.
-struct NarrowEntry {
-  std::uint64_t word;
-
-  static __device__ NarrowEntry of(std::uint32_t key, std::int64_t index) {
-    return {composite(key, static_cast<std::uint32_t>(index))};
-  }
-  __device__ std::int64_t index() const { return index_of(word); }
-  __device__ bool before(const NarrowEntry& other) const { return word > other.word; }
-  __device__ NarrowEntry of_lane_across(int step) const {
-    return {__shfl_xor_sync(kAllLanes, word, step)};
-  }
-};
-struct alignas(16) WideEntry {
-  std::uint64_t key, position;  // the position inverted
-
-  static __device__ WideEntry of(std::uint64_t key, std::int64_t index) {
-    return {key, ~static_cast<std::uint64_t>(index)};
-  }
-  __device__ std::int64_t index() const { return static_cast<std::int64_t>(~position); }
-  __device__ bool before(const WideEntry& other) const {
-    return key != other.key ? key > other.key : position > other.position;
-  }
-  __device__ WideEntry of_lane_across(int step) const {
-    return {__shfl_xor_sync(kAllLanes, key, step), __shfl_xor_sync(kAllLanes, position, step)};
-  }
-};
-/// Of values that are compared as C.
-template <class C>
-using EntryOf = std::conditional_t<kNarrowKey<C>, NarrowEntry, WideEntry>;
+inline constexpr int kSortTile = kSortThreads * kSortEach;
 
 /// Entries that follow each other in order.
 template <class Entry>
@@ -83,8 +50,8 @@ __device__ void merge_some(const Run<Entry>& a, const Run<Entry>& b, std::int64_
   }
 }
 
-/// Sorts each `segment` entries, a power of two from kSortEach on, of the block's kTile; all its
-/// threads call.
+/// Sorts each `segment` entries, a power of two from kSortEach on, of the block's kSortTile; all
+/// its threads call.
 template <class Entry>
 __device__ void sort_tile(Entry* tile, int segment) {
   const int first = static_cast<int>(threadIdx.x) * kSortEach;
@@ -139,18 +106,18 @@ struct LineRuns {
   }
 };
 
-/// What the runs of `from` give, kTile entries of a merged run a block at a time.
+/// What the runs of `from` give, kSortTile entries of a merged run a block at a time.
 template <class Entry>
 __global__ void merge_runs(const Entry* entries, LineRuns from, LineRuns to, Entry* merged) {
-  TSR_SHARED(Entry, tile, [kTile]);
+  TSR_SHARED(Entry, tile, [kSortTile]);
   TSR_SHARED(std::int64_t, splits, [2]);
-  const std::int64_t pieces = (to.pitch + kTile - 1) / kTile;
+  const std::int64_t pieces = (to.pitch + kSortTile - 1) / kSortTile;
   for (std::int64_t item = blockIdx.x; item < to.lines * to.count * pieces; item += gridDim.x) {
     const std::int64_t run = item / pieces % to.count, line = item / pieces / to.count;
     const Run<Entry> a = from.run(entries, line, 2 * run), b = from.run(entries, line, 2 * run + 1);
-    const std::int64_t begin = item % pieces * kTile, size = to.size_of_run(run);
+    const std::int64_t begin = item % pieces * kSortTile, size = to.size_of_run(run);
     if (begin >= size) continue;
-    const std::int64_t end = begin + kTile < size ? begin + kTile : size;
+    const std::int64_t end = begin + kSortTile < size ? begin + kSortTile : size;
     if (threadIdx.x < 2) splits[threadIdx.x] = merge_split(a, b, threadIdx.x == 0 ? begin : end);
     __syncthreads();
     const std::int64_t of_a = splits[1] - splits[0], count = end - begin;

@@ -33,15 +33,17 @@ struct Lines {
   }
 };
 
+// Of a warp, or of each `lanes` neighbours in it, a power of two; all its lanes call.
+
 template <class C>
-__device__ C warp_sum(C value) {
-  for (int step = kLanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
+__device__ C warp_sum(C value, int lanes = kLanes) {
+  for (int step = lanes / 2; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
 /// NaN where a lane has one.
 template <class C>
-__device__ C warp_max(C value) {
-  for (int step = kLanes / 2; step > 0; step /= 2) {
+__device__ C warp_max(C value, int lanes = kLanes) {
+  for (int step = lanes / 2; step > 0; step /= 2) {
     const C other = __shfl_xor_sync(kAllLanes, value, step);
     value = other > value || other != other ? other : value;
   }

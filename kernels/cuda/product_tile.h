@@ -9,13 +9,6 @@
 #include "kernels/dtype_switch.h"
 #include "kernels/product_plan.h"
 
-// Arrays that are indexed by loops lie in registers where those are unrolled.
-#ifdef __CUDACC__
-#define TSR_UNROLL _Pragma("unroll")
-#else
-#define TSR_UNROLL
-#endif
-
 namespace tessera::kernels::TSR_CUDA {
 
 template <int kDownThreads, int kAcrossThreads, int kRowsEach, int kColsEach, int kDepth>

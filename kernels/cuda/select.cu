@@ -43,15 +43,6 @@ struct Selection {
   }
 };
 
-template <class Entry>
-__device__ Entry first_of_warp(Entry entry) {
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    const Entry other = entry.of_lane_across(step);
-    if (other.before(entry)) entry = other;
-  }
-  return entry;
-}
-
 /// A warp a line of up to kHeld · kLanes elements.
 template <class C, int kHeld>
 __global__ void select_few(Selection selection) {
@@ -108,18 +99,18 @@ struct KeepRuns {
 template <class C, class Sink>
 __global__ void sort_tiles(Selection selection, std::int64_t runs, int segment, Sink sink) {
   using Entry = EntryOf<C>;
-  TSR_SHARED(Entry, tile, [kTile]);
+  TSR_SHARED(Entry, tile, [kSortTile]);
   const std::int64_t total = selection.layout.total * runs;
-  const std::int64_t segments = kTile / segment;  // of a tile
+  const std::int64_t segments = kSortTile / segment;  // of a tile
   for (std::int64_t first = blockIdx.x * segments; first < total; first += gridDim.x * segments) {
-    for (int t = static_cast<int>(threadIdx.x); t < kTile; t += kSortThreads) {
+    for (int t = static_cast<int>(threadIdx.x); t < kSortTile; t += kSortThreads) {
       const std::int64_t run = first + t / segment, i = run % runs * segment + t % segment;
       const bool is_real = run < total && i < selection.n;
       tile[t] = is_real ? selection.entry<C>(run / runs, i) : Entry{};
     }
     __syncthreads();
     sort_tile(&tile[0], segment);
-    for (int t = static_cast<int>(threadIdx.x); t < kTile; t += kSortThreads) {
+    for (int t = static_cast<int>(threadIdx.x); t < kSortTile; t += kSortThreads) {
       sink(first + t / segment, t % segment, tile[t]);
     }
     __syncthreads();
@@ -148,7 +139,7 @@ template <class C>
 cudaError_t sort_in_tiles(cudaStream_t stream, const Selection& selection) {
   const auto held = static_cast<std::uint64_t>(std::max<std::int64_t>(selection.n, kSortEach));
   const int segment = static_cast<int>(std::bit_ceil(held));
-  const std::int64_t tiles = (selection.layout.total * segment + kTile - 1) / kTile;
+  const std::int64_t tiles = (selection.layout.total * segment + kSortTile - 1) / kSortTile;
   return launch<sort_tiles<C, PutRanks>>(sort_grid(tiles), stream, selection, std::int64_t{1},
                                          segment, PutRanks{selection});
 }
@@ -157,18 +148,18 @@ template <class C>
 cudaError_t sort_and_merge(KernelContext& ctx, const Selection& selection) {
   using Entry = EntryOf<C>;
   const cudaStream_t stream = stream_of(ctx);
-  LineRuns runs(selection.layout.total, selection.n, selection.k, kTile);
+  LineRuns runs(selection.layout.total, selection.n, selection.k, kSortTile);
   const auto room_for = [&](const LineRuns& of) {
     return scratch_for<Entry>(ctx, of.lines * of.line_entries);
   };
   Array sorted = room_for(runs), merged = room_for(runs.merged());
   check(launch<sort_tiles<C, KeepRuns<Entry>>>(sort_grid(runs.lines * runs.count), stream,
-                                               selection, runs.count, kTile,
+                                               selection, runs.count, kSortTile,
                                                KeepRuns<Entry>{runs, device_data<Entry>(sorted)}),
         *ctx.device, "sort");
   while (runs.count > 1) {
     const LineRuns next = runs.merged();
-    const std::int64_t pieces = (next.pitch + kTile - 1) / kTile;
+    const std::int64_t pieces = (next.pitch + kSortTile - 1) / kSortTile;
     check(launch<merge_runs<Entry>>(sort_grid(next.lines * next.count * pieces), stream,
                                     device_data<Entry>(sorted), runs, next,
                                     device_data<Entry>(merged)),
@@ -194,7 +185,7 @@ void select_lines(KernelContext& ctx, const char* name, const Array& x, int dim,
                           if (n <= kFewElements && k <= kFewSelected && k < n) {
                             return select_in_warps<C>(stream_of(ctx), selection);
                           }
-                          if (n <= kTile) return sort_in_tiles<C>(stream_of(ctx), selection);
+                          if (n <= kSortTile) return sort_in_tiles<C>(stream_of(ctx), selection);
                           return sort_and_merge<C>(ctx, selection);
                         });
   });
