@@ -20,10 +20,9 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/matmul.h"
-#include "kernels/norm.h"
 #include "kernels/random.h"
+#include "kernels/route.h"
 #include "kernels/row_sums.h"
-#include "kernels/select.h"
 
 namespace tessera::bench {
 namespace {
@@ -285,14 +284,14 @@ class DeviceBench {
 
   void select_experts() {
     const Array logits_TE = values({sizes_.tokens, sizes_.experts}, DType::kF32);
-    const Array scores_TE = empty(logits_TE.shape(), DType::kF32);
-    const Array top_TK = empty({sizes_.tokens, sizes_.top_k}, DType::kF32);
-    const Array ids_TK = empty({sizes_.tokens, sizes_.top_k}, DType::kI64);
-    const double us = us_of([&] {
-      kernels::softmax(ctx_, logits_TE, 1, scores_TE);
-      kernels::topk(ctx_, scores_TE, 1, kernels::Order::kDescending, top_TK, ids_TK);
-    });
-    row({"score + top-k 64 to 6, 16,384 tokens (two kernels so far)", "us",
+    const Shape chosen = {sizes_.tokens, sizes_.top_k};
+    const kernels::RouteResults routes = {.scores = empty(logits_TE.shape(), DType::kF32),
+                                          .ids = empty(chosen, DType::kI64),
+                                          .weights = empty(chosen, DType::kF32)};
+    const kernels::RouteOptions shares = {.weights = kernels::RouteWeights::kShares};
+    const double us =
+        us_of([&] { kernels::route_topk(ctx_, shares, {.logits = logits_TE}, routes); });
+    row({"score + top-k 64 to 6 + shares, 16,384 tokens, one launch", "us",
          us_of([&] { floor_.launch_nothing(ctx_); }), us, 8.0});
   }
 

@@ -6,7 +6,7 @@ import dtypes
 import operands
 from oracle import Tensor
 
-INDEX_ARGS = ("index", "indices", "target", "offsets", "counts", "repeats", "keys")
+INDEX_ARGS = ("index", "indices", "ids", "target", "offsets", "counts", "repeats", "keys")
 MASK_ARGS = ("mask", "condition")
 # Ops whose one operand is class ids, and the attribute that bounds them.
 BOUNDED_SELF = {"bincount": "minlength", "one_hot": "num_classes", "sort_by_key": "num_keys"}
@@ -113,8 +113,8 @@ def index_bound(op, attrs, shapes, place):
         return attrs["size"]
     if base == "cross_entropy_grad":
         return shapes[1][-1]
-    if base in ("cross_entropy", "nll_loss"):
-        return first[-1]
+    if base in ("cross_entropy", "nll_loss", "route_topk"):
+        return first[-1] if first else 1
     if base == "offset2bag":
         return 10
     return first[dim % len(first)] if first else 1

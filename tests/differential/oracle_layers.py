@@ -4,7 +4,9 @@ import numpy as np
 import dtypes
 import special
 from oracle import EXACT, ROUNDED, SUMMED, Tensor, Unsure, any_of, op, refuse_unless
-from oracle_pointwise import broadcast, float_only, floating, one_shape, sigmoid
+from oracle_pointwise import broadcast, float_only, floating, one_shape, sigmoid, softplus
+from oracle_reduce import order
+from oracle_scan import softmax
 
 
 def optional(tensors, at):
@@ -130,6 +132,54 @@ def _rms_norm_grad(tensors, attrs):
     through = r * g - x.a * r**3 * np.mean(g * x.a, axis=-1, keepdims=True)
     lead = tuple(range(x.a.ndim - 1))
     return [Tensor(x.dtype, through), Tensor(weight.dtype, np.sum(grad.a * x.a * r, axis=lead))]
+
+
+# --- routing -----------------------------------------------------------------------------------------
+
+ROUTE_SCORES = {"softmax": lambda x: softmax(x, -1), "sigmoid": sigmoid, "sqrt_softplus": lambda x: np.sqrt(softplus(x))}
+
+
+def largest_experts(choice, k, dtype, from_equals):
+    """The k largest of each row. Where rounding brings others together than those that are equal from the start,
+    it decides between them. from_equals: what a choice is made of, of all experts."""
+    at = order(choice, True)
+    ranked = np.take_along_axis(choice, at, -1)[..., :k + 1]
+    sources = np.take_along_axis(from_equals, at, -1)[..., :k + 1]
+    with np.errstate(invalid="ignore"):
+        gaps = ranked[..., :-1] - ranked[..., 1:]
+        near = np.isfinite(gaps) & (gaps <= 16 * dtypes.EPSILON[dtype] * np.maximum(np.abs(ranked[..., 1:]), 1e-3))
+    same = (sources[..., :-1] == sources[..., 1:]) | (np.isnan(sources[..., :-1]) & np.isnan(sources[..., 1:]))
+    if np.any(near & ~same):
+        raise Unsure("rounding decides between experts")
+    return at[..., :k]
+
+
+@op("route_topk", SUMMED)
+def _route_topk(tensors, attrs):
+    logits, bias, ids = tensors[0], optional(tensors, 1), optional(tensors, 2)
+    dtype = float_only([logits])
+    refuse_unless(attrs["score"] in ROUTE_SCORES and logits.a.ndim >= 1, "score, dims")
+    experts, k = logits.shape[-1], attrs["k"]
+    refuse_unless(0 <= k <= experts, "k")
+    refuse_unless(bias is None or (bias.dtype == dtype and bias.shape == (experts,)), "bias")
+    refuse_unless(ids is None or (ids.dtype == "I64" and ids.shape == logits.shape[:-1] + (k,)), "ids")
+    if experts == 0:
+        raise Unsure("no experts")
+    scores = dtypes.round_to(dtype, ROUTE_SCORES[attrs["score"]](logits.a))
+    if ids is None:
+        moved = scores if bias is None else dtypes.round_to(dtype, scores + bias.a)
+        if bias is not None and np.any(np.isinf(bias.a)):
+            raise Unsure("experts that are all first, or last")
+        # Equal logits with equal biases are equal in any rounding.
+        sources = logits.a if bias is None else logits.a + 1j * bias.a
+        chosen = largest_experts(moved, k, dtype, sources)
+    else:
+        refuse_unless(not np.any((ids.a < 0) | (ids.a >= experts)), "ids")
+        chosen = ids.a
+    weights = np.take_along_axis(scores, chosen, -1)
+    if attrs["normalise"]:
+        weights = weights / (np.sum(weights, axis=-1, keepdims=True) + dtypes.round_to(dtype, np.float64(1e-20)))
+    return [Tensor(dtype, scores), Tensor("I64", chosen), Tensor(dtype, weights * attrs["scale"])]
 
 
 # --- losses ------------------------------------------------------------------------------------------

@@ -214,11 +214,11 @@ class Slopes:
 # has but one element, yet its slope is a difference of what is not finite then; a padding is a factor 0.
 NORMALISED = {"softmax", "softmin", "log_softmax", "std", "var", "std_mean", "var_mean", "layer_norm", "rms_norm",
               "batch_norm", "group_norm", "instance_norm", "cosine_similarity", "scaled_dot_product_attention",
-              "attention", "cross_entropy", "nll_loss", "logsumexp", "logcumsumexp", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "scalar_pow"}
+              "attention", "cross_entropy", "nll_loss", "logsumexp", "logcumsumexp", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "scalar_pow", "route_topk"}
 # Of equal elements any may stand for the others.
 ORDERED = {"max_pool1d", "max_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices",
            "adaptive_max_pool1d", "adaptive_max_pool2d", "sort", "msort", "topk", "kthvalue", "median", "median_dim", "nanmedian", "nanmedian_dim", "mode",
-           "cummax", "cummin", "max_dim", "min_dim"}
+           "cummax", "cummin", "max_dim", "min_dim", "route_topk"}
 # In chains what one of them shares out between equal elements lies beside the slopes of the whole.
 EXTREMES = {"min", "max", "amin", "amax", "aminmax", "embedding_bag"}
 KINKED = {"relu", "leaky_relu", "prelu", "abs", "elu", "celu", "selu", "cosine_similarity", "l1_loss", "sign", "hardshrink",

@@ -198,4 +198,22 @@ TEST_CASE("an integer that a double would round is no double", "[strategies][inf
   CHECK(refusal_of("add_scalar", {i64({1})}, {{"value", odd - 1}}).empty());
 }
 
+TEST_CASE("route_topk says which operand does not fit its logits", "[strategies][infer]") {
+  const Attrs two = {{"k", 2}};
+  const TensorMeta logits = f64({8, 6}), none = {.absent = true};
+  CHECK(refusal_of("route_topk", {logits, f64({6}), i64({8, 2})}, two) == "");
+  CHECK_THAT(refusal_of("route_topk", {logits, none, none}, {{"k", 7}}),
+             Contains("route_topk: k is 7, but the 6 experts of [8, 6] allow 0 to 6"));
+  CHECK_THAT(refusal_of("route_topk", {logits, none, none}, {{"k", -1}}),
+             Contains("route_topk: k is [-1]"));
+  CHECK_THAT(refusal_of("route_topk", {logits, none, none}, {{"k", 2}, {"score", "relu"}}),
+             Contains("score 'relu'; allowed: softmax, sigmoid, sqrt_softplus"));
+  CHECK_THAT(refusal_of("route_topk", {logits, f64({5}), none}, two),
+             Contains("bias [5], but the 6 experts of [8, 6] take [6]"));
+  CHECK_THAT(refusal_of("route_topk", {logits, none, i64({8, 3})}, two),
+             Contains("ids I64[8, 3], but 2 experts of each row of [8, 6] are I64[8, 2]"));
+  CHECK_THAT(refusal_of("route_topk", {i64({8, 6}), none, none}, two), Contains("route_topk"));
+  CHECK_THAT(refusal_of("route_topk", {f64({}), none, none}, two), Contains("route_topk"));
+}
+
 }  // namespace tessera
