@@ -6,12 +6,11 @@
 
 #include "dtensor/factories.h"
 #include "dtensor/recompute.h"
+#include "kernels/route.h"
 #include "moe/capacity.h"
 
 namespace tessera {
 namespace {
-
-constexpr double kWeightSumGuard = 1e-20;
 
 DTensor bools_like(const DTensor& x, bool value) {
   return cast(value ? ones_like(x) : zeros_like(x), DType::kBool);
@@ -70,23 +69,69 @@ DTensor balanced_ids(const ModelContext& context, const DTensor& scores_BLE) {
               {{"value", static_cast<double>(c.num_experts)}})[0];
 }
 
-DTensor chosen_ids(const ModelContext& context, const DTensor& scores_BLE,
-                   const DTensor& expert_bias_E) {
+/// Of the best groups, or spread evenly.
+DTensor steered_ids(const ModelContext& context, const DTensor& scores_BLE,
+                    const DTensor& expert_bias_E) {
   const ModelConfig& c = context.config;
   if (c.routing.force_balance) return balanced_ids(context, scores_BLE);
   DTensor choice_BLE = scores_BLE.detach();
   if (expert_bias_E.defined()) choice_BLE = add(choice_BLE, expert_bias_E);
-  if (c.groups) choice_BLE = limit_groups(choice_BLE, *c.groups, *c.limited);
-  return topk(choice_BLE, c.router_top_k, -1).second;
+  return topk(limit_groups(choice_BLE, *c.groups, *c.limited), c.router_top_k, -1).second;
 }
 
 /// Scores of the chosen experts, in the ways that weights are made of them.
 DTensor weights_of(const ModelConfig& config, const DTensor& scores_BLE, const DTensor& ids_BLK) {
   DTensor weights = gather(scores_BLE, -1, ids_BLK);
   if (config.route_norm) {
-    weights = div(weights, add(sum(weights, {-1}, KeepDim::kYes), kWeightSumGuard));
+    weights = div(weights, add(sum(weights, {-1}, KeepDim::kYes), kernels::kShareGuard));
   }
   return config.route_scale == 1.0 ? weights : mul(weights, config.route_scale);
+}
+
+void choose_steered(const ModelContext& context, const DTensor& expert_bias_E, Routing& routing) {
+  routing.scores_BLE = score(context.config.score_func, routing.logits_BLE);
+  {
+    const NoGrad no_grad(context.runtime);
+    routing.ids_BLK = kept_tensor(
+        context.runtime, [&] { return steered_ids(context, routing.scores_BLE, expert_bias_E); });
+  }
+  routing.weights_BLK = weights_of(context.config, routing.scores_BLE, routing.ids_BLK);
+}
+
+std::string score_name(ScoreFunction function) {
+  switch (function) {
+    case ScoreFunction::kSoftmax:
+      return "softmax";
+    case ScoreFunction::kSigmoid:
+      return "sigmoid";
+    case ScoreFunction::kSqrtSoftplus:
+      break;
+  }
+  return "sqrt_softplus";
+}
+
+/// By one op. ids_BLK: chosen before; undefined: none were.
+void route_freely(const ModelContext& context, const DTensor& expert_bias_E, const DTensor& ids_BLK,
+                  Routing& routing) {
+  const ModelConfig& c = context.config;
+  const DTensor operands[] = {routing.logits_BLE, expert_bias_E, ids_BLK};
+  const std::vector<DTensor> results = call(context.runtime, "route_topk", operands,
+                                            {{"k", c.router_top_k},
+                                             {"score", score_name(c.score_func)},
+                                             {"normalise", c.route_norm},
+                                             {"scale", c.route_scale}});
+  routing.scores_BLE = results[0];
+  routing.ids_BLK = results[1];
+  routing.weights_BLK = results[2];
+}
+
+void choose_freely(const ModelContext& context, const DTensor& expert_bias_E, Routing& routing) {
+  const DTensor kept_BLK = kept_tensor(context.runtime, [&] {
+    route_freely(context, expert_bias_E, {}, routing);
+    return routing.ids_BLK;
+  });
+  // A second pass that has them routes by them, whatever has become of the bias since.
+  if (!routing.ids_BLK.defined()) route_freely(context, {}, kept_BLK, routing);
 }
 
 /// Fills in the map without padding, and both counts. Returns BOOL (B, L, K): true where an
@@ -132,16 +177,16 @@ Routing Router::operator()(const ModelContext& context, const DTensor& x_BLD,
   const ModelConfig& c = context.config;
   Routing routing;
   routing.logits_BLE = logits(context, x_BLD);
-  routing.scores_BLE = score(c.score_func, routing.logits_BLE);
   routing.padding = state.padding;
+  if (c.groups || c.routing.force_balance) {
+    choose_steered(context, state.expert_bias_E, routing);
+  } else {
+    choose_freely(context, state.expert_bias_E, routing);
+  }
   {
     const NoGrad no_grad(context.runtime);
-    routing.ids_BLK = kept_tensor(context.runtime, [&] {
-      return chosen_ids(context, routing.scores_BLE, state.expert_bias_E);
-    });
     routing.map_BLE = routing_map(routing.scores_BLE.detach(), routing.ids_BLK);
   }
-  routing.weights_BLK = weights_of(c, routing.scores_BLE, routing.ids_BLK);
   const DTensor absent_BLK = count_assignments(context, routing);
   if (!absent_BLK.defined()) return routing;
   routing.ids_BLK = masked_fill(routing.ids_BLK, absent_BLK, static_cast<double>(c.num_experts));

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "dtensor/recompute.h"
 #include "kernels/random.h"
 #include "tests/moe/training_run.h"
 #include "tests/support/launch.h"
@@ -270,6 +271,49 @@ TEST_CASE("normalised weights of all-zero scores are no NaN", "[moe][router][C8]
         return routing.weights_BLK.local().to_vector();
       }).value()[0];
   for (const double weight : weights) CHECK(weight == 0.0);
+}
+
+TEST_CASE("a recomputed router takes the experts that were kept, whatever became of its bias",
+          "[moe][router][recompute][C9]") {
+  ModelConfig config = router_config();
+  config.groups.reset();
+  config.limited.reset();
+  enum class Bias { kStays, kMoves };
+  const auto gate_gradient = [&](Recompute mode, Bias bias) {
+    return results_of(
+               1, {},
+               [&](World& world) {
+                 Runtime runtime(world);
+                 const MeshViews views = value_or_throw(MeshViews::make({}, 1));
+                 ParameterSet parameters(runtime, DType::kF64);
+                 const ModelContext context{runtime, views, config, parameters, DType::kF64};
+                 const Router router(context, "router", 0);
+                 parameters.initialize(5);
+                 const auto placed = [&](const Array& values) {
+                   return distribute(runtime, values, views.dense(), context.routed_tokens());
+                 };
+                 DTensor bias_E;
+                 const auto piece = [&](std::span<const DTensor> inputs) -> std::vector<DTensor> {
+                   return {router(context, inputs[0], {.expert_bias_E = bias_E}).weights_BLK};
+                 };
+                 const DTensor x = placed(random_values({kB, kL, config.dim}, "x"));
+                 const DTensor weights = recompute(runtime, mode, {{x}}, piece)[0];
+                 if (bias == Bias::kMoves) {
+                   std::vector<double> push(kE, 0.0);
+                   push[5] = 100.0;
+                   bias_E = distribute(runtime, Array::from_values({kE}, DType::kF64, push),
+                                       views.dense(), Placements{Replicate{}, Replicate{}});
+                 }
+                 backward(sum(mul(weights, placed(random_values({kB, kL, kK}, "cotangents")))));
+                 parameters.finish_gradients();
+                 return full_tensor(parameters.all()[0].stored().grad()).to_vector();
+               })
+        .value()[0];
+  };
+  const std::vector<double> recorded = gate_gradient(Recompute::kNone, Bias::kStays);
+  CHECK(gate_gradient(Recompute::kSelective, Bias::kMoves) == recorded);
+  CHECK(gate_gradient(Recompute::kFull, Bias::kStays) == recorded);
+  CHECK(gate_gradient(Recompute::kFull, Bias::kMoves) != recorded);  // it chooses anew
 }
 
 }  // namespace tessera::testing
