@@ -33,6 +33,13 @@ struct EventTrace {
   std::int64_t memory_bytes = 0;               ///< in use when the event was over
 };
 
+/// How the bytes of arrays on devices went between processes.
+enum class DevicePath : std::uint8_t {
+  kNone,    ///< not so: the arrays lie on the host, or ranks are threads
+  kStaged,  ///< through pinned memory of the host
+  kDirect   ///< in messages from and to the devices' memory
+};
+
 struct Event {
   /// kSpan: a stretch of the program's own (a step, its backward pass), kept by traces only.
   enum class Kind : std::uint8_t { kCollective, kRedistribute, kHostRead, kSpan };
@@ -49,6 +56,7 @@ struct Event {
   int line = 0;
   double start_us = 0, end_us = 0;  ///< World::now_us()
   EventTrace trace = {};            ///< see EventLog::trace()
+  DevicePath device_path = DevicePath::kNone;
 };
 
 /// One rank's events, in order. Not thread-safe: a rank writes its own.

@@ -20,6 +20,12 @@ namespace tessera TSR_API {
 /// TESSERA_MPI_PEER_MEMORY=off. Ranks may differ: those that are off send and get messages.
 enum class PeerMemory : std::uint8_t { kOff, kOn };
 
+/// Whether messages go from and to the memory of devices where a call's arrays lie there; else they
+/// go through pinned memory of the host. kAuto: what TESSERA_MPI_DEVICE_POINTERS in the environment
+/// says (auto, on or off), and where that is auto or unset, whether the MPI library says that it
+/// takes pointers of CUDA. On where every rank says on.
+enum class DevicePointers : std::uint8_t { kAuto, kOff, kOn };
+
 struct MpiOptions {
   /// MPI_Comm_c2f of your communicator; none: MPI_COMM_WORLD. It is duplicated, and never freed.
   std::optional<int> comm = std::nullopt;
@@ -28,6 +34,7 @@ struct MpiOptions {
   /// Longer messages go in pieces of at most so many elements (MPI counts are 32 bits).
   std::int64_t max_message_elements = std::int64_t{1} << 30;
   PeerMemory peer_memory = PeerMemory::kOn;
+  DevicePointers device_pointers = DevicePointers::kAuto;
   /// Called once on each rank that is still there, with the job's first failure. No rank's run ends
   /// before all have returned from it (those that do not answer excepted, and 10 s at most), so
   /// that what is said here is not cut off by the first that calls MpiSession::abort(). Must not
@@ -54,8 +61,9 @@ class MpiSession {
 
 /// Collective: yes, over the communicator. MPI is initialised, by the caller or by an MpiSession.
 /// Errors: Unimplemented, FailedPrecondition as above, or where FUNNELED threads are asked from
-/// another thread than the one that initialised MPI; Unavailable where the control channel cannot
-/// be opened.
+/// another thread than the one that initialised MPI; InvalidArgument on all ranks where one has
+/// another TESSERA_MPI_DEVICE_POINTERS than is allowed; Unavailable where the control channel
+/// cannot be opened.
 StatusOr<std::unique_ptr<World>> make_mpi_world(const MpiOptions& options = {});
 
 /// Runs `body` as this process's rank, like run_ranks of the threads backend: a rank that throws

@@ -103,6 +103,9 @@ std::string arguments_of(const Event& event) {
     append_argument(text, "bytes_received", event.bytes_received);
     append_argument(text, "origin", event.origin == Origin::kExplicit ? "explicit" : "implicit");
   }
+  if (event.device_path != DevicePath::kNone) {
+    append_argument(text, "path", event.device_path == DevicePath::kDirect ? "direct" : "staged");
+  }
   append_argument(text, "why", event.why);
   if (event.line > 0) {
     append_argument(text, "site",

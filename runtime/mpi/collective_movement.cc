@@ -4,8 +4,10 @@
 #include <atomic>
 #include <utility>
 
+#include "kernels/box_moves.h"
 #include "kernels/fold.h"
 #include "kernels/stream_row.h"
+#include "runtime/mpi/device_fold.h"
 #include "runtime/mpi/exchange_movement.h"
 #include "runtime/mpi/packed_fold.h"
 
@@ -84,22 +86,23 @@ void CollectiveMovement::accept_offers() {
 
 void CollectiveMovement::copy_own(std::byte* into, const std::byte* own, std::int64_t bytes) {
   if (bytes == 0 || into == own) return;
+  if (place_.device != nullptr) return place_.device->copy(into, own, bytes);
   kernels::RowWriter(call_.out.num_bytes(), bytes).copy(own, into);
   kernels::RowWriter::finish();
 }
 
 void CollectiveMovement::accept(const Offer& offer) {
   std::byte* into = offer.into;
-  if (offer.notice.offset == kNotInPlace) {
-    if (into == nullptr) {
-      scratch_.push_back(Array::empty({offer.bytes}, DType::kBool, place_.allocator));
-      into = scratch_.back().bytes();
-      summands_[static_cast<std::size_t>(offer.from)] = into;
-    }
-    return recv(offer.from, offer.part, into, offer.bytes);
+  const bool is_sent = offer.notice.offset == kNotInPlace;
+  if (into == nullptr && (is_sent || place_.device != nullptr)) {
+    into = scratch(offer.bytes);
+    summands_[static_cast<std::size_t>(offer.from)] = into;
   }
+  if (is_sent) return recv(offer.from, offer.part, into, offer.bytes);
   const std::byte* data = bytes_in_place(place_, offer.from, offer.notice, offer.bytes);
-  if (into == nullptr) {
+  if (place_.device != nullptr) {  // the giver's array lies on the host
+    place_.device->upload(into, data, offer.bytes);
+  } else if (into == nullptr) {
     summands_[static_cast<std::size_t>(offer.from)] = data;
   } else {
     kernels::RowWriter(call_.out.num_bytes(), offer.bytes).copy(data, into);
@@ -126,7 +129,15 @@ void CollectiveMovement::fold_into(const std::byte* own, std::byte* out, std::in
   if (elements == 0) return;
   summands_.resize(static_cast<std::size_t>(place_.group.size));
   summands_[static_cast<std::size_t>(place_.group.rank)] = own;
-  fold(signature_.dtype, fold_by(call_.reduce, call_.divisor), summands_, out, elements);
+  const Fold how = fold_by(call_.reduce, call_.divisor);
+  if (place_.device == nullptr) {
+    return fold(signature_.dtype, how, summands_, out, elements);
+  }
+  std::vector<kernels::BoxCut> cuts;
+  for (int i = 0; i < place_.group.size; ++i) cuts.push_back({.source = i});
+  kernels::BoxMoves moves(size_of(signature_.dtype));
+  moves.add({.row_elements = elements}, cuts);
+  place_.device->move(moves, {summands_, {&out, 1}}, signature_.dtype, how);
 }
 
 // ---- Steps
@@ -159,9 +170,8 @@ bool CollectiveMovement::advance() {
     folding_.reset();
     if (call_.kind == Kind::kReduceScatter) return true;
     step_ = 1;
-    gather_slices();
   }
-  while (messages_.done()) {
+  while (messages_.done() && (place_.device == nullptr || place_.device->lets_messages())) {
     if (phase_ == Phase::kThanking) return true;
     if (!offers_.empty() || !sent_late_.empty()) {
       accept_offers();
@@ -187,7 +197,11 @@ bool CollectiveMovement::next_step() {
       begin_barrier_round();
       return messages_.empty();
     case Kind::kAllReduce: {
-      if (step_ == 2) return true;
+      if (step_ == 3) return true;
+      if (step_ == 2) {
+        gather_slices();
+        return false;
+      }
       const std::int64_t count = call_.in.num_elements();
       if (call_.in.num_bytes() <= kFoldAllBytes) {
         fold_into(call_.in.bytes(), call_.out.bytes(), count);
@@ -196,7 +210,7 @@ bool CollectiveMovement::next_step() {
       const Slice own = slice_of(count, place_.group);
       fold_into(call_.in.bytes() + own.begin * element, call_.out.bytes() + own.begin * element,
                 own.end - own.begin);
-      gather_slices();
+      if (place_.device != nullptr) place_.device->hold_messages();
       return false;
     }
     case Kind::kReduceScatter: {
@@ -238,10 +252,7 @@ void CollectiveMovement::take_summands(std::int64_t bytes) {
     if (i != place_.group.rank && !place_.reads_in_place(i, bytes)) sent += bytes;
   }
   std::byte* into = nullptr;
-  if (sent > 0) {
-    scratch_.push_back(Array::empty({sent}, DType::kBool, place_.allocator));
-    into = scratch_.back().bytes();
-  }
+  if (sent > 0) into = scratch(sent);
   for (int i = 0; i < place_.group.size; ++i) {
     if (i == place_.group.rank) continue;
     if (place_.reads_in_place(i, bytes)) {
@@ -254,30 +265,22 @@ void CollectiveMovement::take_summands(std::int64_t bytes) {
   }
 }
 
-std::vector<Slice> CollectiveMovement::slices_of_all() const {
-  std::vector<Slice> slices;
-  for (int i = 0; i < place_.group.size; ++i) {
-    slices.push_back(slice_of(call_.in.num_elements(), {i, place_.group.size}));
-  }
-  return slices;
-}
-
-std::vector<Slice> CollectiveMovement::rows_of_all() const {
-  const std::int64_t row = row_bytes(call_.in) / size_of(signature_.dtype);
-  std::vector<Slice> slices;
-  std::int64_t begin = 0;
-  for (const std::int64_t rows : signature_.send_splits) {
-    slices.push_back({begin, begin + rows * row});
-    begin += rows * row;
-  }
-  return slices;
+std::byte* CollectiveMovement::scratch(std::int64_t bytes) {
+  if (place_.device != nullptr) return place_.device->take(bytes);
+  scratch_.push_back(Array::empty({bytes}, DType::kBool, place_.allocator));
+  return scratch_.back().bytes();
 }
 
 // Where the summands, as messages, would take too much memory at once.
-bool CollectiveMovement::begin_folding(const std::vector<Slice>& slices, const Array& out) {
+bool CollectiveMovement::begin_folding(const Array& out) {
+  const std::vector<Slice> slices = slices_to_fold(call_, signature_, place_.group.size);
   if (!folds_in_pieces(call_, slices)) return false;
-  fold_call_ = fold_as_exchange(call_, slices, out, place_.group.rank);
-  folding_ = std::make_unique<ExchangeMovement>(place_, *fold_call_);
+  if (place_.device != nullptr) {
+    folding_ = std::make_unique<DeviceFold>(place_, call_, slices, out.bytes());
+  } else {
+    fold_call_ = fold_as_exchange(call_, slices, out, place_.group.rank);
+    folding_ = std::make_unique<ExchangeMovement>(place_, *fold_call_);
+  }
   folding_->begin();
   return true;
 }
@@ -298,7 +301,7 @@ void CollectiveMovement::begin_all_reduce() {
   if (place_.group.size == 1) return;
   const bool whole = call_.in.num_bytes() <= kFoldAllBytes;
   const Slice own = whole ? Slice{0, count} : slice_of(count, place_.group);
-  if (!whole && begin_folding(slices_of_all(), slice_of_out(own))) return;
+  if (!whole && begin_folding(slice_of_out(own))) return;
   const std::int64_t own_bytes = (own.end - own.begin) * element;
   take_summands(own_bytes);
   for (int step = 1; step < place_.group.size; ++step) {
@@ -356,7 +359,7 @@ void CollectiveMovement::begin_all_gather() {
 
 void CollectiveMovement::begin_reduce_scatter() {
   if (place_.group.size == 1) return;
-  if (begin_folding(rows_of_all(), call_.out.try_view({call_.out.num_elements()}))) return;
+  if (begin_folding(call_.out.try_view({call_.out.num_elements()}))) return;
   take_summands(call_.out.num_bytes());
   give_rows(row_bytes(call_.in));
 }

@@ -14,7 +14,8 @@ namespace tessera {
 
 /// Ranges of bytes go from rank to rank in rounds; in a round all that this rank gives and takes is
 /// under way at once. Short ranges, and those of ranks that are not near, are messages; the rest is
-/// read from the giver's array.
+/// read from the giver's array. With a device's arrays messages go from and to its memory, and it
+/// does the copies and folds.
 class CollectiveMovement final : public Movement {
  public:
   CollectiveMovement(const MovementPlace& place, const CollectiveCall& call,
@@ -54,9 +55,8 @@ class CollectiveMovement final : public Movement {
   void send(int to, MessagePart part, const std::byte* data, std::int64_t bytes);
   void recv(int from, MessagePart part, std::byte* into, std::int64_t bytes);
   void take_summands(std::int64_t bytes);
-  bool begin_folding(const std::vector<Slice>& slices, const Array& out);
-  std::vector<Slice> slices_of_all() const;
-  std::vector<Slice> rows_of_all() const;
+  bool begin_folding(const Array& out);
+  std::byte* scratch(std::int64_t bytes);
   Array slice_of_out(const Slice& slice) const;
   void give_rows(std::int64_t row_bytes);
   void accept_offers();
@@ -90,7 +90,7 @@ class CollectiveMovement final : public Movement {
   std::vector<int> read_by_;                ///< who reads this rank's array in this round
   std::vector<int> read_from_;              ///< whose arrays this rank reads
   std::vector<const std::byte*> summands_;  ///< by group rank
-  std::vector<Array> scratch_;              ///< bytes received that are yet to be folded
+  std::vector<Array> scratch_;  ///< bytes received that are yet to be folded, on the host
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include "runtime/environment.h"
 #include "runtime/flows.h"
+#include "runtime/mpi/direct_call.h"
 
 namespace tessera {
 namespace {
@@ -80,9 +81,7 @@ void MpiWork::begin() {
 
 void MpiWork::post() {
   const Signature& own = start_.signature;
-  if (&device_of(start_.call) != &cpu_device()) {
-    staged_ = std::make_unique<StagedCall>(start_.call, group_.rank, rank_->staging());
-  }
+  if (&device_of(start_.call) != &cpu_device()) meet_device();
   if (rank_->options().checks == CallChecks::kOff || group_.ranks.size() == 1) {
     agreed();
     return;
@@ -109,21 +108,43 @@ void MpiWork::post() {
   exchange_.emplace(rank_->link(), std::move(parties), own);
 }
 
+void MpiWork::meet_device() {
+  DevicePath path = rank_->device_path();
+  std::optional<DirectCall> direct;
+  if (path == DevicePath::kDirect) {
+    direct = make_direct_call(place(), start_.call, start_.signature);
+  }
+  if (direct) {
+    device_ = std::move(direct->device);
+    movement_ = std::move(direct->movement);
+  } else {
+    path = DevicePath::kStaged;
+    staged_ = std::make_unique<StagedCall>(start_.call, group_.rank, rank_->staging());
+  }
+  if (start_.event) start_.event->device_path = path;
+}
+
+MovementPlace MpiWork::place() {
+  return {.link = &rank_->link(),
+          .host = &rank_->host(),
+          .ranks = group_.ranks,
+          .group = {group_.rank, static_cast<int>(group_.ranks.size())},
+          .group_id = group_.id,
+          .sequence = start_.signature.sequence,
+          .allocator = rank_->host_memory()};
+}
+
 void MpiWork::agreed() {
-  phase_ = Phase::kStaging;
-  if (!staged_ || staged_->is_down()) begin_moving();
+  phase_ = Phase::kWaiting;
+  if (is_ready()) begin_moving();
 }
 
 void MpiWork::begin_moving() {
   phase_ = Phase::kMoving;
-  const MovementPlace place{.link = &rank_->link(),
-                            .host = &rank_->host(),
-                            .ranks = group_.ranks,
-                            .group = {group_.rank, static_cast<int>(group_.ranks.size())},
-                            .group_id = group_.id,
-                            .sequence = start_.signature.sequence,
-                            .allocator = rank_->host_memory()};
-  movement_ = make_movement(place, staged_ ? staged_->on_host() : start_.call, start_.signature);
+  if (movement_ == nullptr) {
+    movement_ =
+        make_movement(place(), staged_ ? staged_->on_host() : start_.call, start_.signature);
+  }
   movement_->begin();
 }
 
@@ -139,7 +160,7 @@ void MpiWork::step() {
       return;
     }
     agreed();
-  } else if (phase_ == Phase::kStaging && staged_->is_down()) {
+  } else if (phase_ == Phase::kWaiting && is_ready()) {
     begin_moving();
   }
   if (phase_ == Phase::kMoving && movement_->advance()) finish();
@@ -161,10 +182,12 @@ void MpiWork::guarded(F&& part) {
 
 void MpiWork::finish() {
   if (staged_) staged_->bring_up();
+  if (device_) device_->finish();
   phase_ = Phase::kFinished;
   mark_written(start_.call);
   movement_.reset();
   staged_.reset();
+  device_.reset();
   // The arrays may go, so that no storage waits on a work that holds it.
   start_.call.in = {};
   start_.call.out = {};

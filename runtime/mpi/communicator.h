@@ -14,6 +14,7 @@
 #include "runtime/control.h"
 #include "runtime/environment.h"
 #include "runtime/event.h"
+#include "runtime/mpi/device_side.h"
 #include "runtime/mpi/link.h"
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/signature_exchange.h"
@@ -76,12 +77,16 @@ class MpiWork final : public Work {
   std::string describe() const { return to_string(start_.signature); }
 
  private:
-  enum class Phase : std::uint8_t { kComparing, kStaging, kMoving, kFinished, kFailed };
+  /// kWaiting: for the device to have what goes into the first messages.
+  enum class Phase : std::uint8_t { kComparing, kWaiting, kMoving, kFinished, kFailed };
   template <class F>
   void guarded(F&& part);
   void post();
+  void meet_device();
+  MovementPlace place();
   void step();
   void agreed();
+  bool is_ready() { return staged_ ? staged_->is_down() : !device_ || device_->lets_messages(); }
   void begin_moving();
   void finish();
 
@@ -92,7 +97,9 @@ class MpiWork final : public Work {
   std::uint64_t ticket_ = 0;  ///< in the flight record
   Status status_;
   std::optional<SignatureExchange> exchange_;
-  std::unique_ptr<StagedCall> staged_;  ///< of arrays on a device
+  // Of arrays on a device one of these; the second with the movement.
+  std::unique_ptr<StagedCall> staged_;
+  std::unique_ptr<DeviceSide> device_;
   std::unique_ptr<Movement> movement_;
 };
 
@@ -123,7 +130,8 @@ class MpiRank {
     ControlChannel& control;
     FlightRecorder& recorder;
     EventLog& log;
-    std::chrono::steady_clock::time_point start;  ///< zero of now_us()
+    std::chrono::steady_clock::time_point start;   ///< zero of now_us()
+    DevicePath device_path = DevicePath::kStaged;  ///< of calls that can go so
   };
   /// `host_memory`: of buffers to receive into.
   MpiRank(const Parts& parts, const WorldOptions& options, std::shared_ptr<Allocator> host_memory);
@@ -137,6 +145,7 @@ class MpiRank {
   FlightRecorder& recorder() noexcept { return parts_.recorder; }
   EventLog& log() noexcept { return parts_.log; }
   const WorldOptions& options() const noexcept { return options_; }
+  DevicePath device_path() const noexcept { return parts_.device_path; }
   const std::shared_ptr<Allocator>& host_memory() const noexcept { return host_memory_; }
   Staging& staging() noexcept { return staging_; }
   std::set<std::string>& files() noexcept { return files_; }

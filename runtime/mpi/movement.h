@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+class DeviceSide;
+
 /// What a movement needs to know of its call.
 struct MovementPlace {
   const MpiLink* link = nullptr;
@@ -21,7 +23,8 @@ struct MovementPlace {
   GroupPlace group;
   std::uint32_t group_id = 0;
   std::uint64_t sequence = 0;
-  std::shared_ptr<Allocator> allocator;  ///< of buffers to receive into
+  std::shared_ptr<Allocator> allocator;  ///< of the host's buffers to receive into
+  DeviceSide* device = nullptr;          ///< of arrays on a device; null: they lie on the host
 
   std::int64_t rank_of(int group_rank) const { return ranks[static_cast<std::size_t>(group_rank)]; }
   Messages::Address at(int group_rank, MessagePart part) const {

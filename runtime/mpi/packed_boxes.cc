@@ -18,6 +18,20 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Of one box that holds something.
+std::optional<std::int64_t> begin_of_one(const PlacedBox& placed, BoxWalk::Side side) {
+  std::int64_t begin = 0, stride = 1;
+  bool is_partial = false;  // of a dim further in
+  for (std::size_t d = placed.box->dims.size(); d-- > 0;) {
+    const std::vector<Run>& runs = placed.box->dims[d];
+    if (runs.size() != 1 || (is_partial && runs[0].size != 1)) return std::nullopt;
+    begin += (side == BoxWalk::Side::kSource ? runs[0].src : runs[0].dst) * stride;
+    is_partial = is_partial || runs[0].size != placed.shape[d];
+    stride *= placed.shape[d];
+  }
+  return begin;
+}
+
 }  // namespace
 
 // ---- BoxWalk
@@ -111,6 +125,18 @@ std::vector<PlacedBox> boxes_at(const ExchangePart& part, int peer) {
   return boxes;
 }
 
+std::optional<std::int64_t> begin_of_stretch(std::span<const PlacedBox> boxes, BoxWalk::Side side) {
+  std::optional<std::int64_t> first;
+  std::int64_t end = 0;
+  for (const PlacedBox& each : boxes) {
+    const std::optional<std::int64_t> begin = begin_of_one(each, side);
+    if (!begin || (first && *begin != end)) return std::nullopt;
+    if (!first) first = begin;
+    end = *begin + each.box->num_elements();
+  }
+  return first;
+}
+
 // ---- Messages
 
 // A size that allocators do not round up.
@@ -148,6 +174,16 @@ std::vector<Stretch> MessageCutter::next() {
 
 std::int64_t message_bytes(std::span<const Stretch> message) {
   return message.empty() ? 0 : message.back().offset + message.back().bytes;
+}
+
+// A message that does not end with its part is full, to a multiple of kAlignment.
+PairLayout layout_of(std::span<const PairPart> parts) {
+  PairLayout layout;
+  for (const PairPart& part : parts) {
+    layout.begins.push_back(aligned(layout.bytes));
+    layout.bytes = layout.begins.back() + part.bytes;
+  }
+  return layout;
 }
 
 Packer::Packer(std::vector<Source> sources) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -76,6 +77,8 @@ std::vector<Pair> pairs_of(std::span<const ExchangePart> parts, BoxWalk::Side si
 std::vector<PlacedBox> boxes_of(const ExchangePart& part, BoxWalk::Side side, int peer);
 /// Boxes read from `peer`, in the peer's array.
 std::vector<PlacedBox> boxes_at(const ExchangePart& part, int peer);
+/// The element of the array at which the boxes begin, where they are one stretch of it in order.
+std::optional<std::int64_t> begin_of_stretch(std::span<const PlacedBox> boxes, BoxWalk::Side side);
 
 /// Bytes of one message's buffer, so that 2 n − 1 of them stay below the cap.
 std::int64_t message_capacity(std::int64_t pack_bytes, int num_ranks);
@@ -103,6 +106,12 @@ class MessageCutter {
   std::int64_t taken_ = 0;  ///< of the slot
 };
 std::int64_t message_bytes(std::span<const Stretch> message);
+/// Where the parts begin when messages follow one another without a gap, and the bytes of them all.
+struct PairLayout {
+  std::vector<std::int64_t> begins;
+  std::int64_t bytes = 0;
+};
+PairLayout layout_of(std::span<const PairPart> parts);
 
 /// Fills messages from arrays.
 class Packer {

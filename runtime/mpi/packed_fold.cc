@@ -6,6 +6,24 @@
 
 namespace tessera {
 
+std::vector<Slice> slices_to_fold(const CollectiveCall& call, const Signature& signature,
+                                  int num_ranks) {
+  std::vector<Slice> slices;
+  if (call.kind == CollectiveCall::Kind::kAllReduce) {
+    for (int i = 0; i < num_ranks; ++i) {
+      slices.push_back(slice_of(call.in.num_elements(), {i, num_ranks}));
+    }
+    return slices;
+  }
+  const std::int64_t row = row_bytes(call.in) / size_of(call.in.dtype());
+  std::int64_t begin = 0;
+  for (const std::int64_t rows : signature.send_splits) {
+    slices.push_back({begin, begin + rows * row});
+    begin += rows * row;
+  }
+  return slices;
+}
+
 bool folds_in_pieces(const CollectiveCall& call, std::span<const Slice> slices) {
   std::int64_t largest = 0;
   for (const Slice& slice : slices) largest = std::max(largest, slice.end - slice.begin);

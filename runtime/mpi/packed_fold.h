@@ -3,11 +3,17 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/communicator.h"
 #include "runtime/signature.h"
 
 namespace tessera {
+
+/// What each of so many ranks folds, of `call.in`'s elements: of an all_reduce that is not folded
+/// whole, or of a reduce_scatter.
+std::vector<Slice> slices_to_fold(const CollectiveCall& call, const Signature& signature,
+                                  int num_ranks);
 
 /// Whether the summands of the largest slice need more than `call.pack_bytes`.
 bool folds_in_pieces(const CollectiveCall& call, std::span<const Slice> slices);

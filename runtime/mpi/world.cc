@@ -13,6 +13,7 @@
 #include "runtime/host_identity.h"
 #include "runtime/mpi/clock.h"
 #include "runtime/mpi/communicator.h"
+#include "runtime/mpi/device_pointers.h"
 #include "runtime/mpi/host_memory.h"
 #include "runtime/mpi/session.h"
 #include "runtime/mpi_world.h"
@@ -157,14 +158,15 @@ class MpiWorld final : public World {
     std::unique_ptr<ControlChannel> control;
     std::unique_ptr<FlightRecorder> recorder;
     std::shared_ptr<Allocator> memory;  ///< of the caller; null: this World's own
+    DevicePath device_path = DevicePath::kStaged;
     int threads_per_rank = 1;
     std::chrono::steady_clock::time_point start;
   };
   MpiWorld(Parts parts, const MpiOptions& options)
       : parts_(std::move(parts)),
-        rank_(
-            {*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(), parts_.start},
-            options.world, choose_memory()),
+        rank_({*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(),
+               parts_.start, parts_.device_path},
+              options.world, choose_memory()),
         keeps_record_(!options.world.recorder_dir.empty()),
         on_failure_(options.on_failure) {
     recorder_dir_ = parts_.recorder->dir();
@@ -282,6 +284,7 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   const ExchangeTexts exchange = [comm](const std::string& own) {
     return exchange_texts(comm, own);
   };
+  TSR_ASSIGN_OR_RETURN(parts.device_path, agree_on_device_path(options.device_pointers, exchange));
   TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
                                                            options.control, exchange));
   TSR_ASSIGN_OR_RETURN(parts.memory, memory_of_caller(*parts.link, options.world, exchange));

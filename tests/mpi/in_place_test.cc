@@ -6,21 +6,24 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/bfloat16.h"
 #include "kernels/memory_use.h"
 #include "runtime/execute.h"
 #include "runtime/mpi/shared_segment.h"
 #include "runtime/mpi_world.h"
+#include "tests/mpi/moves.h"
 #include "tests/mpi/on_all.h"
 #include "tests/runtime/ranks.h"
 
 namespace tessera {
 namespace {
 
+using testing::Move;
+using testing::moves_on;
 using testing::on_all;
+using testing::part_of;
+using testing::plan_of;
 
 using Bytes = std::vector<std::byte>;
-using Texts = std::vector<const char*>;
 
 int num_processes() {
   int size = 0;
@@ -28,50 +31,6 @@ int num_processes() {
   return size;
 }
 
-struct Move {
-  Shape mesh;
-  Texts from, to;
-};
-std::vector<Move> moves_on(std::int64_t ranks) {
-  std::vector<Move> moves = {{{ranks}, {"S(0)"}, {"S(1)"}},   {{ranks}, {"S(0)"}, {"R"}},
-                             {{ranks}, {"P(sum)"}, {"S(0)"}}, {{ranks}, {"P(avg)"}, {"S(1)"}},
-                             {{ranks}, {"P(max)"}, {"R"}},    {{ranks}, {"P(sum)"}, {"R"}},
-                             {{ranks}, {"R"}, {"S(1)"}}};
-  if (ranks == 4) {
-    moves.push_back({{2, 2}, {"S(0)", "S(1)"}, {"S(1)", "S(0)"}});
-    moves.push_back({{2, 2}, {"SS(0,2)", "S(0)"}, {"S(0)", "S(0)"}});
-    moves.push_back({{2, 2}, {"P(sum)", "S(0)"}, {"S(0)", "S(0)"}});
-    moves.push_back({{2, 2}, {"P(sum)", "S(0)"}, {"S(1)", "P(sum)"}});
-    moves.push_back({{2, 2}, {"P(sum)", "P(sum)"}, {"S(1)", "R"}});
-  }
-  return moves;
-}
-
-Spec spec_of(const Move& move, const Texts& texts, const Shape& shape, DType dtype) {
-  Placements placements;
-  for (const char* text : texts) placements.push_back(value_or_throw(parse_placement(text)));
-  return value_or_throw(
-      Spec::make(value_or_throw(Mesh::make(view_of(move.mesh))), shape, dtype, placements));
-}
-Plan plan_of(const Move& move, const Shape& shape, DType dtype, std::int64_t pack_bytes) {
-  return value_or_throw(plan(spec_of(move, move.from, shape, dtype),
-                             spec_of(move, move.to, shape, dtype), {.pack_bytes = pack_bytes}));
-}
-
-// Values whose sums are rounded, so that the order of a fold shows in the bits.
-Array part_of(const Spec& spec, std::int64_t rank, const std::shared_ptr<Allocator>& allocator) {
-  const Shape shape = spec.local_shape(*spec.mesh().coord_of(rank));
-  const Array part = Array::empty(shape, spec.dtype(), allocator);
-  for (std::int64_t i = 0; i < part.num_elements(); ++i) {
-    const float value = 1.0f / static_cast<float>(1 + (i * 7 + rank * 131) % 509);
-    if (spec.dtype() == DType::kF32) {
-      part.data<float>()[i] = value;
-    } else {
-      part.data<BFloat16>()[i] = BFloat16(value);
-    }
-  }
-  return part;
-}
 Bytes bytes_of(const Array& array) {
   if (array.is_null()) return {};
   return Bytes(array.bytes(), array.bytes() + array.num_bytes());

@@ -1,5 +1,5 @@
 // Calls on arrays of a device that takes its time, never comes to an end, or fails: processes wait
-// for it only in their polls.
+// for it only in their polls, whether calls are staged or messages go from the device's memory.
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -94,24 +94,30 @@ std::shared_ptr<Allocator> LazyDevice::make_allocator() {
 }
 
 /// All ranks' devices are late; rank 1's does it in its own manner.
-Status run_beside(Manner manner, const std::function<void(World&)>& body) {
-  MpiOptions options{.world = {.timeout = std::chrono::milliseconds(1000), .threads_per_rank = 1}};
+Status run_beside(Manner manner, DevicePointers pointers, const std::function<void(World&)>& body) {
+  MpiOptions options{.world = {.timeout = std::chrono::milliseconds(1000), .threads_per_rank = 1},
+                     .device_pointers = pointers};
   options.world.allocator = [manner](std::int64_t rank) {
     return std::make_shared<LazyDevice>(rank == 1 ? manner : Manner::kLate)->make_allocator();
   };
   return run_mpi_rank(options, body);
 }
+/// What the call reads is still being written.
 void sum_ones(World& world) {
   const Array x = on_world(world, Array::from_values({3}, DType::kF64, Values{1, 1, 1}));
-  everyone(world).all_reduce(x, x, ReduceOp::kSum);
+  const Array y = Array::empty({3}, DType::kF64, world.allocator());
+  Device& device = x.device();
+  device.copy(y.bytes(), x.bytes(), 24, device.compute());
+  everyone(world).all_reduce(y, y, ReduceOp::kSum);
 }
 
 }  // namespace
 
 TEST_CASE("calls on a device that is late have their values", "[mpi][staging]") {
   const std::int64_t size = GENERATE(0, 3, 100'000);
+  const DevicePointers pointers = GENERATE(DevicePointers::kOff, DevicePointers::kOn);
   std::string wrong;
-  const Status status = run_beside(Manner::kLate, [&](World& world) {
+  const Status status = run_beside(Manner::kLate, pointers, [&](World& world) {
     const std::int64_t ranks = world.size();
     const Array x = on_world(world, Array::from_values({size}, DType::kF64, Values(size, 1)));
     const Array all = Array::empty({size * ranks}, DType::kF64, world.allocator());
@@ -132,16 +138,18 @@ TEST_CASE("calls on a device that is late have their values", "[mpi][staging]") 
 
 TEST_CASE("a device that never ends its copies is a timeout that names the call",
           "[mpi][staging]") {
-  const Status status = run_beside(Manner::kNever, sum_ones);
+  const DevicePointers pointers = GENERATE(DevicePointers::kOff, DevicePointers::kOn);
+  const Status status = run_beside(Manner::kNever, pointers, sum_ones);
   CAPTURE(status.ToString());
   CHECK(on_all(status.code() == absl::StatusCode::kDeadlineExceeded));
   CHECK(on_all(
       contains(status, "timed out after 1000 ms in all_reduce #0 of F64 [3] on emulated:5")));
 }
 
-TEST_CASE("a device that fails while a call is staged ends the job with its words",
+TEST_CASE("a device that fails while a call waits for it ends the job with its words",
           "[mpi][staging]") {
-  const Status status = run_beside(Manner::kFails, sum_ones);
+  const DevicePointers pointers = GENERATE(DevicePointers::kOff, DevicePointers::kOn);
+  const Status status = run_beside(Manner::kFails, pointers, sum_ones);
   CAPTURE(status.ToString());
   CHECK(on_all(contains(status, "rank 1: emulated:5: it broke")));
 }

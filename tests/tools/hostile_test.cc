@@ -252,6 +252,7 @@ TEST_CASE("no variable of the environment changes an answer", "[tools][hostile][
   std::vector<std::string> names = {"TESSERA_RECORDER_DIR",
                                     "TMPDIR",
                                     "TESSERA_MPI_PEER_MEMORY",
+                                    "TESSERA_MPI_DEVICE_POINTERS",
                                     "OMP_NUM_THREADS",
                                     "OMP_STACKSIZE",
                                     "OMP_PLACES",

@@ -1,0 +1,71 @@
+#include "runtime/mpi/device_side.h"
+
+#include <utility>
+
+#include "runtime/prepared_call.h"
+
+namespace tessera {
+namespace {
+
+const Array& an_array_of(const CollectiveCall& call) {
+  if (!call.out.is_null()) return call.out;
+  if (!call.in.is_null()) return call.in;
+  const ExchangePart& part = call.parts.front();
+  return part.out.is_null() ? part.in : part.out;
+}
+
+}  // namespace
+
+DeviceSide::DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes)
+    : device_(device_of(call).shared_from_this()),
+      memory_(an_array_of(call).storage()->allocator()) {
+  // Before the mark: what the block held before belongs to the compute stream.
+  if (buffer_bytes > 0) buffer_ = Array::empty({buffer_bytes}, DType::kBool, memory_);
+  held_until_ = device_->record(device_->compute());
+  device_->wait(device_->comm(), held_until_);
+}
+
+std::byte* DeviceSide::take(std::int64_t bytes) {
+  const std::int64_t begin = std::exchange(taken_, taken_ + aligned(bytes));
+  const std::int64_t room = buffer_.is_null() ? 0 : buffer_.num_bytes();
+  TSR_CHECK(taken_ <= room, std::to_string(taken_) + " of " + std::to_string(room));
+  return buffer_.is_null() ? nullptr : buffer_.bytes() + begin;
+}
+
+void DeviceSide::copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  was_given_ = true;
+  device_->copy(to, from, static_cast<std::size_t>(bytes), device_->comm());
+}
+
+void DeviceSide::upload(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  was_given_ = true;
+  device_->upload(to, from, static_cast<std::size_t>(bytes), device_->comm());
+}
+
+void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
+                      const std::optional<Fold>& how) {
+  if (moves.is_empty()) return;
+  was_given_ = true;
+  KernelContext ctx{.device = device_.get(), .allocator = memory_};
+  Array kept = kernels::move_boxes(ctx, moves, arrays.from, arrays.to, dtype, how, device_->comm());
+  if (!kept.is_null()) kept_.push_back(std::move(kept));
+}
+
+void DeviceSide::hold_messages() {
+  if (was_given_) held_until_ = device_->record(device_->comm());
+}
+
+bool DeviceSide::lets_messages() {
+  if (held_until_.state() == nullptr) return true;
+  if (!device_->done(held_until_)) return false;
+  held_until_ = {};
+  return true;
+}
+
+void DeviceSide::finish() {
+  if (was_given_) device_->wait(device_->compute(), device_->record(device_->comm()));
+  kept_.clear();
+  buffer_ = {};
+}
+
+}  // namespace tessera

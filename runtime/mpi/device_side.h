@@ -1,0 +1,59 @@
+// runtime/mpi/device_side.h: the device's part in a call whose messages go from and to its memory:
+// a buffer, launches on the communication stream, and the mark that the next messages wait for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/array.h"
+#include "kernels/box_moves.h"
+#include "kernels/device.h"
+#include "runtime/communicator.h"
+
+namespace tessera {
+
+class DeviceSide {
+ public:
+  /// Takes the buffer. What is given to the device comes after what its compute stream holds by
+  /// then, and so do messages. Requires a call with an array.
+  DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes);
+  /// What a piece takes of the buffer.
+  static constexpr std::int64_t aligned(std::int64_t bytes) noexcept {
+    return (bytes + kernels::BoxMoves::kChunkBytes - 1) & -kernels::BoxMoves::kChunkBytes;
+  }
+  /// The next piece of the buffer.
+  std::byte* take(std::int64_t bytes);
+
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes);
+  /// From memory of the host that may be written again when this returns.
+  void upload(std::byte* to, const std::byte* from, std::int64_t bytes);
+  struct Arrays {
+    std::span<const std::byte* const> from;
+    std::span<std::byte* const> to;
+  };
+  /// One launch, or none where nothing moves.
+  void move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
+            const std::optional<Fold>& how = std::nullopt);
+
+  /// Further messages are about what was given so far.
+  void hold_messages();
+  /// Whether the device has come so far; never blocks. Throws what it failed with.
+  bool lets_messages();
+  /// Nothing more is given: what the compute stream is given from now on comes after all of it, and
+  /// after what next has this buffer's memory.
+  void finish();
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Allocator> memory_;
+  Array buffer_;
+  std::vector<Array> kept_;  ///< tables that launches read
+  std::int64_t taken_ = 0;
+  bool was_given_ = false;  ///< anything that is on the communication stream
+  Mark held_until_;         ///< null once it has come
+};
+
+}  // namespace tessera
