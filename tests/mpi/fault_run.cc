@@ -1,9 +1,9 @@
 // A training run in which one rank meets with a fault at its n-th call: it is killed, stopped, or
 // throws. Every other rank writes what its calls then returned, and when, to a file of its own.
 //   fault_run BACKEND RANKS KIND RANK CALL FOLDER SLOWED
-// BACKEND: threads|mpi. KIND: kill|stop|throw|launcher|kill_moving; with kill_moving long arrays
-// are gathered, exchanged and reduced instead. SLOWED: ms that every other survivor takes to tell
-// of its end.
+// BACKEND: threads|mpi. KIND: kill|stop|throw|launcher|kill_moving|kill_sending; with the last two
+// long arrays are gathered, exchanged and reduced instead, with kill_sending those of emulated
+// devices. SLOWED: ms that every other survivor takes to tell of its end.
 #include "tests/mpi/fault_run.h"
 
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "kernels/cuda_device.h"
 #include "moe/trainer.h"
 #include "moe/weights.h"
 #include "runtime/mpi_world.h"
@@ -60,6 +61,7 @@ class Fault {
         ::kill(::getppid(), SIGKILL);
         break;
       case FaultKind::kKillMoving:
+      case FaultKind::kKillSending:
         std::thread([delay = std::chrono::microseconds(plan_.call * 397 % 9000)] {
           std::this_thread::sleep_for(delay);
           raise(SIGKILL);
@@ -93,7 +95,9 @@ class WatchedCommunicator final : public Communicator {
 /// A rank's World whose calls pass by the fault.
 class WatchedWorld final : public World {
  public:
-  WatchedWorld(World& inner, const FaultPlan& plan) : inner_(inner), fault_(plan, inner.rank()) {}
+  WatchedWorld(World& inner, const FaultPlan& plan) : inner_(inner), fault_(plan, inner.rank()) {
+    allocator_ = inner.allocator();
+  }
   std::int64_t rank() const noexcept override { return inner_.rank(); }
   std::int64_t size() const noexcept override { return inner_.size(); }
   int threads_per_rank() const noexcept override { return inner_.threads_per_rank(); }
@@ -133,7 +137,8 @@ void train(World& world) {
 void move_long_arrays(World& world) {
   const std::vector<std::int64_t> ranks = testing::ranks_below(world.size());
   Communicator& group = *value_or_throw(world.group(ranks));
-  const std::int64_t part = std::int64_t{1} << 20;
+  const bool on_host = world.allocator()->device().id() == DeviceId{};
+  const std::int64_t part = std::int64_t{1} << (on_host ? 20 : 14);
   const Array own = Array::zeros({part}, DType::kF32, world.allocator());
   const Array all = Array::zeros({part * world.size()}, DType::kF32, world.allocator());
   const Array other = Array::zeros({part * world.size()}, DType::kF32, world.allocator());
@@ -160,7 +165,7 @@ Status later_call(World& world) {
 void run_rank(World& inner, const FaultPlan& plan) {
   WatchedWorld world(inner, plan);
   try {
-    if (plan.kind == FaultKind::kKillMoving) {
+    if (plan.kind == FaultKind::kKillMoving || plan.kind == FaultKind::kKillSending) {
       move_long_arrays(world);
     } else {
       train(world);
@@ -186,7 +191,14 @@ int run(const FaultPlan& plan) {
   const auto body = [&](World& world) { run_rank(world, plan); };
   if (plan.backend == "threads") return run_ranks(plan.num_ranks, options, body).ok() ? 0 : 1;
   const auto session = value_or_throw(MpiSession::start());
-  const Status status = run_mpi_rank({.world = options}, body);
+  MpiOptions mpi{.world = options};
+  if (plan.kind == FaultKind::kKillSending) {
+    mpi.device_pointers = DevicePointers::kOn;
+    mpi.world.allocator = [](std::int64_t rank) {
+      return value_or_throw(make_emulated_device(static_cast<int>(rank % 8)))->make_allocator();
+    };
+  }
+  const Status status = run_mpi_rank(mpi, body);
   if (!status.ok()) session->abort(1);
   return 0;
 }
@@ -200,11 +212,12 @@ int main(int argc, char** argv) {
   const std::string kind = argv[3];
   return tessera::run({.backend = argv[1],
                        .num_ranks = std::atoi(argv[2]),
-                       .kind = kind == "kill"          ? FaultKind::kKill
-                               : kind == "launcher"    ? FaultKind::kLauncher
-                               : kind == "stop"        ? FaultKind::kStop
-                               : kind == "kill_moving" ? FaultKind::kKillMoving
-                                                       : FaultKind::kThrow,
+                       .kind = kind == "kill"           ? FaultKind::kKill
+                               : kind == "launcher"     ? FaultKind::kLauncher
+                               : kind == "stop"         ? FaultKind::kStop
+                               : kind == "kill_moving"  ? FaultKind::kKillMoving
+                               : kind == "kill_sending" ? FaultKind::kKillSending
+                                                        : FaultKind::kThrow,
                        .rank = std::atoi(argv[4]),
                        .call = std::atoi(argv[5]),
                        .slowed = std::atoi(argv[7]),

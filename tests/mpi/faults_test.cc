@@ -33,6 +33,8 @@ const char* name_of(FaultKind kind) {
       return "throw";
     case FaultKind::kLauncher:
       return "launcher";
+    case FaultKind::kKillSending:
+      return "kill_sending";
     case FaultKind::kKillMoving:
       break;
   }
@@ -156,7 +158,8 @@ FaultEnd run_with(FaultPlan plan) {
 
 /// MPICH's launcher kills all processes of a job of which one was killed, at once.
 bool launcher_ends_survivors(const FaultPlan& plan) {
-  const bool is_killed = plan.kind == FaultKind::kKill || plan.kind == FaultKind::kKillMoving;
+  const bool is_killed = plan.kind == FaultKind::kKill || plan.kind == FaultKind::kKillMoving ||
+                         plan.kind == FaultKind::kKillSending;
   return is_killed && plan.backend == "mpich";
 }
 
@@ -178,6 +181,7 @@ void check_end(const FaultPlan& plan, const FaultEnd& end) {
     switch (plan.kind) {
       case FaultKind::kKill:
       case FaultKind::kKillMoving:
+      case FaultKind::kKillSending:
         CHECK(contains(each.pending, "UNAVAILABLE: " + victim + " died in "));
         CHECK(contains(each.later, victim + " died in "));
         break;
@@ -203,7 +207,8 @@ FaultPlan plan_of(unsigned seed, FaultKind kind, const std::string& backend) {
   plan.num_ranks = seed % 5 == 4 ? 8 : 4;
   plan.kind = kind;
   plan.rank = static_cast<std::int64_t>(random() % static_cast<unsigned>(plan.num_ranks));
-  plan.call = static_cast<std::int64_t>(random() % (kind == FaultKind::kKillMoving ? 60 : 1200));
+  const bool moves = kind == FaultKind::kKillMoving || kind == FaultKind::kKillSending;
+  plan.call = static_cast<std::int64_t>(random() % (moves ? 60 : 1200));
   return plan;
 }
 
@@ -266,7 +271,11 @@ TEST_CASE("survivors that are slow to tell are not silenced by faster ones", "[m
 }
 TEST_CASE("a process killed while others read its arrays is named to every other",
           "[mpi][faults]") {
-  run_seeds(FaultKind::kKillMoving, "mpi", 400, 8);
+  run_seeds(FaultKind::kKillMoving, "mpi", 400, 5);
+}
+TEST_CASE("a process killed while messages go from devices' memory is named to every other",
+          "[mpi][faults]") {
+  run_seeds(FaultKind::kKillSending, "mpi", 420, 3);
 }
 TEST_CASE("a killed mpirun leaves neither ranks nor shared memory", "[mpi][faults]") {
   for (unsigned seed = 700; seed < 703; ++seed) {
