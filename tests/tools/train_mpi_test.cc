@@ -77,7 +77,8 @@ TEST_CASE("processes on emulated devices repeat another system's losses",
   const Ran ran = run_on_mpi(
       4, "tessera-train",
       arguments_with({"--parallel", R"({"dp_shard":2,"tp":2,"ep":2})", "--backend", "mpi",
-                      "--device", "emulated", "--checked", "--log", folder / "log.jsonl"}));
+                      "--device", "emulated", "--checked", "--log", folder / "log.jsonl"}),
+      {{"TESSERA_MPI_DEVICE_POINTERS", "on"}});
   CAPTURE(ran.err);
   REQUIRE(ran.exit_code == 0);
   CHECK(ran.out.find("device: emulated:0\n") == 0);
