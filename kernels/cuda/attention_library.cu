@@ -178,8 +178,8 @@ class Attention {
 
 Attention& attention_of(CudaDevice& device) {
   std::shared_ptr<void>& kept = device.library(LibraryWork::kAttention).kept;
-  const Current current(device);
   if (kept == nullptr) {
+    const Current current(device);
     kept = std::make_shared<Attention>(static_cast<CudaStream&>(device.compute()).handle());
   }
   return *static_cast<Attention*>(kept.get());
@@ -188,10 +188,13 @@ Attention& attention_of(CudaDevice& device) {
 bool run_plan(KernelContext& ctx, const char* op, const std::optional<AttentionPlan>& plan,
               Memory memory) {
   if (!plan.has_value()) return false;
-  Attention& attention = attention_of(device_of(ctx));
+  CudaDevice& device = device_of(ctx);
+  const bool is_new = device.library(LibraryWork::kAttention).kept == nullptr;
+  if (is_new && device.is_capturing()) return false;
+  Attention& attention = attention_of(device);
   if (!attention.is_ready()) return false;
-  const Current current(*ctx.device);
-  const GraphPtr graph = attention.graph_of(*plan, ctx.device->is_capturing());
+  const Current current(device);
+  const GraphPtr graph = attention.graph_of(*plan, device.is_capturing());
   if (graph == nullptr) return false;
   attention.run(ctx, op, *graph, memory);
   return true;
