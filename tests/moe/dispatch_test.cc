@@ -6,6 +6,7 @@
 #include "moe/experts.h"
 #include "moe/router.h"
 #include "tests/moe/training_run.h"
+#include "tests/support/on_world.h"
 #include "tests/support/ranks.h"
 
 namespace tessera::testing {
@@ -14,8 +15,10 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 
 DTensor plain_ints(Runtime& runtime, const Shape& shape, const Ints& values) {
-  return plain(runtime, Array::from_values(shape, DType::kI64,
-                                           std::vector<double>(values.begin(), values.end())));
+  return plain(runtime,
+               on_world(runtime.world(),
+                        Array::from_values(shape, DType::kI64,
+                                           std::vector<double>(values.begin(), values.end()))));
 }
 
 /// What one rank's tokens became.
@@ -44,10 +47,12 @@ Journey travel(World& world, std::int64_t num_experts,
   for (std::int64_t i = 0; i < kT * kD; ++i) {
     values.push_back(static_cast<double>(100 * world.rank() + i + 1));
   }
-  DTensor x = plain(runtime, Array::from_values({kT, kD}, DType::kF64, values));
+  DTensor x =
+      plain(runtime, on_world(runtime.world(), Array::from_values({kT, kD}, DType::kF64, values)));
   x.set_requires_grad(true);
-  DTensor weights =
-      plain(runtime, Array::from_values({kT, kK}, DType::kF64, std::vector<double>(kT * kK, 0.5)));
+  DTensor weights = plain(
+      runtime, on_world(runtime.world(), Array::from_values({kT, kK}, DType::kF64,
+                                                            std::vector<double>(kT * kK, 0.5))));
   weights.set_requires_grad(true);
   const ExpertGroup ep = {mesh, {0}};
   const auto dispatcher = value_or_throw(Dispatcher::make("experts", ep, num_experts, {}));
@@ -63,7 +68,8 @@ Journey travel(World& world, std::int64_t num_experts,
   }
   const DTensor factor_R = plain(
       runtime,
-      Array::from_values({static_cast<std::int64_t>(factors.size()), 1}, DType::kF64, factors));
+      on_world(runtime.world(), Array::from_values({static_cast<std::int64_t>(factors.size()), 1},
+                                                   DType::kF64, factors)));
   const DTensor out = combine(mul(there.rows.rows_RD, factor_R), weights, there);
   backward(sum(out));
   Journey journey{.out = out.local().to_vector(),
@@ -282,13 +288,17 @@ TEST_CASE("a combine takes its shape from what it is given, not from what was di
         const auto dispatcher =
             value_or_throw(Dispatcher::make("experts", {mesh, {0}}, kExperts, config));
         const Dispatched there = dispatch(
-            *dispatcher, plain(runtime, Array::from_values({T, kD}, DType::kF64, values)), tokens);
+            *dispatcher,
+            plain(runtime,
+                  on_world(runtime.world(), Array::from_values({T, kD}, DType::kF64, values))),
+            tokens);
         const DTensor& rows = there.rows.rows_RD;
         const DTensor wide_RD = cat(std::vector<DTensor>{rows, mul(rows, 2.0), mul(rows, 3.0)}, 1);
-        const DTensor weights =
-            plain(runtime,
-                  Array::from_values({T, kK}, DType::kF64,
-                                     std::vector<double>(static_cast<std::size_t>(T * kK), 0.5)));
+        const DTensor weights = plain(
+            runtime, on_world(runtime.world(),
+                              Array::from_values(
+                                  {T, kK}, DType::kF64,
+                                  std::vector<double>(static_cast<std::size_t>(T * kK), 0.5))));
         const DTensor out = combine(wide_RD, weights, there);
         return Seen{out.global_shape(), out.local().to_vector()};
       }).value();
@@ -306,7 +316,8 @@ TEST_CASE("a combine takes its shape from what it is given, not from what was di
   }
 }
 
-TEST_CASE("counts that are not those of the dispatched slots are refused", "[moe][dispatch][C32]") {
+TEST_CASE("counts that are not those of the dispatched slots are refused",
+          "[moe][dispatch][host][C32]") {
   if (!runs_here(2)) return;
   const auto error = [](std::int64_t expert, std::int64_t more) {
     return results_of(2, {},
@@ -327,8 +338,9 @@ TEST_CASE("counts that are not those of the dispatched slots are refused", "[moe
                         std::vector<double> counts = routing.counts_E.local().to_vector();
                         counts[static_cast<std::size_t>(expert)] += static_cast<double>(more);
                         const Array other = Array::from_values({kPassExperts}, DType::kI64, counts);
-                        routing.counts_E = from_local(plain(runtime, other), views.dense(),
-                                                      context.summed(Partial{}), {kPassExperts});
+                        routing.counts_E =
+                            from_local(plain(runtime, on_world(runtime.world(), other)),
+                                       views.dense(), context.summed(Partial{}), {kPassExperts});
                         return error_of([&] { experts(context, x, routing); });
                       })
         .value()[0];

@@ -18,7 +18,7 @@ int ranks_of(const ParallelConfig& parallel) {
 }  // namespace
 
 TEST_CASE("losses under every dispatcher are those of one rank",
-          "[moe][dispatch][C30][C31][C17][C18]") {
+          "[moe][long][dispatch][C30][C31][C17][C18]") {
   static const RunResult one = train({.model = "grouped", .num_steps = 2});
   const ParallelConfig parallel = GENERATE(
       ParallelConfig{.dispatch = {.expert_alignment = 16, .chunks = 2}},
@@ -93,7 +93,7 @@ TEST_CASE("padded BF16 runs equal unpadded ones", "[moe][dispatch][C31]") {
 }
 
 TEST_CASE("an overflow stops the step on every rank, naming layer, bound and need",
-          "[moe][dispatch][C36][R20]") {
+          "[moe][long][dispatch][C36][R20]") {
   const DispatcherKind kind = GENERATE(kAllToAll, kAllGather, kHierarchical);
   RunOptions options = {.parallel = {.dp_shard = 2, .ep = 2},
                         .num_ranks = 2,
@@ -134,7 +134,7 @@ TEST_CASE("shared experts run while rows are on their way", "[moe][dispatch]") {
   }
 }
 
-TEST_CASE("passes without a backward one leave nothing behind", "[moe][dispatch][C35]") {
+TEST_CASE("passes without a backward one leave nothing behind", "[moe][long][dispatch][C35]") {
   const auto growth = [](Model& model, Trainer&) {
     const ModelContext& context = model.context();
     const Allocator& allocator = *context.runtime.kernels().allocator;

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/elementwise.h"
 #include "parallel/grad_norm.h"
 #include "tests/moe/training_run.h"
+#include "tests/support/on_world.h"
 
 namespace tessera::testing {
 namespace {
@@ -75,7 +77,10 @@ TEST_CASE("a value that is not finite on one rank stops all ranks before the upd
       return values;
     };
     Parameter& poisoned = *model.parameters().find("lm_head.weight");
-    if (model.context().runtime.rank() == 3) poisoned.stored().local().data<double>()[0] = NAN;
+    if (model.context().runtime.rank() == 3) {
+      KernelContext ctx = context_of(model.context().runtime.world());
+      kernels::fill(ctx, NAN, poisoned.stored().local().slice(0, 0, 1));
+    }
     const std::vector<double> before = sums();
     bool refused = false;
     try {
