@@ -3,10 +3,11 @@
 // can be stopped, go on later, or die.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -92,12 +93,34 @@ class Simulation final : public Environment, public std::enable_shared_from_this
  private:
   static constexpr Time kStart = Time(std::chrono::hours(1));
   enum class State : std::uint8_t { kReady, kSleeps, kPolls, kJoins, kEnded };
+  /// Given by one thread and taken by another, which sleeps until then. A semaphore of the library
+  /// yields first, and on a busy core each of its yields lasts another program's time slice.
+  class Turn {
+   public:
+    void release() {
+      {
+        const std::lock_guard lock(mutex_);
+        given_ = true;
+      }
+      came_.notify_one();
+    }
+    void acquire() {
+      std::unique_lock lock(mutex_);
+      came_.wait(lock, [this] { return given_; });
+      given_ = false;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable came_;
+    bool given_ = false;
+  };
   struct Fiber {
     std::uint64_t number = 0;
     int process = 0;
     std::function<void()> body;
     std::thread thread = {};
-    std::binary_semaphore turn{0};
+    Turn turn = {};
     State state = State::kReady;
     const void* place = nullptr;  ///< kSleeps
     bool woken = false;
@@ -150,7 +173,7 @@ class Simulation final : public Environment, public std::enable_shared_from_this
   Wires wires_;
   std::unique_ptr<Mail> mail_;
   Fiber* running_ = nullptr;
-  std::binary_semaphore over_{0};
+  Turn over_;
   std::string hangs_;
   std::uint64_t hash_ = 1469598103934665603U;
   std::uint64_t num_steps_ = 0;
