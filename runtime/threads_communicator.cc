@@ -17,10 +17,11 @@ using Kind = CollectiveCall::Kind;
 constexpr std::chrono::milliseconds kLook{100};
 
 /// Polls for a little while before blocking: ranks of one step arrive close together. Where ranks
-/// outnumber cores a poll gives the core away, so that a peer can arrive.
+/// outnumber cores a poll gives the core away, so that a peer can arrive; where others want the
+/// core, there is none.
 class Polling {
  public:
-  explicit Polling(bool may_spin) : spins_left_(may_spin ? 500 : 0) {}
+  Polling(bool may_spin, SharedCore& core) : core_(core), spins_left_(may_spin ? 500 : 0) {}
   /// False once polling has lasted long enough.
   bool again() {
     if (spins_left_ > 0) {
@@ -28,10 +29,11 @@ class Polling {
       relax();
       return true;
     }
+    if (core_.is_wanted()) return false;
     const Clock::time_point now = Clock::now();
     if (until_ == Clock::time_point{}) until_ = now + std::chrono::microseconds(50);
     if (now >= until_) return false;
-    yield_core();
+    core_.give_away();
     return true;
   }
 
@@ -43,6 +45,7 @@ class Polling {
     std::this_thread::yield();
 #endif
   }
+  SharedCore& core_;
   int spins_left_;
   Clock::time_point until_{};
 };
@@ -169,7 +172,7 @@ void ThreadsRank::wait_until_over(ThreadsWork& work) {
   const bool for_ever = work.timeout() < std::chrono::milliseconds::zero();
   const auto begin = Clock::now();
   const auto deadline = for_ever ? Clock::time_point::max() : begin + work.timeout();
-  Polling polling(hub_->may_spin());
+  Polling polling(hub_->may_spin(), core_);
   bool described = false;
   for (;;) {
     const std::uint32_t seen = hub_->signal(own_.rank);

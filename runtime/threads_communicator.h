@@ -12,6 +12,7 @@
 #include "runtime/communicator.h"
 #include "runtime/event.h"
 #include "runtime/recorder.h"
+#include "runtime/shared_core.h"
 #include "runtime/threads_hub.h"
 
 namespace tessera {
@@ -107,6 +108,7 @@ class ThreadsRank {
   FlightRecorder& recorder_;
   std::vector<std::shared_ptr<ThreadsWork>> pending_;
   ThreadsHub::View last_view_;
+  SharedCore core_;
 };
 
 class ThreadsCommunicator final : public Communicator {

@@ -56,15 +56,6 @@ bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::k
 
 }  // namespace
 
-// ---- SharedCore
-
-void SharedCore::give_away() {
-  const Clock::time_point before = Clock::now();
-  yield_core();
-  const Clock::time_point now = Clock::now();
-  if (now - before > kSlice) wanted_until_ = now + kBelief;
-}
-
 // ---- MpiWork
 
 MpiWork::MpiWork(MpiRank& rank, const MpiGroup& group) : rank_(&rank), group_(group) {}

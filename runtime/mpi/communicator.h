@@ -19,7 +19,9 @@
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/signature_exchange.h"
 #include "runtime/mpi/staged_call.h"
+#include "runtime/mpi/staged_call.h"
 #include "runtime/recorder.h"
+#include "runtime/shared_core.h"
 #include "runtime/world.h"
 
 namespace tessera {
@@ -101,24 +103,6 @@ class MpiWork final : public Work {
   std::unique_ptr<StagedCall> staged_;
   std::unique_ptr<DeviceSide> device_;
   std::unique_ptr<Movement> movement_;
-};
-
-/// The core under a rank that waits. Where others compute on it, Linux lets one that gave it away
-/// wait for their whole time slices, and one that slept have it back at once.
-class SharedCore {
- public:
-  using Clock = RankClock;
-  /// Another than a peer who waits too has lately kept the core that was given away. Reads no clock
-  /// unless one ever has.
-  bool is_wanted() const noexcept {
-    return wanted_until_ != Clock::time_point{} && Clock::now() < wanted_until_;
-  }
-  void give_away();
-
- private:
-  static constexpr std::chrono::microseconds kSlice{500};
-  static constexpr std::chrono::milliseconds kBelief{100};
-  Clock::time_point wanted_until_{};
 };
 
 /// What all groups of one rank share. Thread-safety: its own rank's thread only.
