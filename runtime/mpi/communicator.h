@@ -19,7 +19,6 @@
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/signature_exchange.h"
 #include "runtime/mpi/staged_call.h"
-#include "runtime/mpi/staged_call.h"
 #include "runtime/recorder.h"
 #include "runtime/shared_core.h"
 #include "runtime/world.h"
