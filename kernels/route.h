@@ -1,5 +1,5 @@
 // kernels/route.h: what a router makes of its logits: scores, the K experts of each row, and their
-// weights.
+// weights. Source: DeepSeek-V3's router (2024), whose bias balances the load.
 #pragma once
 
 #include <cstdint>

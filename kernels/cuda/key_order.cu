@@ -15,17 +15,6 @@
 namespace tessera::kernels::TSR_CUDA {
 namespace {
 
-/// The sum of the lanes before this one; `total` of all.
-__device__ int sum_before(int value, int lane, int& total) {
-  int sum = value;
-  for (int step = 1; step < kLanes; step *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(step));
-    if (lane >= step) sum += other;
-  }
-  total = __shfl_sync(kAllLanes, sum, kLanes - 1);
-  return sum - value;
-}
-
 /// A warp a row.
 __global__ void scan_counts(std::int32_t* counts, std::int64_t rows, std::int64_t columns,
                             std::int32_t* totals) {
@@ -37,10 +26,9 @@ __global__ void scan_counts(std::int32_t* counts, std::int64_t rows, std::int64_
     for (std::int64_t base = 0; base < columns; base += kLanes) {
       const bool is_there = base + lane < columns;
       std::int32_t* at = counts + row * columns + base + lane;
-      int total = 0;
-      const int before = sum_before(is_there ? *at : 0, lane, total);
-      if (is_there) *at = sum + before;
-      sum += total;
+      const int count = is_there ? *at : 0, so_far = sum_so_far(count, lane);
+      if (is_there) *at = sum + so_far - count;
+      sum += __shfl_sync(kAllLanes, so_far, kLanes - 1);
     }
     if (lane == 0) totals[row] = sum;
   }

@@ -51,9 +51,10 @@ __device__ C warp_max(C value, int lanes = kLanes) {
 }
 
 /// Of this lane and those before it.
-__device__ inline std::int64_t sum_so_far(std::int64_t value, int lane) {
+template <class T>
+__device__ T sum_so_far(T value, int lane) {
   for (int step = 1; step < kLanes; step *= 2) {
-    const std::int64_t before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(step));
+    const T before = __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(step));
     if (lane >= step) value += before;
   }
   return value;

@@ -21,15 +21,6 @@ struct GroupRows {
   std::int64_t group, begin, rows;
 };
 
-template <class T>
-__device__ T sum_of_lower_lanes(T value, int lane) {
-  T sum = value;
-  for (unsigned step = 1; step < kLanes; step *= 2) {
-    const T below = __shfl_up_sync(kAllLanes, sum, step);
-    if (lane >= static_cast<int>(step)) sum += below;
-  }
-  return sum - value;
-}
 __device__ inline std::int64_t from_lane(std::int64_t value, int lane) {
   return __shfl_sync(kAllLanes, value, lane);
 }
@@ -41,8 +32,7 @@ __device__ inline GroupRows lane_group(const Groups& groups, std::int64_t first,
   const std::int64_t group = first + lane;
   const std::int64_t count = group < groups.num_groups ? groups.counts[group * groups.stride] : 0;
   const std::int64_t rows = std::clamp<std::int64_t>(count, 0, groups.num_rows);
-  const std::int64_t begin =
-      std::min(rows_before + sum_of_lower_lanes(rows, lane), groups.num_rows);
+  const std::int64_t begin = std::min(rows_before + sum_so_far(rows, lane) - rows, groups.num_rows);
   const GroupRows found{group, begin, std::min(rows, groups.num_rows - begin)};
   rows_before = from_lane(found.begin + found.rows, kLanes - 1);
   return found;
@@ -76,7 +66,7 @@ __device__ GroupRows rows_of_tile(const Groups& groups, std::int64_t tile, int l
   for (std::int64_t first = 0; first < groups.num_groups; first += kLanes) {
     const GroupRows own = lane_group(groups, first, lane, rows_before);
     const std::int64_t tiles = (own.rows + kTileRows - 1) / kTileRows;
-    const std::int64_t inside = tile - tiles_before - sum_of_lower_lanes(tiles, lane);
+    const std::int64_t inside = tile - tiles_before - (sum_so_far(tiles, lane) - tiles);
     const unsigned holders = __ballot_sync(kAllLanes, inside >= 0 && inside < tiles);
     if (holders != 0) {
       const int holder = __ffs(static_cast<int>(holders)) - 1;

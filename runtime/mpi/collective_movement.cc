@@ -4,7 +4,6 @@
 #include <atomic>
 #include <utility>
 
-#include "kernels/box_moves.h"
 #include "kernels/fold.h"
 #include "kernels/stream_row.h"
 #include "runtime/mpi/device_fold.h"
@@ -130,14 +129,10 @@ void CollectiveMovement::fold_into(const std::byte* own, std::byte* out, std::in
   summands_.resize(static_cast<std::size_t>(place_.group.size));
   summands_[static_cast<std::size_t>(place_.group.rank)] = own;
   const Fold how = fold_by(call_.reduce, call_.divisor);
-  if (place_.device == nullptr) {
-    return fold(signature_.dtype, how, summands_, out, elements);
+  if (place_.device != nullptr) {
+    return place_.device->fold(summands_, out, elements, signature_.dtype, how);
   }
-  std::vector<kernels::BoxCut> cuts;
-  for (int i = 0; i < place_.group.size; ++i) cuts.push_back({.source = i});
-  kernels::BoxMoves moves(size_of(signature_.dtype));
-  moves.add({.row_elements = elements}, cuts);
-  place_.device->move(moves, {summands_, {&out, 1}}, signature_.dtype, how);
+  fold(signature_.dtype, how, summands_, out, elements);
 }
 
 // ---- Steps

@@ -107,10 +107,8 @@ void DeviceFold::fold_round() {
   const Range own = range_of(place_.group.rank, round);
   if (own.bytes == 0) return;
   std::vector<const std::byte*> summands;
-  std::vector<kernels::BoxCut> cuts;
   const std::byte* received = buffers_[static_cast<std::size_t>(round % kSets)];
   for (int rank = 0; rank < place_.group.size; ++rank) {
-    cuts.push_back({.source = rank});
     if (rank == place_.group.rank) {
       summands.push_back(own_summands(rank) + own.begin_bytes);
     } else {
@@ -118,11 +116,8 @@ void DeviceFold::fold_round() {
       received += capacity_;
     }
   }
-  std::byte* to = out_ + own.begin_bytes;
-  kernels::BoxMoves moves(element_bytes_);
-  moves.add({.row_elements = own.bytes / element_bytes_}, cuts);
-  place_.device->move(moves, {summands, {&to, 1}}, call_.in.dtype(),
-                      fold_by(call_.reduce, call_.divisor));
+  place_.device->fold(summands, out_ + own.begin_bytes, own.bytes / element_bytes_,
+                      call_.in.dtype(), fold_by(call_.reduce, call_.divisor));
   place_.device->hold_messages();
 }
 

@@ -51,6 +51,15 @@ void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DTyp
   if (!kept.is_null()) kept_.push_back(std::move(kept));
 }
 
+void DeviceSide::fold(std::span<const std::byte* const> summands, std::byte* out,
+                      std::int64_t elements, DType dtype, const Fold& how) {
+  std::vector<kernels::BoxCut> cuts;
+  for (std::int64_t i = 0; i < std::ssize(summands); ++i) cuts.push_back({.source = i});
+  kernels::BoxMoves moves(size_of(dtype));
+  moves.add({.row_elements = elements}, cuts);
+  move(moves, {summands, {&out, 1}}, dtype, how);
+}
+
 void DeviceSide::hold_messages() {
   if (was_given_) held_until_ = device_->record(device_->comm());
 }

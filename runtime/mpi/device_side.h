@@ -38,6 +38,10 @@ class DeviceSide {
   void move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
             const std::optional<Fold>& how = std::nullopt);
 
+  /// As many elements of each summand, folded in their order into `out`.
+  void fold(std::span<const std::byte* const> summands, std::byte* out, std::int64_t elements,
+            DType dtype, const Fold& how);
+
   /// Further messages are about what was given so far.
   void hold_messages();
   /// Whether the device has come so far; never blocks. Throws what it failed with.

@@ -41,6 +41,20 @@ void put(OnDevice& on, TwinMaker& make, const Twins& x, double value) {
 
 double tolerance_for(DType dtype) { return (is_half(dtype) ? 2 : 10) * tolerance_of(dtype); }
 
+struct GradientTwins {
+  Twins q, k, v, grad, out, lse, grad_q, grad_k, grad_v;
+};
+void check_gradients(OnDevice& on, const GradientTwins& t, const AttentionOptions& options,
+                     double tolerance) {
+  CHECK(compare(on, t.grad_q, tolerance, [&](KernelContext& ctx, bool device) {
+          attention_grad(ctx, side(t.grad, device), side(t.q, device), side(t.k, device),
+                         side(t.v, device), side(t.out, device), side(t.lse, device), options,
+                         {side(t.grad_q, device), side(t.grad_k, device), side(t.grad_v, device)});
+        }) == "");
+  CHECK(difference(fetch(on, t.grad_k.device), t.grad_k.host, tolerance) == "");
+  CHECK(difference(fetch(on, t.grad_v.device), t.grad_v.host, tolerance) == "");
+}
+
 }  // namespace
 
 TEST_CASE("attention is the same on the device", "[device][attention]") {
@@ -126,13 +140,7 @@ TEST_CASE("gradients of attention are the same on the device", "[device][attenti
     const double tolerance = (is_half(dtype) ? 4 : 20) * tolerance_of(dtype);
     CAPTURE(i, s.batch, s.heads, s.queries, s.keys, s.depth, s.width, name_of(dtype),
             options.causal, options.causal_offset);
-    CHECK(compare(on, grad_q, tolerance, [&](KernelContext& ctx, bool device) {
-            attention_grad(ctx, side(grad, device), side(q, device), side(k, device),
-                           side(v, device), side(out, device), side(lse, device), options,
-                           {side(grad_q, device), side(grad_k, device), side(grad_v, device)});
-          }) == "");
-    CHECK(difference(fetch(on, grad_k.device), grad_k.host, tolerance) == "");
-    CHECK(difference(fetch(on, grad_v.device), grad_v.host, tolerance) == "");
+    check_gradients(on, {q, k, v, grad, out, lse, grad_q, grad_k, grad_v}, options, tolerance);
   }
 }
 
@@ -172,13 +180,7 @@ TEST_CASE("attention of long sequences in halves is the same on the device, and 
           }) == "");
     CHECK(difference(fetch(on, lse.device), lse.host, 1e-4) == "");
     const double tolerance = 4 * tolerance_of(dtype);
-    CHECK(compare(on, grad_q, tolerance, [&](KernelContext& ctx, bool device) {
-            attention_grad(ctx, side(grad, device), side(q, device), side(k, device),
-                           side(v, device), side(out, device), side(lse, device), options,
-                           {side(grad_q, device), side(grad_k, device), side(grad_v, device)});
-          }) == "");
-    CHECK(difference(fetch(on, grad_k.device), grad_k.host, tolerance) == "");
-    CHECK(difference(fetch(on, grad_v.device), grad_v.host, tolerance) == "");
+    check_gradients(on, {q, k, v, grad, out, lse, grad_q, grad_k, grad_v}, options, tolerance);
   }
 }
 

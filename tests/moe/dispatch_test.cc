@@ -5,8 +5,8 @@
 #include "dtensor/ops.h"
 #include "moe/experts.h"
 #include "moe/router.h"
+#include "tests/moe/plain_here.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/on_world.h"
 #include "tests/support/ranks.h"
 
 namespace tessera::testing {
@@ -15,10 +15,8 @@ namespace {
 using Ints = std::vector<std::int64_t>;
 
 DTensor plain_ints(Runtime& runtime, const Shape& shape, const Ints& values) {
-  return plain(runtime,
-               on_world(runtime.world(),
-                        Array::from_values(shape, DType::kI64,
-                                           std::vector<double>(values.begin(), values.end()))));
+  return plain_here(runtime, Array::from_values(shape, DType::kI64,
+                                                std::vector<double>(values.begin(), values.end())));
 }
 
 /// What one rank's tokens became.
@@ -47,12 +45,10 @@ Journey travel(World& world, std::int64_t num_experts,
   for (std::int64_t i = 0; i < kT * kD; ++i) {
     values.push_back(static_cast<double>(100 * world.rank() + i + 1));
   }
-  DTensor x =
-      plain(runtime, on_world(runtime.world(), Array::from_values({kT, kD}, DType::kF64, values)));
+  DTensor x = plain_here(runtime, Array::from_values({kT, kD}, DType::kF64, values));
   x.set_requires_grad(true);
-  DTensor weights = plain(
-      runtime, on_world(runtime.world(), Array::from_values({kT, kK}, DType::kF64,
-                                                            std::vector<double>(kT * kK, 0.5))));
+  DTensor weights = plain_here(
+      runtime, Array::from_values({kT, kK}, DType::kF64, std::vector<double>(kT * kK, 0.5)));
   weights.set_requires_grad(true);
   const ExpertGroup ep = {mesh, {0}};
   const auto dispatcher = value_or_throw(Dispatcher::make("experts", ep, num_experts, {}));
@@ -66,10 +62,9 @@ Journey travel(World& world, std::int64_t num_experts,
     factors.insert(factors.end(), static_cast<std::size_t>(counts_e[e]),
                    static_cast<double>(first + static_cast<std::int64_t>(e) + 1));
   }
-  const DTensor factor_R = plain(
+  const DTensor factor_R = plain_here(
       runtime,
-      on_world(runtime.world(), Array::from_values({static_cast<std::int64_t>(factors.size()), 1},
-                                                   DType::kF64, factors)));
+      Array::from_values({static_cast<std::int64_t>(factors.size()), 1}, DType::kF64, factors));
   const DTensor out = combine(mul(there.rows.rows_RD, factor_R), weights, there);
   backward(sum(out));
   Journey journey{.out = out.local().to_vector(),
@@ -287,18 +282,15 @@ TEST_CASE("a combine takes its shape from what it is given, not from what was di
         const DispatchConfig config{.kind = kind, .ranks_per_node = 2};
         const auto dispatcher =
             value_or_throw(Dispatcher::make("experts", {mesh, {0}}, kExperts, config));
-        const Dispatched there = dispatch(
-            *dispatcher,
-            plain(runtime,
-                  on_world(runtime.world(), Array::from_values({T, kD}, DType::kF64, values))),
-            tokens);
+        const Dispatched there =
+            dispatch(*dispatcher,
+                     plain_here(runtime, Array::from_values({T, kD}, DType::kF64, values)), tokens);
         const DTensor& rows = there.rows.rows_RD;
         const DTensor wide_RD = cat(std::vector<DTensor>{rows, mul(rows, 2.0), mul(rows, 3.0)}, 1);
-        const DTensor weights = plain(
-            runtime, on_world(runtime.world(),
-                              Array::from_values(
-                                  {T, kK}, DType::kF64,
-                                  std::vector<double>(static_cast<std::size_t>(T * kK), 0.5))));
+        const DTensor weights = plain_here(
+            runtime,
+            Array::from_values({T, kK}, DType::kF64,
+                               std::vector<double>(static_cast<std::size_t>(T * kK), 0.5)));
         const DTensor out = combine(wide_RD, weights, there);
         return Seen{out.global_shape(), out.local().to_vector()};
       }).value();
@@ -338,9 +330,8 @@ TEST_CASE("counts that are not those of the dispatched slots are refused",
                         std::vector<double> counts = routing.counts_E.local().to_vector();
                         counts[static_cast<std::size_t>(expert)] += static_cast<double>(more);
                         const Array other = Array::from_values({kPassExperts}, DType::kI64, counts);
-                        routing.counts_E =
-                            from_local(plain(runtime, on_world(runtime.world(), other)),
-                                       views.dense(), context.summed(Partial{}), {kPassExperts});
+                        routing.counts_E = from_local(plain_here(runtime, other), views.dense(),
+                                                      context.summed(Partial{}), {kPassExperts});
                         return error_of([&] { experts(context, x, routing); });
                       })
         .value()[0];

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "dtensor/ops.h"
-#include "tests/support/on_world.h"
+#include "tests/moe/plain_here.h"
 
 namespace tessera::testing {
 
@@ -40,8 +40,7 @@ DTensor compute(const Trip& trip, const ExpertRows& in, std::int64_t first_exper
   }
   const Array factor =
       Array::from_values({static_cast<std::int64_t>(rows), 1}, trip.dtype, factors);
-  return mul(in.rows_RD,
-             plain(in.rows_RD.runtime(), on_world(in.rows_RD.runtime().world(), factor)));
+  return mul(in.rows_RD, plain_here(in.rows_RD.runtime(), factor));
 }
 
 Seen travel(World& world, const Trip& trip) {
@@ -61,14 +60,11 @@ Seen travel(World& world, const Trip& trip) {
     weights.push_back(weight_value(slot));
   }
   const DType scores = trip.dtype == DType::kBF16 ? DType::kF32 : trip.dtype;
-  DTensor x =
-      plain(runtime, on_world(runtime.world(), Array::from_values({T, kD}, trip.dtype, values)));
-  DTensor w =
-      plain(runtime, on_world(runtime.world(), Array::from_values({T, kK}, scores, weights)));
+  DTensor x = plain_here(runtime, Array::from_values({T, kD}, trip.dtype, values));
+  DTensor w = plain_here(runtime, Array::from_values({T, kK}, scores, weights));
   x.set_requires_grad(true);
   w.set_requires_grad(true);
-  RoutedTokens tokens{
-      plain(runtime, on_world(runtime.world(), Array::from_values({T, kK}, DType::kI64, ids)))};
+  RoutedTokens tokens{plain_here(runtime, Array::from_values({T, kK}, DType::kI64, ids))};
   for (int r = 0; r < trip.num_ranks(); ++r) tokens.tokens_by_rank.push_back(trip.tokens(r));
   tokens.room = trip.room;
 

@@ -9,9 +9,9 @@
 
 #include "dtensor/recompute.h"
 #include "kernels/random.h"
+#include "tests/moe/plain_here.h"
 #include "tests/moe/training_run.h"
 #include "tests/support/launch.h"
-#include "tests/support/on_world.h"
 
 namespace tessera::testing {
 namespace {
@@ -227,9 +227,7 @@ TEST_CASE("kept groups are those of a brute-force reference", "[moe][router][C7]
   const auto limited_values =
       results_of(1, {}, [&](World& world) {
         Runtime runtime(world);
-        return limit_groups(plain(runtime, on_world(runtime.world(), scores)), groups, limited)
-            .local()
-            .to_vector();
+        return limit_groups(plain_here(runtime, scores), groups, limited).local().to_vector();
       }).value()[0];
   const auto size = static_cast<std::size_t>(kE / groups);
   for (std::size_t token = 0; token < kB * kL; ++token) {
