@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/recorder.h"
-#include "runtime/signature.h"
+#include "runtime/call/signature.h"
+#include "runtime/recorder/recorder.h"
 #include "runtime/world.h"
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "checkpoint/chunk_hash.h"
-#include "runtime/box.h"
+#include "runtime/plan/box.h"
 
 namespace tessera {
 namespace {

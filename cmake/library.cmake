@@ -38,7 +38,7 @@ endfunction()
 # tessera_public_headers(OUT): the headers that say TSR_API, and those that they include.
 function(tessera_public_headers out)
   set(headers "")
-  foreach(layer placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools)
+  foreach(layer placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools conformance)
     file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${layer}/*.h)
     foreach(header IN LISTS found)
       file(STRINGS ${PROJECT_SOURCE_DIR}/${header} marks REGEX "^namespace .* TSR_API {" LIMIT_COUNT 1)

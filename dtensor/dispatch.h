@@ -19,7 +19,7 @@
 #include "dtensor/dtensor.h"
 #include "dtensor/known_op.h"
 #include "placement/api.h"
-#include "runtime/execute.h"
+#include "runtime/plan/execute.h"
 #include "strategies/aliasing.h"
 #include "strategies/local_op.h"
 

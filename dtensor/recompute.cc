@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/dispatch.h"
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 namespace tessera {
 

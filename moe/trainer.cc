@@ -15,7 +15,7 @@
 #include "kernels/optimizer.h"
 #include "moe/optimizer_config.h"
 #include "parallel/grad_norm.h"
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 namespace tessera {
 

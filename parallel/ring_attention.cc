@@ -9,7 +9,7 @@
 #include "dtensor/autograd.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 namespace tessera {
 namespace {

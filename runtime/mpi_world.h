@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "placement/api.h"
-#include "runtime/control.h"
+#include "runtime/control/channel.h"
 #include "runtime/world.h"
 
 namespace tessera TSR_API {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "runtime/host_identity.h"
+#include "runtime/control/host_identity.h"
 
 namespace tessera {
 

@@ -13,9 +13,9 @@
 
 #include "placement/api.h"
 #include "placement/mesh.h"
-#include "runtime/communicator.h"
-#include "runtime/event.h"
-#include "runtime/execute.h"
+#include "runtime/call/communicator.h"
+#include "runtime/call/event.h"
+#include "runtime/plan/execute.h"
 
 namespace tessera TSR_API {
 

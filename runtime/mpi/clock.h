@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "placement/status.h"
-#include "runtime/control.h"
+#include "runtime/control/channel.h"
 
 namespace tessera {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/box_parts.h"
-#include "runtime/prepared_call.h"
+#include "runtime/call/prepared_call.h"
+#include "runtime/plan/box_parts.h"
 
 namespace tessera {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 #include "runtime/mpi/device_side.h"
 #include "runtime/mpi/packed_boxes.h"
 

@@ -1,8 +1,8 @@
 // runtime/mpi/device_pointers.h: whether a job's messages go from and to the memory of devices.
 #pragma once
 
-#include "runtime/control.h"
-#include "runtime/event.h"
+#include "runtime/call/event.h"
+#include "runtime/control/channel.h"
 #include "runtime/mpi_world.h"
 
 namespace tessera {

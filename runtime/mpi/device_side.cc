@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/prepared_call.h"
+#include "runtime/call/prepared_call.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/array.h"
 #include "kernels/box_moves.h"
 #include "kernels/device.h"
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 
 namespace tessera {
 

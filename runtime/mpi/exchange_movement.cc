@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "runtime/box_parts.h"
+#include "runtime/plan/box_parts.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/control.h"
+#include "runtime/control/channel.h"
 #include "runtime/mpi/shared_segment.h"
 
 namespace tessera {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <span>
 
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
+#include "runtime/call/signature.h"
 #include "runtime/mpi/host_memory.h"
 #include "runtime/mpi/link.h"
-#include "runtime/signature.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/signature.h"
+#include "runtime/call/signature.h"
 
 namespace tessera {
 namespace {

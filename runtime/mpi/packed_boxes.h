@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 
 namespace tessera {
 

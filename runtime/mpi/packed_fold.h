@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/communicator.h"
-#include "runtime/signature.h"
+#include "runtime/call/communicator.h"
+#include "runtime/call/signature.h"
 
 namespace tessera {
 

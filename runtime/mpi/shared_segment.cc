@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "runtime/host_identity.h"
+#include "runtime/control/host_identity.h"
 
 namespace tessera {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/signature_wire.h"
+#include "runtime/call/signature_wire.h"
 
 namespace tessera {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/call/signature.h"
 #include "runtime/mpi/link.h"
-#include "runtime/signature.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/device.h"
-#include "runtime/signature.h"
+#include "runtime/call/signature.h"
 
 namespace tessera {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/array.h"
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 
 namespace tessera {
 

@@ -5,25 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "runtime/host_identity.h"
+#include "runtime/call/transport_world.h"
+#include "runtime/control/host_identity.h"
 #include "runtime/mpi/clock.h"
-#include "runtime/mpi/communicator.h"
 #include "runtime/mpi/device_pointers.h"
 #include "runtime/mpi/host_memory.h"
 #include "runtime/mpi/session.h"
+#include "runtime/mpi/transport.h"
 #include "runtime/mpi_world.h"
-#include "runtime/recorder.h"
+#include "runtime/recorder/recorder.h"
 
 namespace tessera {
 namespace {
-
-// After a failure, so long for the others, who may be computing, to come to a call and hear of it.
-constexpr std::chrono::milliseconds kFarewell{10'000};
 
 /// A duplicate of the caller's communicator whose errors are returned.
 StatusOr<MPI_Comm> duplicate(const std::optional<int>& handle) {
@@ -150,158 +147,90 @@ StatusOr<std::shared_ptr<Allocator>> memory_of_caller(const MpiLink& link,
   return memory;
 }
 
-class MpiWorld final : public World {
+class MpiWorld final : public TransportWorld {
  public:
   struct Parts {
-    std::unique_ptr<MpiLink> link;
-    std::unique_ptr<HostMemory> host;
-    std::unique_ptr<ControlChannel> control;
-    std::unique_ptr<FlightRecorder> recorder;
-    std::shared_ptr<Allocator> memory;  ///< of the caller; null: this World's own
-    DevicePath device_path = DevicePath::kStaged;
+    std::unique_ptr<MpiTransport> transport;
+    std::shared_ptr<FlightRecorder> recorder;
+    std::shared_ptr<Allocator> memory;
     int threads_per_rank = 1;
-    std::chrono::steady_clock::time_point start;
   };
   MpiWorld(Parts parts, const MpiOptions& options)
-      : parts_(std::move(parts)),
-        rank_({*parts_.link, *parts_.host, *parts_.control, *parts_.recorder, events(),
-               parts_.start, parts_.device_path},
-              options.world, choose_memory()),
-        keeps_record_(!options.world.recorder_dir.empty()),
-        on_failure_(options.on_failure) {
-    recorder_dir_ = parts_.recorder->dir();
-    omp_set_num_threads(parts_.threads_per_rank);
-  }
-  ~MpiWorld() override;
+      : MpiWorld(*parts.transport, *parts.recorder, std::move(parts), options) {}
+  ~MpiWorld() override { static_cast<void>(leave()); }
 
-  std::int64_t rank() const noexcept override { return parts_.link->rank(); }
-  std::int64_t size() const noexcept override { return parts_.link->size(); }
-  int threads_per_rank() const noexcept override { return parts_.threads_per_rank; }
-  void poison(const Status& status) override { parts_.control->poison(status); }
-  double now_us() const override { return rank_.now_us(); }
-  StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
-
-  /// Finishes calls still pending, and asks the device what it found wrong. Throws Error.
-  void finish();
   /// Says goodbye and waits for the others; returns the job's first failure.
   Status leave();
 
  private:
-  void close_record();
-  /// Before this rank says goodbye: then others may end the job.
-  void tell_failure();
-  /// Arrays lie where near ranks can read them, unless the caller has them elsewhere. Returns the
-  /// memory of the host.
-  const std::shared_ptr<Allocator>& choose_memory() {
-    if (parts_.memory != nullptr) {
-      allocator_ = parts_.memory;
-    } else if (auto shared = parts_.host->allocator()) {
-      allocator_ = std::move(shared);
-    }
-    return host_allocator();
+  MpiWorld(MpiTransport& transport, FlightRecorder& recorder, Parts&& parts,
+           const MpiOptions& options)
+      : TransportWorld({.transport = std::move(parts.transport),
+                        .recorder = std::move(parts.recorder),
+                        .timeout = options.world.timeout,
+                        .threads_per_rank = parts.threads_per_rank,
+                        .allocator = std::move(parts.memory)}),
+        transport_(transport),
+        recorder_(recorder),
+        keeps_record_(!options.world.recorder_dir.empty()),
+        on_failure_(options.on_failure) {
+    transport_.set_host_memory(host_allocator());
+    omp_set_num_threads(threads_per_rank());
   }
+  void end();
 
-  Parts parts_;
-  MpiRank rank_;
+  MpiTransport& transport_;
+  FlightRecorder& recorder_;
   bool keeps_record_;
   std::function<void(const Status&)> on_failure_;
   bool has_left_ = false;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<MpiCommunicator>, RanksLess> groups_;
 };
 
-// A device keeps arrays until it has told what is wrong with them, and arrays keep their device.
-MpiWorld::~MpiWorld() {
-  static_cast<void>(leave());
-  try {
-    allocator_->device().raise_faults();
-  } catch (const Error&) {  // finish() throws it; else the rank has failed before
-  }
-}
-
-void MpiWorld::finish() {
-  rank_.finish_all();
-  allocator_->device().raise_faults();
-}
-
-StatusOr<Communicator*> MpiWorld::group(std::span<const std::int64_t> ranks) {
-  if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second.get();
-  TSR_RETURN_IF_ERROR(check_group(ranks));
-  MpiGroup group;
-  group.ranks.assign(ranks.begin(), ranks.end());
-  group.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  const StatusOr<std::uint32_t> id = parts_.control->group_id(ranks);
-  if (!id.ok() && parts_.control->failed()) return rank_.as_unavailable();
-  TSR_ASSIGN_OR_RETURN(group.id, id);
-  if (group.id >= parts_.link->max_groups()) {
-    return absl::ResourceExhaustedError(
-        absl::StrFormat("group %d of this job: this MPI's tags tell %d groups apart", group.id,
-                        parts_.link->max_groups()));
-  }
-  group.record = parts_.recorder->add_group(ranks);
-  std::vector<std::int64_t> key = group.ranks;
-  auto made = std::make_unique<MpiCommunicator>(rank_, std::move(group));
-  return groups_.emplace(std::move(key), std::move(made)).first->second.get();
-}
-
-void MpiWorld::close_record() {
-  const Status failure = parts_.control->first_failure();
+void MpiWorld::end() {
+  const Status failure = transport_.control().first_failure();
   if (!failure.ok()) {
-    parts_.link->abandon();
-    parts_.recorder->note_failure(message_of(failure));
+    transport_.link().abandon();
+    recorder_.note_failure(message_of(failure));
   }
-  const bool keep = keeps_record_ || (!failure.ok() && rank_.has_started());
-  parts_.recorder->close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
-}
-
-void MpiWorld::tell_failure() {
-  close_record();
-  if (on_failure_) on_failure_(parts_.control->first_failure());
+  const bool keep = keeps_record_ || (!failure.ok() && has_begun());
+  recorder_.close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+  if (!failure.ok() && on_failure_) on_failure_(failure);
 }
 
 Status MpiWorld::leave() {
-  ControlChannel& control = *parts_.control;
-  if (std::exchange(has_left_, true)) return control.first_failure();
-  const bool told = control.failed();
-  if (told) tell_failure();
-  control.leave();
-  // Rank 0's end serves the others until the last has gone.
-  while (!control.failed() && !control.wait_until_all_left(std::chrono::minutes(1))) {
-  }
-  if (!control.failed()) {
-    close_record();
-  } else {
-    if (!told) tell_failure();
-    control.farewell(kFarewell);
-  }
-  return control.first_failure();
+  if (std::exchange(has_left_, true)) return transport_.control().first_failure();
+  return transport_.leave([this] { end(); });
 }
 
 StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_RETURN_IF_ERROR(check_mpi_is_usable());
   TSR_ASSIGN_OR_RETURN(const MPI_Comm comm, duplicate(options.comm));
+  MpiTransport::Parts ends{.checks = options.world.checks};
   MpiWorld::Parts parts;
-  parts.link = std::make_unique<MpiLink>(comm, options.max_message_elements);
+  ends.link = std::make_unique<MpiLink>(comm, options.max_message_elements);
+  const ControlPlace place{ends.link->rank(), ends.link->size()};
   const ExchangeTexts exchange = [comm](const std::string& own) {
     return exchange_texts(comm, own);
   };
-  TSR_ASSIGN_OR_RETURN(parts.device_path, agree_on_device_path(options.device_pointers, exchange));
-  TSR_ASSIGN_OR_RETURN(parts.control, ControlChannel::open({parts.link->rank(), parts.link->size()},
-                                                           options.control, exchange));
-  TSR_ASSIGN_OR_RETURN(parts.memory, memory_of_caller(*parts.link, options.world, exchange));
-  TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*parts.link, options, exchange));
+  TSR_ASSIGN_OR_RETURN(ends.device_path, agree_on_device_path(options.device_pointers, exchange));
+  TSR_ASSIGN_OR_RETURN(ends.control, ControlChannel::open(place, options.control, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.memory, memory_of_caller(*ends.link, options.world, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*ends.link, options, exchange));
   // Before the exchanges below: no rank makes a call until all have come so far.
   if (!parts.recorder->path().empty()) {
     const std::string path = parts.recorder->path();
-    parts.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
+    ends.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
       return last_call_in(dir, rank);
     });
   }
-  parts.host = std::make_unique<HostMemory>(ControlPlace{parts.link->rank(), parts.link->size()},
-                                            use_of_host_memory(options), exchange);
+  ends.host = std::make_unique<HostMemory>(place, use_of_host_memory(options), exchange);
+  // Arrays lie where near ranks can read them, unless the caller has them elsewhere.
+  if (parts.memory == nullptr) parts.memory = ends.host->allocator();
   TSR_ASSIGN_OR_RETURN(const AgreedStart start, agree_on_start(comm, exchange));
-  parts.start = start.zero;
+  ends.start = start.zero;
   parts.threads_per_rank =
       library_threads(options.world.threads_per_rank, ranks_on_these_processors(exchange));
+  parts.transport = std::make_unique<MpiTransport>(std::move(ends));
   return std::make_unique<MpiWorld>(std::move(parts), options);
 }
 

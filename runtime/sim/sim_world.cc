@@ -1,48 +1,15 @@
 #include "runtime/sim/sim_world.h"
 
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "placement/plan_cost.h"
+#include "runtime/call/transport_world.h"
 #include "runtime/sim/allocator.h"
-#include "runtime/sim/communicator.h"
+#include "runtime/sim/transport.h"
 
 namespace tessera {
 namespace {
-
-class SimWorld final : public World {
- public:
-  SimWorld(std::int64_t rank, std::int64_t num_ranks, const SimOptions& options)
-      : num_ranks_(num_ranks), threads_per_rank_(options.threads_per_rank) {
-    state_.rank = rank;
-    state_.log = &events();
-    state_.topology = options.topology;
-    state_.arrive = options.arrive;
-    allocator_ = make_sim_allocator(options.value_bytes);
-  }
-
-  std::int64_t rank() const noexcept override { return state_.rank; }
-  std::int64_t size() const noexcept override { return num_ranks_; }
-  int threads_per_rank() const noexcept override { return threads_per_rank_; }
-  double now_us() const override { return state_.now_us; }
-  void poison(const Status& status) override { state_.failure.Update(status); }
-
-  StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override {
-    const auto known = groups_.find(ranks);
-    if (known != groups_.end()) return known->second.get();
-    TSR_RETURN_IF_ERROR(check_group(ranks));
-    std::vector<std::int64_t> list(ranks.begin(), ranks.end());
-    auto group = std::make_unique<SimCommunicator>(state_, list);
-    return groups_.emplace(std::move(list), std::move(group)).first->second.get();
-  }
-
- private:
-  SimRank state_;
-  std::int64_t num_ranks_;
-  int threads_per_rank_;
-  std::map<std::vector<std::int64_t>, std::unique_ptr<SimCommunicator>, RanksLess> groups_;
-};
 
 SimulatedRank summary_of(const World& world, std::vector<Event> events) {
   SimulatedRank rank{.rank = world.rank(),
@@ -78,7 +45,12 @@ StatusOr<std::unique_ptr<World>> make_sim_world(std::int64_t rank, std::int64_t 
         num_ranks, rank));
   }
   if (options.topology) TSR_RETURN_IF_ERROR(validate(*options.topology));
-  return std::make_unique<SimWorld>(rank, num_ranks, options);
+  auto transport = std::make_unique<SimTransport>(
+      SimTransport::Parts{rank, num_ranks, options.topology, options.arrive});
+  return std::make_unique<TransportWorld>(
+      TransportWorld::Parts{.transport = std::move(transport),
+                            .threads_per_rank = options.threads_per_rank,
+                            .allocator = make_sim_allocator(options.value_bytes)});
 }
 
 StatusOr<std::vector<SimulatedRank>> simulate(const Plan& plan, const SimOptions& options,

@@ -1,6 +1,6 @@
 // Bytes from a control connection: whatever arrives in whatever pieces, the same messages come out,
 // and each is one that encode() writes. Put as frames between sealed ones, they say nothing.
-#include "runtime/control_frame.h"
+#include "runtime/control/frame.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tessera {

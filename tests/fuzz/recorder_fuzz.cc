@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "placement/printable.h"
-#include "runtime/recorder_file.h"
-#include "runtime/recorder_verdict.h"
+#include "runtime/recorder/file.h"
+#include "runtime/recorder/verdict.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/flight_image.h"
 

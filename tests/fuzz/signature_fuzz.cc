@@ -1,6 +1,6 @@
 // Two signatures as peers send them: what is accepted reads back from its own bytes, and the two
 // can be compared and told of.
-#include "runtime/signature_wire.h"
+#include "runtime/call/signature_wire.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tessera {

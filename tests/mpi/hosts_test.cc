@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-#include "runtime/recorder_file.h"
+#include "runtime/recorder/file.h"
 #include "tests/mpi/two_hosts.h"
 #include "tests/support/paths.h"
 #include "tests/support/patience.h"

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "kernels/memory_use.h"
-#include "runtime/execute.h"
 #include "runtime/mpi/shared_segment.h"
 #include "runtime/mpi_world.h"
+#include "runtime/plan/execute.h"
 #include "tests/mpi/moves.h"
 #include "tests/mpi/on_all.h"
 #include "tests/runtime/ranks.h"

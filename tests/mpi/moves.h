@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/bfloat16.h"
-#include "runtime/execute.h"
+#include "runtime/plan/execute.h"
 
 namespace tessera::testing {
 

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "runtime/control_frame.h"
-#include "runtime/control_socket.h"
+#include "runtime/control/frame.h"
+#include "runtime/control/socket.h"
 #include "tests/support/paths.h"
 #include "tests/support/patience.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 #include "runtime/world.h"
 
 namespace tessera::testing {

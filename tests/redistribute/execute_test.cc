@@ -63,7 +63,7 @@ TEST_CASE("random pairs between meshes end on four ranks as the judge computed",
 TEST_CASE("random pairs end on six and eight ranks as the judge computed",
           "[redistribute][execute]") {
   const int ranks = GENERATE(6, 8);
-  if (testing::backend() == testing::Backend::kMpi) return;
+  if (testing::backend() == testing::Backend::kProcesses) return;
   std::mt19937 random(judge::seed_of("executed pairs"));
   judge::HeldCache cache;
   const std::vector<Mesh> meshes =

@@ -1,6 +1,6 @@
 #include <random>
 
-#include "runtime/control_greeting.h"
+#include "runtime/control/greeting.h"
 
 namespace tessera {
 namespace {

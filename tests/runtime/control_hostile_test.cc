@@ -7,9 +7,9 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/control_greeting.h"
-#include "runtime/control_socket.h"
-#include "runtime/control_visit.h"
+#include "runtime/control/greeting.h"
+#include "runtime/control/socket.h"
+#include "runtime/control/visit.h"
 #include "tests/runtime/control_ranks.h"
 #include "tests/runtime/control_relay.h"
 

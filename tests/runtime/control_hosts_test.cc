@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/host_identity.h"
+#include "runtime/control/host_identity.h"
 #include "tests/support/skip.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "runtime/control_hub.h"
+#include "runtime/control/hub.h"
 
 namespace tessera {
 namespace {

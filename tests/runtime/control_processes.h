@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/control.h"
+#include "runtime/control/channel.h"
 #include "tests/support/patience.h"
 
 namespace tessera::testing {

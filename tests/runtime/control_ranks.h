@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/control.h"
+#include "runtime/control/channel.h"
 #include "tests/support/patience.h"
 
 namespace tessera::testing {

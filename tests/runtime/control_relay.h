@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/control_frame.h"
-#include "runtime/control_socket.h"
+#include "runtime/control/frame.h"
+#include "runtime/control/socket.h"
 #include "tests/runtime/control_ranks.h"
 
 namespace tessera::testing {

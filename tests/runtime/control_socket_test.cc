@@ -1,7 +1,5 @@
 // The sockets under a control channel at their limits: full buffers, ends that are gone, and codes
 // of statuses that a peer may say.
-#include "runtime/control_socket.h"
-
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,7 +7,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "runtime/control_state.h"
+#include "runtime/control/socket.h"
+#include "runtime/control/state.h"
 
 namespace tessera::testing {
 namespace {

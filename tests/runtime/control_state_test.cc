@@ -1,10 +1,9 @@
 // What a rank knows of the others, as the hub or they themselves tell it. No sockets: messages are
 // handed over as the background thread would.
-#include "runtime/control_state.h"
-
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
+#include "runtime/control/state.h"
 #include "tests/support/patience.h"
 
 namespace tessera {

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "runtime/control_socket.h"
-#include "runtime/control_state.h"
-#include "runtime/host_identity.h"
+#include "runtime/control/host_identity.h"
+#include "runtime/control/socket.h"
+#include "runtime/control/state.h"
 #include "tests/runtime/control_ranks.h"
 #include "tests/support/skip.h"
 

@@ -1,5 +1,5 @@
 // Exchanges as calls: several tensors in one, arrays that one side lacks, gathers in place.
-#include "runtime/signature.h"
+#include "runtime/call/signature.h"
 #include "tests/runtime/ranks.h"
 #include "tests/support/on_world.h"
 

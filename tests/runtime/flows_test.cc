@@ -1,5 +1,5 @@
 // Who sends how much to whom, against what traffic_of counts.
-#include "runtime/flows.h"
+#include "runtime/call/flows.h"
 
 #include <map>
 

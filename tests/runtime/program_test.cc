@@ -1,6 +1,6 @@
 // Programs: a rank's share of a plan, executed again, in buckets and asynchronously.
 #include "kernels/memory_use.h"
-#include "runtime/plan_program.h"
+#include "runtime/plan/plan_program.h"
 #include "tests/runtime/ranks.h"
 #include "tests/support/on_world.h"
 

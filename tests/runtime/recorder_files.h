@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/recorder.h"
+#include "runtime/recorder/recorder.h"
 #include "tests/runtime/ranks.h"
 
 namespace tessera::testing {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <random>
 
-#include "runtime/recorder_verdict.h"
+#include "runtime/recorder/verdict.h"
 #include "tests/runtime/recorder_files.h"
 #include "tests/support/flight_image.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/recorder.h"
+#include "runtime/recorder/recorder.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/recorder_verdict.h"
+#include "runtime/recorder/verdict.h"
 #include "tests/runtime/recorder_files.h"
 
 namespace tessera {

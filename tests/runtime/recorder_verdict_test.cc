@@ -1,9 +1,8 @@
-#include "runtime/recorder_verdict.h"
-
 #include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "runtime/recorder/verdict.h"
 #include "tests/runtime/recorder_files.h"
 
 namespace tessera {

@@ -1,5 +1,5 @@
 // A trace, read back by a strict JSON reader, against what the ranks' logs say.
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 #include <map>
 #include <set>

@@ -5,7 +5,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "dtensor/runtime.h"
-#include "runtime/execute.h"
+#include "runtime/plan/execute.h"
 #include "tests/checkpoint/state.h"
 
 namespace tessera::seeded {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 #include "tests/redistribute/executed.h"
 #include "tests/simulation/draw.h"
 

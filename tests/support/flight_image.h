@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "runtime/recorder_file.h"
+#include "runtime/recorder/file.h"
 
 namespace tessera::testing {
 

@@ -150,7 +150,7 @@ int run_program(int argc, char** argv) {
 
 }  // namespace
 
-Backend backend() noexcept { return Backend::kMpi; }
+Backend backend() noexcept { return Backend::kProcesses; }
 
 bool runs_here(std::int64_t num_ranks) {
   Processes& processes = Processes::all();

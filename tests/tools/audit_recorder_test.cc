@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "io/json.h"
-#include "runtime/recorder.h"
+#include "runtime/recorder/recorder.h"
 #include "tests/tools/program.h"
 
 namespace tessera {

@@ -16,7 +16,7 @@
 
 #include "dtensor/local_map.h"
 #include "dtensor/ops.h"
-#include "runtime/communicator.h"
+#include "runtime/call/communicator.h"
 #include "tests/support/paths.h"
 #include "tests/tools/program.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "io/json.h"
-#include "runtime/recorder_verdict.h"
+#include "runtime/recorder/verdict.h"
 #include "tools/placement_audit/command.h"
 
 namespace tessera::audit {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/safetensors.h"
-#include "runtime/event.h"
+#include "runtime/call/event.h"
 #include "tools/placement_audit/run_program.h"
 
 namespace tessera::audit {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "placement/printable.h"
-#include "runtime/recorder_file.h"
+#include "runtime/recorder/file.h"
 
 namespace tessera {
 namespace {

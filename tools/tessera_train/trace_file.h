@@ -10,7 +10,7 @@
 
 #include "io/file.h"
 #include "placement/mesh.h"
-#include "runtime/trace.h"
+#include "runtime/call/trace.h"
 
 namespace tessera {
 

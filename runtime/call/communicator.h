@@ -1,0 +1,157 @@
+// runtime/call/communicator.h: collectives among the ranks of one group, on one small interface.
+// Each call carries a signature that ranks compare first, so a mismatch is an error on every rank,
+// never a hang.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/array.h"
+#include "placement/api.h"
+#include "placement/plan.h"
+#include "runtime/call/event.h"
+
+namespace tessera TSR_API {
+
+/// An asynchronous collective. It owns what it needs; the source must not be written before wait().
+/// A Work that is dropped unfinished is finished by its rank's later waits, at the latest when the
+/// rank's body returns.
+class Work : public Ready {
+ public:
+  /// Finishes the call (on threads and MPI progress happens here). Throws Error: FailedPrecondition
+  /// for a mismatched signature (naming both sides), for a rank that returned without joining, or
+  /// where no rank can go on; Unavailable where a rank failed; DeadlineExceeded past the timeout,
+  /// naming who arrived and who did not.
+  void wait() override = 0;
+  /// Bytes that this rank receives from others.
+  virtual std::int64_t bytes_received() const = 0;
+};
+
+/// Whether a call that moves bytes leaves an event.
+enum class CallLog : std::uint8_t { kYes, kNo };
+
+/// What a call says about itself. Tensor name and axes are compared between ranks where both state
+/// them; the texts are copied, so they need not outlive the call.
+struct CallInfo {
+  std::string_view tensor = {};
+  std::string_view axes = {};  ///< labels of the mesh axes, for events and errors: "tp", "dp,tp"
+  /// Zero: the World's default. Negative: for ever.
+  std::chrono::milliseconds timeout{0};
+  std::source_location site = std::source_location::current();
+  std::string_view event = {};  ///< name of the event; empty: that of the kind ("all_to_all_v")
+  Origin origin = Origin::kExplicit;
+  std::string_view why = {};    ///< of an implicit call: op, operand and row
+  CallLog log = CallLog::kYes;  ///< kNo: a report about the run, no part of it
+};
+
+class Landing;
+
+/// The boxes of one tensor in an exchange, as one rank sees them; peers are group ranks. Made once
+/// and shared by all calls that move alike.
+struct ExchangeBoxes {
+  std::vector<Transfer> into;   ///< read, own included, ascending by contributor
+  std::vector<Transfer> from;   ///< sent, own included; those for one peer in its order of `into`
+  std::vector<Shape> cut_from;  ///< shape of the array that each box of `into` is cut from
+  bool fold = false;            ///< boxes are summands to be folded by `reduce`, in order
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int64_t divisor = 1;  ///< what kAvg divides by
+  /// The boxes prepared for a backend that reads its peers' arrays; null: it prepares them itself.
+  std::shared_ptr<const Landing> landing = {};
+};
+/// One tensor of an exchange. Every rank of the group has the parts in the same order.
+struct ExchangePart {
+  Array in;   ///< null where this rank gives nothing
+  Array out;  ///< null where it takes nothing. May be `in`: then no box lands where another is cut
+  std::shared_ptr<const ExchangeBoxes> boxes;
+};
+
+struct CollectiveCall {
+  enum class Kind : std::uint8_t {
+    kBarrier,
+    kAllReduce,
+    kAllGather,
+    kReduceScatter,
+    kAllToAll,
+    kBroadcast,
+    kSend,
+    kRecv,
+    kExchange
+  };
+  Kind kind = Kind::kBarrier;
+  Array in;
+  Array out;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;  ///< kBroadcast: source; kSend, kRecv: the peer
+  std::vector<std::int64_t>
+      send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
+  std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
+  std::vector<ExchangePart> parts;        ///< kExchange: one for each tensor; in, out unused
+  /// kExchange: most bytes of this rank's buffers for packed messages, those received included; the
+  /// same on all ranks. At least least_pack_bytes(size()).
+  std::int64_t pack_bytes = std::int64_t{64} << 20;
+  std::int64_t divisor = 0;           ///< what kAvg divides by; 0: the group's size
+  bool ragged = false;                ///< prepare() notes that splits were given
+  std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
+};
+std::string_view name_of(CollectiveCall::Kind kind) noexcept;
+
+/// One rank's end of a group. Calls of one group come in the same order on all its ranks; send and
+/// recv are ordered per pair and direction, apart from the rest. A call that moves bytes to or from
+/// another rank adds one kCollective event to its World's log by itself. Thread-safety: used by its
+/// own rank thread only.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const noexcept = 0;  ///< position in the group
+  virtual int size() const noexcept = 0;
+  virtual std::int64_t world_rank(int group_rank) const = 0;
+  /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of
+  /// group rank, so results repeat bit for bit and are equal on all ranks. NaN wins max and min;
+  /// BOOL sums are "or"; avg needs a floating type. Errors: throws InvalidArgument where the arrays
+  /// do not fit the call, Unavailable after a failure.
+  virtual std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) = 0;
+
+  /// Shapes: `in` and `out` equal; may be the same array. Cost: 2(p−1)/p of the bytes.
+  std::shared_ptr<Work> all_reduce_async(const Array& in, const Array& out, ReduceOp op,
+                                         const CallInfo& info = {});
+  /// Rows (dim 0) of every rank one after another; `rows` per rank, or equal ones where empty. `in`
+  /// may be this rank's own rows of `out`.
+  std::shared_ptr<Work> all_gather_async(const Array& in, const Array& out,
+                                         std::span<const std::int64_t> rows = {},
+                                         const CallInfo& info = {});
+  /// Reduces `in` and keeps this rank's `rows[rank()]` rows. `out` may be these rows of `in`.
+  std::shared_ptr<Work> reduce_scatter_async(const Array& in, const Array& out, ReduceOp op,
+                                             std::span<const std::int64_t> rows = {},
+                                             const CallInfo& info = {});
+  /// Sends consecutive rows of `in` by send_splits; rows from rank 0, 1, … land in `out` by
+  /// recv_splits.
+  std::shared_ptr<Work> all_to_all_async(const Array& in, const Array& out,
+                                         std::span<const std::int64_t> send_splits,
+                                         std::span<const std::int64_t> recv_splits,
+                                         const CallInfo& info = {});
+  std::shared_ptr<Work> broadcast_async(const Array& in_out, int root, const CallInfo& info = {});
+  /// The n-th send to a rank meets its n-th recv from this one, whatever else goes on.
+  std::shared_ptr<Work> send_async(const Array& in, int to, const CallInfo& info = {});
+  std::shared_ptr<Work> recv_async(const Array& out, int from, const CallInfo& info = {});
+
+  // The same, finished on return.
+  void all_reduce(const Array& in, const Array& out, ReduceOp op, const CallInfo& info = {});
+  void all_gather(const Array& in, const Array& out, std::span<const std::int64_t> rows = {},
+                  const CallInfo& info = {});
+  void reduce_scatter(const Array& in, const Array& out, ReduceOp op,
+                      std::span<const std::int64_t> rows = {}, const CallInfo& info = {});
+  void all_to_all(const Array& in, const Array& out, std::span<const std::int64_t> send_splits,
+                  std::span<const std::int64_t> recv_splits, const CallInfo& info = {});
+  void broadcast(const Array& in_out, int root, const CallInfo& info = {});
+  void send(const Array& in, int to, const CallInfo& info = {});
+  void recv(const Array& out, int from, const CallInfo& info = {});
+  void barrier(const CallInfo& info = {});
+};
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// runtime/control/meeting.h: how the ends of a control channel find one another: each listens, all
+// learn all addresses by an exchange of texts, and every rank but 0 joins the hub. Each step takes
+// part in its exchanges whatever happened before, so that no rank waits for another's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/control/greeting.h"
+#include "runtime/control/server.h"
+#include "runtime/control/socket.h"
+
+namespace tessera {
+
+/// Where everyone listens.
+struct ControlMeeting {
+  Descriptor listener;
+  std::vector<Endpoint> endpoints;  ///< by rank
+  ControlToken token;               ///< rank 0's choice
+};
+
+/// Collective: yes, two exchanges. Errors: Unavailable, the same on all ranks, naming the rank and
+/// what it could not listen on.
+StatusOr<ControlMeeting> meet(const ControlPlace& place, const ControlOptions& options,
+                              const ExchangeTexts& exchange);
+
+/// Connects a rank other than 0 to the hub and waits for its welcome. Errors: Unavailable naming
+/// both and what the system said.
+StatusOr<ControlLink> join_hub(const ControlPlace& place, const ControlMeeting& meeting,
+                               std::chrono::milliseconds limit);
+
+/// Collective: yes, one exchange. The first rank's error that is one, on all ranks alike.
+Status agree(const ControlPlace& place, const Status& own, const ExchangeTexts& exchange);
+
+}  // namespace tessera
