@@ -16,7 +16,7 @@ using namespace tessera;
 /// signatures are compared, and the messages land.
 class SocketCall final : public ProcessCall {
  public:
-  SocketCall(Sockets& sockets, ProcessGroup& group, CollectiveCall call, Signature signature)
+  SocketCall(Sockets& sockets, ProcessGroup& group, CollectiveCall&& call, Signature&& signature)
       : ProcessCall(group, std::move(call), std::move(signature)),
         sockets_(sockets),
         messages_(this->call(), this->signature(), {group.ranks().rank, group.ranks().size()}),
@@ -100,7 +100,7 @@ class SocketGroup final : public ProcessGroup {
  public:
   SocketGroup(Sockets& sockets, ControlChannel& control, const CallGroup& ranks, std::uint32_t id)
       : ProcessGroup(control, ranks, id), sockets_(sockets) {}
-  std::shared_ptr<PendingCall> make_call(CollectiveCall call, Signature signature) override {
+  std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<SocketCall>(sockets_, *this, std::move(call), std::move(signature));
   }
 

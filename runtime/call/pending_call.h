@@ -22,7 +22,7 @@ class RankCalls;
 class PendingCall : public Work {
  public:
   /// `call`: prepared.
-  explicit PendingCall(CollectiveCall call) : call_(std::move(call)) {}
+  explicit PendingCall(CollectiveCall&& call) : call_(std::move(call)) {}
 
   void wait() final;
   std::int64_t bytes_received() const final { return bytes_received_; }

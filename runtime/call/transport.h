@@ -37,7 +37,7 @@ class TransportGroup {
   /// lane: the group's collectives, or the messages from this rank to signature.root (kSend), or
   /// from that rank to this one (kRecv). Calls of a lane come in this order on all its ranks. No
   /// peer hears of the call before it is begun.
-  virtual std::shared_ptr<PendingCall> make_call(CollectiveCall call, Signature signature) = 0;
+  virtual std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) = 0;
 };
 
 /// Thread-safety: its rank's thread only.

@@ -54,7 +54,7 @@ const ProcessLane& ProcessGroup::lane_of(const Signature& call) {
 
 // ---- ProcessCall
 
-ProcessCall::ProcessCall(ProcessGroup& group, CollectiveCall call, Signature signature)
+ProcessCall::ProcessCall(ProcessGroup& group, CollectiveCall&& call, Signature&& signature)
     : PendingCall(std::move(call)),
       group_(group),
       lane_(group.lane_of(signature)),

@@ -44,7 +44,7 @@ class ProcessGroup : public TransportGroup {
 class ProcessCall : public PendingCall {
  public:
   /// `group` outlives it.
-  ProcessCall(ProcessGroup& group, CollectiveCall call, Signature signature);
+  ProcessCall(ProcessGroup& group, CollectiveCall&& call, Signature&& signature);
 
   const Signature& signature() const noexcept final { return signature_; }
   /// World ranks of the calls that are compared, in order: the group's; of a message its sender,

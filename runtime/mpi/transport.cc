@@ -17,7 +17,7 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup(MpiTransport& transport, const CallGroup& ranks, std::uint32_t id)
       : ProcessGroup(transport.control(), ranks, id), transport_(transport) {}
 
-  std::shared_ptr<PendingCall> make_call(CollectiveCall call, Signature signature) override {
+  std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<MpiCall>(transport_, *this, std::move(call), std::move(signature));
   }
 

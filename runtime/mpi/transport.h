@@ -23,7 +23,8 @@ class MpiTransport;
 
 class MpiCall final : public ProcessCall {
  public:
-  MpiCall(MpiTransport& transport, ProcessGroup& group, CollectiveCall call, Signature signature)
+  MpiCall(MpiTransport& transport, ProcessGroup& group, CollectiveCall&& call,
+          Signature&& signature)
       : ProcessCall(group, std::move(call), std::move(signature)), transport_(transport) {}
 
   std::int64_t progress() const noexcept override {

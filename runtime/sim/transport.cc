@@ -12,7 +12,8 @@ namespace {
 
 class SimCall final : public PendingCall {
  public:
-  SimCall(SimTransport& transport, const CallGroup& group, CollectiveCall call, Signature signature)
+  SimCall(SimTransport& transport, const CallGroup& group, CollectiveCall&& call,
+          Signature&& signature)
       : PendingCall(std::move(call)),
         transport_(transport),
         group_(group),
@@ -40,7 +41,7 @@ class SimGroup final : public TransportGroup {
  public:
   SimGroup(SimTransport& transport, const CallGroup& group)
       : transport_(transport), group_(group) {}
-  std::shared_ptr<PendingCall> make_call(CollectiveCall call, Signature signature) override {
+  std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<SimCall>(transport_, group_, std::move(call), std::move(signature));
   }
 

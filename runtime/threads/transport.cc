@@ -24,7 +24,7 @@ struct RoundPlace {
 class ThreadsCall final : public PendingCall {
  public:
   ThreadsCall(ThreadsTransport& transport, RoundPlace place, const GroupPlace& group,
-              CollectiveCall call, Signature signature)
+              CollectiveCall&& call, Signature&& signature)
       : PendingCall(std::move(call)),
         transport_(transport),
         place_(std::move(place)),
@@ -95,7 +95,7 @@ class ThreadsGroupEnd final : public TransportGroup {
   ThreadsGroupEnd(ThreadsTransport& transport, std::shared_ptr<ThreadsGroup> group, int rank)
       : transport_(transport), group_(std::move(group)), rank_(rank) {}
 
-  std::shared_ptr<PendingCall> make_call(CollectiveCall call, Signature signature) override {
+  std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     const GroupPlace place{rank_, static_cast<int>(group_->ranks().size())};
     RoundPlace round = join(signature);
     return std::make_shared<ThreadsCall>(transport_, std::move(round), place, std::move(call),
