@@ -61,3 +61,13 @@ target_link_libraries(tessera_emulated_device PUBLIC tessera_kernels PRIVATE tes
 set_target_properties(tessera_emulated_device PROPERTIES POSITION_INDEPENDENT_CODE ON)
 tessera_compile_options(tessera_emulated_device)
 target_compile_options(tessera_emulated_device PRIVATE ${TESSERA_COLD_OPTION})
+
+# The NCCL backend, over NCCL emulated.
+file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/nccl/*.cu)
+set_source_files_properties(${nccl_sources} PROPERTIES LANGUAGE CXX)
+add_library(tessera_emulated_nccl STATIC ${nccl_sources})
+target_precompile_headers(tessera_emulated_nccl REUSE_FROM tessera_precompiled)
+target_link_libraries(tessera_emulated_nccl PUBLIC tessera_runtime
+                      PRIVATE tessera_emulated_device tessera_emulation)
+set_target_properties(tessera_emulated_nccl PROPERTIES POSITION_INDEPENDENT_CODE ON)
+tessera_compile_options(tessera_emulated_nccl)

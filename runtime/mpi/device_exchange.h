@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "runtime/mpi/device_boxes.h"
+#include "runtime/device/device_boxes.h"
 #include "runtime/mpi/movement.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/fold.h"
-#include "runtime/mpi/packed_boxes.h"
+#include "runtime/device/packed_boxes.h"
 
 namespace tessera {
 

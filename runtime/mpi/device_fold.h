@@ -9,7 +9,7 @@
 #include <deque>
 #include <vector>
 
-#include "runtime/mpi/device_side.h"
+#include "runtime/device/device_side.h"
 #include "runtime/mpi/movement.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/mpi/device_side.h"
+#include "runtime/device/device_side.h"
 #include "runtime/mpi/movement.h"
 
 namespace tessera {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/fold.h"
+#include "runtime/device/packed_boxes.h"
 #include "runtime/mpi/movement.h"
-#include "runtime/mpi/packed_boxes.h"
 
 namespace tessera {
 

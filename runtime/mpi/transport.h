@@ -10,7 +10,7 @@
 #include <string>
 
 #include "runtime/control/process_transport.h"
-#include "runtime/mpi/device_side.h"
+#include "runtime/device/device_side.h"
 #include "runtime/mpi/link.h"
 #include "runtime/mpi/movement.h"
 #include "runtime/mpi/signature_exchange.h"

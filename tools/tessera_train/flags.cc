@@ -63,7 +63,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
       "number of ranks; the product of the degrees. On MPI: as many as mpirun starts");
   app.add_option(
       "--backend", flags.backend,
-      "threads: ranks of this process; mpi: processes of mpirun (nccl: not in this version)");
+      "threads: ranks of this process; mpi: processes of mpirun; nccl: ranks of this process, each "
+      "with a card of its own, that move data by NCCL (with --device emulated: by NCCL emulated)");
   app.add_option("--device", flags.device,
                  "where arrays lie and kernels run: cpu, cuda, or emulated: the kernels of cuda on "
                  "the processor");
@@ -90,7 +91,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   add_timeout(app, flags.timeout);
   app.add_flag("--show-schedule", flags.show_schedule,
                "print who runs which micro-batch when in the pipeline, and end");
-  app.add_flag("--checked", flags.checked, "on MPI: ranks compare their calls before data move");
+  app.add_flag("--checked", flags.checked,
+               "on MPI and NCCL: ranks compare their calls before data move");
   app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
   add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
                            "steps between saves; 0: after the last only");

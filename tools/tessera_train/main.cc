@@ -26,6 +26,7 @@
 #include "placement/printable.h"
 #include "placement/version.h"
 #include "runtime/mpi_world.h"
+#include "runtime/nccl_world.h"
 #include "tools/command_line_error.h"
 #include "tools/tessera_train/checkpoints.h"
 #include "tools/tessera_train/flags.h"
@@ -229,7 +230,8 @@ Status run_on_threads(TrainFlags& flags, Job& job) {
     TSR_ASSIGN_OR_RETURN(trace, TraceFile::create(flags.trace));
   }
   std::vector<std::string> parts(static_cast<std::size_t>(ranks));
-  const Status status = run_ranks(static_cast<int>(ranks), options, [&](World& world) {
+  const auto run = flags.backend == "nccl" ? run_emulated_nccl_ranks : run_ranks;
+  const Status status = run(static_cast<int>(ranks), options, [&](World& world) {
     if (world.rank() == 0) job.records = world.recorder_dir();
     const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
     if (!trace) return train();

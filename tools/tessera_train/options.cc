@@ -14,15 +14,15 @@ namespace tessera {
 namespace {
 
 Status check_backend(const TrainFlags& flags) {
-  if (flags.backend == "nccl") {
-    return unimplemented(
-        "--backend nccl: this version runs ranks on CPUs; use --backend threads or mpi");
-  }
-  if (flags.backend != "threads" && flags.backend != "mpi") {
+  if (flags.backend == "threads" || flags.backend == "mpi") return absl::OkStatus();
+  if (flags.backend != "nccl") {
     return invalid_argument("--backend " + in_quotes(flags.backend) +
-                            " is unknown; threads and mpi are allowed");
+                            " is unknown; threads, mpi and nccl are allowed");
   }
-  return absl::OkStatus();
+  if (flags.device == "emulated") return absl::OkStatus();
+  return invalid_argument(
+      "--backend nccl goes with --device emulated, where NCCL is emulated too, not with --device " +
+      flags.device + ": this program is built without NCCL itself");
 }
 
 Status check_device(const TrainFlags& flags) {
@@ -95,7 +95,7 @@ Status check_layers(const ModelConfig& config, const MeshViews& views) {
 
 Status check_ranks(const TrainFlags& flags) {
   const std::int64_t ranks = flags.ranks.value_or(1);
-  const std::int64_t most = flags.backend == "threads" ? kMaxThreads : kMaxProcesses;
+  const std::int64_t most = flags.backend == "mpi" ? kMaxProcesses : kMaxThreads;
   if (ranks >= 1 && ranks <= most) return absl::OkStatus();
   return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
 }

@@ -1,4 +1,4 @@
-// runtime/mpi/packed_boxes.h: the boxes that one rank sends another, one after another, cut into
+// runtime/device/packed_boxes.h: the boxes that one rank sends another, one after another, cut into
 // messages. Both ends cut alike, from the boxes and the most bytes of a message. Vocabulary: a
 // stretch is what a message holds of one tensor (part) of an exchange.
 #pragma once
@@ -9,9 +9,10 @@
 #include <span>
 #include <vector>
 
+#include "runtime/backend_api.h"
 #include "runtime/call/communicator.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// A box and the array that it is cut from or lands in.
 struct PlacedBox {

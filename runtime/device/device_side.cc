@@ -1,4 +1,4 @@
-#include "runtime/mpi/device_side.h"
+#include "runtime/device/device_side.h"
 
 #include <utility>
 
@@ -16,14 +16,17 @@ const Array& an_array_of(const CollectiveCall& call) {
 
 }  // namespace
 
-DeviceSide::DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes)
+DeviceSide::DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes, Stream* stream)
     : device_(device_of(call).shared_from_this()),
+      stream_(stream == nullptr ? device_->comm() : *stream),
       memory_(an_array_of(call).storage()->allocator()) {
   // Before the mark: what the block held before belongs to the compute stream.
   if (buffer_bytes > 0) buffer_ = Array::empty({buffer_bytes}, DType::kBool, memory_);
   held_until_ = device_->record(device_->compute());
-  device_->wait(device_->comm(), held_until_);
+  if (stream == nullptr) begin();
 }
+
+void DeviceSide::begin() { device_->wait(stream_, held_until_); }
 
 std::byte* DeviceSide::take(std::int64_t bytes) {
   const std::int64_t begin = std::exchange(taken_, taken_ + aligned(bytes));
@@ -34,12 +37,12 @@ std::byte* DeviceSide::take(std::int64_t bytes) {
 
 void DeviceSide::copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
   was_given_ = true;
-  device_->copy(to, from, static_cast<std::size_t>(bytes), device_->comm());
+  device_->copy(to, from, static_cast<std::size_t>(bytes), stream_);
 }
 
 void DeviceSide::upload(std::byte* to, const std::byte* from, std::int64_t bytes) {
   was_given_ = true;
-  device_->upload(to, from, static_cast<std::size_t>(bytes), device_->comm());
+  device_->upload(to, from, static_cast<std::size_t>(bytes), stream_);
 }
 
 void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
@@ -47,7 +50,7 @@ void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DTyp
   if (moves.is_empty()) return;
   was_given_ = true;
   KernelContext ctx{.device = device_.get(), .allocator = memory_};
-  Array kept = kernels::move_boxes(ctx, moves, arrays.from, arrays.to, dtype, how, device_->comm());
+  Array kept = kernels::move_boxes(ctx, moves, arrays.from, arrays.to, dtype, how, stream_);
   if (!kept.is_null()) kept_.push_back(std::move(kept));
 }
 
@@ -61,7 +64,7 @@ void DeviceSide::fold(std::span<const std::byte* const> summands, std::byte* out
 }
 
 void DeviceSide::hold_messages() {
-  if (was_given_) held_until_ = device_->record(device_->comm());
+  if (was_given_) held_until_ = device_->record(stream_);
 }
 
 bool DeviceSide::lets_messages() {
@@ -72,7 +75,7 @@ bool DeviceSide::lets_messages() {
 }
 
 void DeviceSide::finish() {
-  if (was_given_) device_->wait(device_->compute(), device_->record(device_->comm()));
+  if (was_given_) device_->wait(device_->compute(), device_->record(stream_));
   kept_.clear();
   buffer_ = {};
 }

@@ -1,4 +1,4 @@
-#include "runtime/mpi/device_boxes.h"
+#include "runtime/device/device_boxes.h"
 
 #include <algorithm>
 #include <utility>

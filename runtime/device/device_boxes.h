@@ -1,6 +1,6 @@
-// runtime/mpi/device_boxes.h: the boxes of an exchange in the memory of a device: one launch packs
-// what other ranks get, launches land what has come. Vocabulary: a parcel is what goes from one
-// rank to another, as its messages have it one after another.
+// runtime/device/device_boxes.h: the boxes of an exchange in the memory of a device: one launch
+// packs what other ranks get, launches land what has come. Vocabulary: a parcel is what goes from
+// one rank to another, as its messages have it one after another.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 #include <span>
 #include <vector>
 
+#include "runtime/backend_api.h"
 #include "runtime/call/communicator.h"
-#include "runtime/mpi/device_side.h"
-#include "runtime/mpi/packed_boxes.h"
+#include "runtime/device/device_side.h"
+#include "runtime/device/packed_boxes.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 struct Parcel {
   Pair pair;

@@ -1,4 +1,4 @@
-#include "runtime/mpi/packed_boxes.h"
+#include "runtime/device/packed_boxes.h"
 
 #include <algorithm>
 #include <bit>

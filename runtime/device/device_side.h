@@ -1,5 +1,5 @@
-// runtime/mpi/device_side.h: the device's part in a call whose messages go from and to its memory:
-// a buffer, launches on the communication stream, and the mark that the next messages wait for.
+// runtime/device/device_side.h: the device's part in a call whose messages go from and to its
+// memory: a buffer, launches on one stream, and the mark that the next messages wait for.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,17 @@
 #include "kernels/array.h"
 #include "kernels/box_moves.h"
 #include "kernels/device.h"
+#include "runtime/backend_api.h"
 #include "runtime/call/communicator.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 class DeviceSide {
  public:
   /// Takes the buffer. What is given to the device comes after what its compute stream holds by
-  /// then, and so do messages. Requires a call with an array.
-  DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes);
+  /// then, and so do messages. Requires a call with an array. `stream`: of the device, outlives
+  /// this, and waits from begin() on; null: its communication stream, which waits at once.
+  DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes, Stream* stream = nullptr);
   /// What a piece takes of the buffer.
   static constexpr std::int64_t aligned(std::int64_t bytes) noexcept {
     return (bytes + kernels::BoxMoves::kChunkBytes - 1) & -kernels::BoxMoves::kChunkBytes;
@@ -27,6 +29,11 @@ class DeviceSide {
   /// The next piece of the buffer.
   std::byte* take(std::int64_t bytes);
 
+  Stream& stream() noexcept { return stream_; }
+  /// The stream's next work is this call's.
+  void begin();
+  /// What others have given to the stream counts as given by this.
+  void note_given() noexcept { was_given_ = true; }
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes);
   /// From memory of the host that may be written again when this returns.
   void upload(std::byte* to, const std::byte* from, std::int64_t bytes);
@@ -52,11 +59,12 @@ class DeviceSide {
 
  private:
   std::shared_ptr<Device> device_;
+  Stream& stream_;
   std::shared_ptr<Allocator> memory_;
   Array buffer_;
   std::vector<Array> kept_;  ///< tables that launches read
   std::int64_t taken_ = 0;
-  bool was_given_ = false;  ///< anything that is on the communication stream
+  bool was_given_ = false;  ///< anything that is on the stream
   Mark held_until_;         ///< null once it has come
 };
 

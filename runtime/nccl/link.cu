@@ -1,0 +1,104 @@
+#include <cstring>
+
+#include "runtime/nccl/link.h"
+
+namespace tessera::nccl::TSR_CUDA {
+
+namespace {
+
+std::string text_of(ncclResult_t result, ncclComm_t comm, const char* call) {
+  std::string text = std::string(call) + ": " + ncclGetErrorString(result);
+  const char* const more = ncclGetLastError(comm);
+  if (more != nullptr && *more != '\0') text += std::string(": ") + more;
+  return text;
+}
+
+}  // namespace
+
+void check(ncclResult_t result, ncclComm_t comm, const char* call) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const std::string text = text_of(result, comm, call);
+  if (text.find("Duplicate GPU") != std::string::npos) {
+    throw Error(failed_precondition(
+        text + "; NCCL takes one rank a card: give each rank its own, or use the threads backend"));
+  }
+  throw Error(internal_error(text));
+}
+
+Link::~Link() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  Current current(device_);
+  static_cast<void>(ncclCommDestroy(comm_));
+}
+
+std::string Link::new_id() {
+  ncclUniqueId id;
+  check(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId");
+  return std::string(id.internal, sizeof id.internal);
+}
+
+void Link::connect(const std::string& id, int rank, int size) {
+  ncclUniqueId where;
+  std::memcpy(where.internal, id.data(), sizeof where.internal);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Current current(device_);
+  const std::lock_guard lock(mutex_);
+  has_begun_ = true;
+  check(ncclCommInitRankConfig(&comm_, size, where, rank, &config), comm_,
+        "ncclCommInitRankConfig");
+}
+
+bool Link::is_ready() {
+  if (is_ready_) return true;
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return false;
+  ncclResult_t state = ncclSuccess;
+  check(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError");
+  if (state == ncclInProgress) return false;
+  check(state, comm_, "ncclCommInitRankConfig");
+  return is_ready_ = true;
+}
+
+void Link::give(const std::function<void(ncclComm_t)>& f) {
+  Current current(device_);
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw Error(unavailable("this communicator of NCCL was aborted"));
+  check(ncclGroupStart(), comm_, "ncclGroupStart");
+  f(comm_);
+  check(ncclGroupEnd(), comm_, "ncclGroupEnd");
+}
+
+void Link::note_call(std::string text, RankClock::time_point limit) {
+  const Mark done = device_.record(stream_);
+  const std::lock_guard lock(mutex_);
+  given_.push_back({done, std::move(text), limit});
+}
+
+Status Link::look() {
+  const std::lock_guard lock(mutex_);
+  if (aborted_ || comm_ == nullptr) return absl::OkStatus();
+  ncclResult_t state = ncclSuccess;
+  if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return absl::OkStatus();
+  while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
+  if (given_.empty()) return absl::OkStatus();
+  const Given& first = given_.front();
+  if (state != ncclSuccess && state != ncclInProgress) {
+    return unavailable(text_of(state, comm_, "NCCL") + ", in " + first.text);
+  }
+  if (RankClock::now() < first.limit) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      to_absl("timed out in " + first.text + ": all arrived, NCCL has not moved all data"));
+}
+
+void Link::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  given_.clear();
+  if (comm_ == nullptr) return;
+  static_cast<void>(ncclCommAbort(comm_));
+  comm_ = nullptr;
+}
+
+}  // namespace tessera::nccl::TSR_CUDA

@@ -1,0 +1,70 @@
+// runtime/nccl/link.h: one communicator of NCCL, with a stream of its own: calls of two groups may
+// come in another order on another rank, and would wait for one another on one stream.
+#pragma once
+
+#include <nccl.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/cuda_device.h"
+#include "placement/status.h"
+#include "runtime/environment.h"
+
+namespace tessera::nccl::TSR_CUDA {
+
+using kernels::TSR_CUDA::CudaDevice;
+using kernels::TSR_CUDA::CudaStream;
+using kernels::TSR_CUDA::Current;
+
+/// Thread-safety: its rank's thread, but for what says "any thread".
+class Link {
+ public:
+  explicit Link(CudaDevice& device) : device_(device), stream_(device) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  /// Waits for what was given, unless it was aborted.
+  ~Link();
+
+  CudaStream& stream() noexcept { return stream_; }
+  bool has_begun() const noexcept { return has_begun_; }
+  /// Meets the other ranks by what rank 0 of them got from new_id(). Does not wait for them.
+  void connect(const std::string& id, int rank, int size);
+  static std::string new_id();
+  /// Whether all ranks are there. Throws what NCCL refuses.
+  bool is_ready();
+  /// f(communicator), between ncclGroupStart() and ncclGroupEnd(). Throws Unavailable where it was
+  /// aborted, Internal for what NCCL refuses.
+  void give(const std::function<void(ncclComm_t)>& f);
+  /// What was given so far belongs to a call, which is to be done by `limit`.
+  void note_call(std::string text, RankClock::time_point limit);
+
+  /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time.
+  Status look();
+  /// Any thread. Ends what was given, whatever the peers do. Later calls throw.
+  void abort() noexcept;
+
+ private:
+  struct Given {
+    Mark done;
+    std::string text;
+    RankClock::time_point limit;
+  };
+  CudaDevice& device_;
+  CudaStream stream_;
+  std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;  // under mutex_
+  bool aborted_ = false;       // under mutex_
+  std::deque<Given> given_;    // under mutex_; not yet seen to be done
+  bool has_begun_ = false;
+  bool is_ready_ = false;
+};
+
+/// Throws what `result` means.
+void check(ncclResult_t result, ncclComm_t comm, const char* call);
+
+}  // namespace tessera::nccl::TSR_CUDA
