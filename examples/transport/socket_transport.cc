@@ -51,10 +51,12 @@ class SocketCall final : public ProcessCall {
       const int peer = peers_[num_taken_];
       std::optional<Frame> frame = sockets_.take(world_rank(peer), number);
       if (!frame) return false;
-      frames_[static_cast<std::size_t>(peer)] = *std::move(frame);
+      frame_of(peer) = *std::move(frame);
       ++num_taken_;
     }
-    compare();
+    std::vector<std::string> signatures;
+    for (const int peer : peers_) signatures.push_back(frame_of(peer).signature);
+    compare_with(signatures, files());
     note_match();
     std::vector<std::string> messages;
     for (Frame& frame : frames_) messages.push_back(std::move(frame.message));
@@ -64,21 +66,7 @@ class SocketCall final : public ProcessCall {
 
   void abandon() noexcept override {}
 
-  void compare() {
-    std::vector<Signature> theirs;
-    for (const int peer : peers_) {
-      const std::string& bytes = frames_[static_cast<std::size_t>(peer)].signature;
-      theirs.push_back(value_or_throw(read_signature(bytes, files())));
-    }
-    std::vector<const Signature*> calls;
-    for (const Signature& each : theirs) calls.push_back(&each);
-    const bool receives = signature().kind == CollectiveCall::Kind::kRecv;
-    const bool sends = signature().kind == CollectiveCall::Kind::kSend;
-    const int own = receives ? 1 : sends ? 0 : group().ranks().rank;
-    calls.insert(calls.begin() + own, &signature());
-    throw_if_error(compare_calls(calls, parties()));
-  }
-
+  Frame& frame_of(int peer) { return frames_[static_cast<std::size_t>(peer)]; }
   int world_rank(int peer) const { return static_cast<int>(group().ranks().world_rank(peer)); }
   /// Signatures point to names of source files.
   static std::set<std::string>& files() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/call/signature_wire.h"
 #include "runtime/environment.h"
 
 namespace tessera {
@@ -74,6 +75,19 @@ std::vector<std::int64_t> ProcessCall::parties() const {
   return signature_.kind == Kind::kSend ? std::vector{self, peer} : std::vector{peer, self};
 }
 
+void ProcessCall::compare_with(std::span<const std::string> theirs, std::set<std::string>& files) {
+  std::vector<Signature> peers;
+  for (const std::string& bytes : theirs) {
+    peers.push_back(value_or_throw(read_signature(bytes, files)));
+  }
+  std::vector<const Signature*> calls;
+  for (const Signature& each : peers) calls.push_back(&each);
+  int own = group_.ranks().rank;
+  if (is_pair(signature_.kind)) own = signature_.kind == Kind::kSend ? 0 : 1;
+  calls.insert(calls.begin() + own, &signature_);
+  throw_if_error(compare_calls(calls, parties()));
+}
+
 ControlWait ProcessCall::waits_for() const {
   return {.lane = lane_.key,
           .sequence = signature_.sequence,
@@ -112,7 +126,10 @@ StatusOr<std::uint32_t> ProcessTransport::id_of(const CallGroup& group) {
   return id;
 }
 
-void ProcessTransport::begin_wait(PendingCall&) { wait_ = {.polls_left = kPolls}; }
+void ProcessTransport::begin_wait(PendingCall& call) {
+  wait_ = {.polls_left = kPolls};
+  static_cast<ProcessCall&>(call).note_wait();
+}
 
 void ProcessTransport::end_wait() noexcept {
   if (wait_.told) control_->stops_waiting();

@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +56,8 @@ class ProcessCall : public PendingCall {
   ControlWait waits_for() const;
   /// Grows with each thing that another may soon follow: who waits looks again soon.
   virtual std::int64_t progress() const noexcept { return 0; }
+  /// Its rank waits for it from now on.
+  virtual void note_wait() {}
   /// Not all of the peers' signatures are here: a mismatch may yet come to light.
   virtual bool is_comparing() const noexcept = 0;
 
@@ -61,6 +65,9 @@ class ProcessCall : public PendingCall {
   const ProcessGroup& group() const noexcept { return group_; }
   /// The call's own part of begin().
   virtual bool post() = 0;
+  /// Compares with the peers' signatures, as write_signature() has them, in the order of parties()
+  /// without this rank. `files` keeps names. Throws FailedPrecondition for a mismatch, DataLoss.
+  void compare_with(std::span<const std::string> theirs, std::set<std::string>& files);
 
  private:
   bool begin() final;
@@ -89,7 +96,7 @@ class ProcessTransport : public Transport {
   /// Peers may still read or write the buffers of calls that failed: they are never released.
   void keep(std::shared_ptr<PendingCall> call) final { given_up_.push_back(std::move(call)); }
 
-  void begin_wait(PendingCall&) final;
+  void begin_wait(PendingCall& call) final;
   void end_wait() noexcept final;
   Status why_in_vain(PendingCall& call) final;
   bool polls(PendingCall&) final;

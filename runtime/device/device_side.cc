@@ -74,8 +74,14 @@ bool DeviceSide::lets_messages() {
   return true;
 }
 
+void DeviceSide::close() {
+  if (was_given_ && !is_closed_) end_ = device_->record(stream_);
+  is_closed_ = true;
+}
+
 void DeviceSide::finish() {
-  if (was_given_) device_->wait(device_->compute(), device_->record(stream_));
+  close();
+  if (was_given_) device_->wait(device_->compute(), end_);
   kept_.clear();
   buffer_ = {};
 }

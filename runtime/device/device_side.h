@@ -53,8 +53,12 @@ class DeviceSide {
   void hold_messages();
   /// Whether the device has come so far; never blocks. Throws what it failed with.
   bool lets_messages();
-  /// Nothing more is given: what the compute stream is given from now on comes after all of it, and
-  /// after what next has this buffer's memory.
+  /// Nothing more is given. Others may give the stream work of their own from now on.
+  void close();
+  /// Whether the device has done all of it; after close(). Never blocks.
+  bool is_done() { return device_->done(end_); }
+  /// What the compute stream is given from now on comes after all of it, and after what next has
+  /// this buffer's memory. Closes.
   void finish();
 
  private:
@@ -66,6 +70,8 @@ class DeviceSide {
   std::int64_t taken_ = 0;
   bool was_given_ = false;  ///< anything that is on the stream
   Mark held_until_;         ///< null once it has come
+  bool is_closed_ = false;
+  Mark end_;  ///< of what was given, once it is closed
 };
 
 }  // namespace tessera

@@ -77,6 +77,10 @@ class DeviceCall {
 
   /// Gives the device all of it.
   void give();
+  /// Whether the device has done it.
+  bool is_done() { return side_->is_done(); }
+  /// What the compute stream is given from now on comes after it.
+  void finish() { side_->finish(); }
 
  private:
   std::int64_t buffer_bytes() const;
@@ -85,6 +89,7 @@ class DeviceCall {
   void reduce_scatter();
   void all_to_all();
   void broadcast();
+  void pair();
   void exchange();
   /// Folds slices[own] of all ranks' `in` to `out`, in rounds that the buffer holds.
   void fold_slices(const std::vector<Slice>& slices, std::byte* out);
@@ -156,25 +161,28 @@ void DeviceCall::give() {
     case Kind::kBroadcast:
       broadcast();
       break;
-    case Kind::kSend: {
-      Letters letters;
-      letters.send(1, call_.in.bytes(), call_.in.num_bytes());
-      letters.give(link_);
+    case Kind::kSend:
+    case Kind::kRecv:
+      pair();
       break;
-    }
-    case Kind::kRecv: {
-      Letters letters;
-      letters.recv(0, call_.out.bytes(), call_.out.num_bytes());
-      letters.give(link_);
-      break;
-    }
     case Kind::kExchange:
       exchange();
       break;
     case Kind::kBarrier:
       break;
   }
-  side_->finish();
+  side_->close();
+}
+
+// The sender is rank 0 of the link, the receiver rank 1.
+void DeviceCall::pair() {
+  Letters letters;
+  if (call_.kind == Kind::kSend) {
+    letters.send(1, call_.in.bytes(), call_.in.num_bytes());
+  } else {
+    letters.recv(0, call_.out.bytes(), call_.out.num_bytes());
+  }
+  letters.give(link_);
 }
 
 void DeviceCall::fold_slices(const std::vector<Slice>& slices, std::byte* out) {
@@ -323,10 +331,12 @@ class Call final : public ProcessCall {
         messages_(this->call(), this->signature(), {group.ranks().rank, group.ranks().size()}),
         peers_(messages_.peers()) {}
 
+  void note_wait() override { is_waited_for_ = true; }
   bool is_comparing() const noexcept override { return phase_ == Phase::kComparing; }
 
  private:
-  enum class Phase : std::uint8_t { kComparing, kConnecting, kMessages };
+  /// kMessages: of arrays on the host; kGiven: the device has it.
+  enum class Phase : std::uint8_t { kComparing, kConnecting, kMessages, kGiven };
   bool post() override;
   bool advance() override;
   void abandon() noexcept override {}
@@ -342,7 +352,6 @@ class Call final : public ProcessCall {
   MailKey key(MailPart part, bool mine) const;
   void send_all(MailPart part, const std::function<std::string(int peer)>& text);
   bool take_all(MailPart part);
-  void compare();
   bool connect();
   bool deliver_to_oneself();
   bool goes_on();
@@ -355,6 +364,7 @@ class Call final : public ProcessCall {
   Phase phase_ = Phase::kComparing;
   std::vector<std::string> taken_;  ///< from the peers, in their order
   std::unique_ptr<DeviceCall> on_device_;
+  bool is_waited_for_ = false;
 };
 
 MailKey Call::key(MailPart part, bool mine) const {
@@ -402,19 +412,27 @@ bool Call::post() {
   return advance();
 }
 
-// A communicator gets its calls in the order of the lane on every rank.
+// A communicator gets its calls in the order of the lane on every rank. What the rank does not wait
+// for goes on beside the compute stream.
 bool Call::advance() {
   if (is_to_oneself()) return deliver_to_oneself();
-  std::uint64_t& next = own_group_.next_in_lane(signature());
-  if (next != signature().sequence || !goes_on()) return false;
-  ++next;
+  if (phase_ != Phase::kGiven) {
+    std::uint64_t& next = own_group_.next_in_lane(signature());
+    if (next != signature().sequence || !goes_on()) return false;
+    ++next;
+    if (phase_ != Phase::kGiven) return true;
+  }
+  if (!is_waited_for_ && !on_device_->is_done()) return false;
+  on_device_->finish();
+  on_device_.reset();
   return true;
 }
 
+/// True once it is over, or the device has it.
 bool Call::goes_on() {
   if (phase_ == Phase::kComparing) {
     if (!take_all(MailPart::kSignature)) return false;
-    compare();
+    compare_with(taken_, transport_.files());
     note_match();
     taken_.clear();
     if (signature().kind == Kind::kBarrier) return true;
@@ -432,18 +450,6 @@ bool Call::goes_on() {
   if (!connect()) return false;
   give();
   return true;
-}
-
-void Call::compare() {
-  std::vector<Signature> theirs;
-  for (const std::string& bytes : taken_) {
-    theirs.push_back(value_or_throw(read_signature(bytes, transport_.files())));
-  }
-  std::vector<const Signature*> calls;
-  for (const Signature& each : theirs) calls.push_back(&each);
-  const int place = !is_pair() ? own() : signature().kind == Kind::kSend ? 0 : 1;
-  calls.insert(calls.begin() + place, &signature());
-  throw_if_error(compare_calls(calls, parties()));
 }
 
 // The lane's first rank has its id from NCCL and tells it the others.
@@ -469,7 +475,7 @@ bool Call::connect() {
 void Call::give() {
   const LaneLink lane = own_group_.link_of(signature());
   on_device_->give();
-  on_device_.reset();
+  phase_ = Phase::kGiven;
   const bool for_ever = timeout() < std::chrono::milliseconds::zero();
   lane.link->note_call(to_string(signature()),
                        for_ever ? Clock::time_point::max() : Clock::now() + timeout());

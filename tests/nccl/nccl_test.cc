@@ -1,8 +1,10 @@
-// What the NCCL backend says where NCCL, a card or a peer does not do its part. NCCL is emulated.
+// What the NCCL backend gives a card and when, and what it says where NCCL, a card or a peer does
+// not do its part. NCCL is emulated.
+#include "emulation/nccl.h"
+
 #include <chrono>
 
 #include "devices/devices.h"
-#include "emulation/nccl.h"
 #include "runtime/nccl_world.h"
 #include "tests/support/arrays.h"
 #include "tests/support/on_world.h"
@@ -108,7 +110,7 @@ TEST_CASE("a card that never comes to a call ends the job at the timeout", "[ncc
   CAPTURE(ended.first.ToString());
   CHECK(ended.first.code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(says(ended.first, "timed out in all_reduce #2 of F32 [2] on emulated:"));
-  CHECK(says(ended.first, "tensor w (nccl/faults_test.cc:"));
+  CHECK(says(ended.first, "tensor w (nccl/nccl_test.cc:"));
   CHECK(says(ended.first, ": all arrived, NCCL has not moved all data"));
   for (const Status& status : ended.ranks) CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(ended.seconds < testing::kSoonSeconds);
@@ -124,6 +126,36 @@ TEST_CASE("what NCCL tells of later ends the job at once", "[nccl][faults]") {
   CHECK(says(ended.first, ", in all_reduce #1 of F32 [2]"));
   for (const Status& status : ended.ranks) CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(ended.seconds < testing::kSoonSeconds);
+}
+
+TEST_CASE("what is not waited for holds no card up, as stages of a pipeline need it", "[nccl]") {
+  const auto checks = GENERATE(CallChecks::kOff, CallChecks::kOn);
+  std::vector<std::vector<double>> got(2);
+  const Ended ended =
+      run(2, {.timeout = milliseconds(20'000), .checks = checks}, [&](World& world) {
+        Communicator& group = everyone(world);
+        const auto holding = [&](double value) {
+          return testing::on_world(
+              world, Array::from_values({1}, DType::kF32, std::vector<double>{value}));
+        };
+        std::vector<std::shared_ptr<Work>> sent;
+        std::vector<Array> taken = {holding(0), holding(0)};
+        if (world.rank() == 0) {
+          for (const double value : {1.0, 2.0}) sent.push_back(group.send_async(holding(value), 1));
+          for (const Array& each : taken) group.recv(each, 1);
+        } else {
+          for (const Array& each : taken) {
+            group.recv(each, 0);
+            sent.push_back(group.send_async(each, 0));
+          }
+        }
+        for (const auto& work : sent) work->wait();
+        for (const Array& each : taken) {
+          got[static_cast<std::size_t>(world.rank())].push_back(testing::values_here(each)[0]);
+        }
+      });
+  CHECK(ended.first.ok());
+  CHECK(got == std::vector<std::vector<double>>{{1, 2}, {1, 2}});
 }
 
 TEST_CASE("a rank that throws frees those that wait for their cards", "[nccl][faults]") {
