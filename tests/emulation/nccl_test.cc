@@ -8,7 +8,6 @@
 #include <numeric>
 #include <thread>
 
-
 namespace tessera::emulation {
 namespace {
 
