@@ -23,11 +23,18 @@ namespace tessera TSR_API {
 /// costs one round trip.
 enum class CallChecks : std::uint8_t { kOff, kOn };
 
+/// Who forms the sums of reductions, on backends whose library can. kOrdered: a fold in order of
+/// group rank, with the same bits on every backend and run. kNative: the library, in an order of
+/// its own, where it has the dtype and the kind (NCCL: sums, products and averages); the call's
+/// event says so, and bits may differ.
+enum class ReduceBy : std::uint8_t { kOrdered, kNative };
+
 struct WorldOptions {
   std::chrono::milliseconds timeout{60'000};
   /// Library threads of each rank; 0: cores / ranks, at least 1.
   int threads_per_rank = 0;
   CallChecks checks = CallChecks::kOff;
+  ReduceBy reduce = ReduceBy::kOrdered;
   /// Folder of the flight records, one file a rank, kept after the run. Empty: a folder below
   /// $TESSERA_RECORDER_DIR or the system's folder for temporary files, removed unless a rank fails.
   std::string recorder_dir = {};

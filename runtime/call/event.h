@@ -57,6 +57,8 @@ struct Event {
   double start_us = 0, end_us = 0;  ///< World::now_us()
   EventTrace trace = {};            ///< see EventLog::trace()
   DevicePath device_path = DevicePath::kNone;
+  /// The backend's library formed the sum, in an order of its own: see ReduceBy::kNative.
+  bool reduced_natively = false;
 };
 
 /// One rank's events, in order. Not thread-safe: a rank writes its own.

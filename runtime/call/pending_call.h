@@ -54,6 +54,9 @@ class PendingCall : public Work {
   void note_path(DevicePath path) noexcept {
     if (event_) event_->device_path = path;
   }
+  void note_native_reduction() noexcept {
+    if (event_) event_->reduced_natively = true;
+  }
 
  private:
   friend class RankCalls;

@@ -103,6 +103,7 @@ std::string arguments_of(const Event& event) {
     append_argument(text, "bytes_received", event.bytes_received);
     append_argument(text, "origin", event.origin == Origin::kExplicit ? "explicit" : "implicit");
   }
+  if (event.reduced_natively) append_argument(text, "reduce", "native");
   if (event.device_path != DevicePath::kNone) {
     append_argument(text, "path", event.device_path == DevicePath::kDirect ? "direct" : "staged");
   }

@@ -63,20 +63,61 @@ class Letters {
   std::vector<Letter> sent_, received_;
 };
 
+/// What NCCL calls a reduction that it forms by itself; its NaN may lose a max or min.
+struct NativeReduction {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+};
+std::optional<NativeReduction> native_reduction(DType dtype, const Fold& how, int num_ranks) {
+  NativeReduction native{};
+  switch (dtype) {
+    case DType::kF32:
+      native.type = ncclFloat32;
+      break;
+    case DType::kF64:
+      native.type = ncclFloat64;
+      break;
+    case DType::kBF16:
+      native.type = ncclBfloat16;
+      break;
+    case DType::kI32:
+      native.type = ncclInt32;
+      break;
+    case DType::kI64:
+      native.type = ncclInt64;
+      break;
+    default:
+      return std::nullopt;
+  }
+  const bool averages = how.divisor != 1;
+  if (how.op != ReduceOp::kSum && how.op != ReduceOp::kProd) return std::nullopt;
+  if (averages && how.divisor != num_ranks) return std::nullopt;
+  native.op = how.op == ReduceOp::kProd ? ncclProd : averages ? ncclAvg : ncclSum;
+  return native;
+}
+
 /// What a device gets of one call. Peers are ranks of the link, which are those of the group.
 class DeviceCall {
  public:
   /// What it is given comes after what the compute stream holds now, and after nothing later: calls
   /// of other groups may get their turns in another order on another rank.
   DeviceCall(const CollectiveCall& call, const Signature& signature, const GroupPlace& group,
-             Link& link)
+             Link& link, ReduceBy reduce)
       : call_(call), signature_(signature), group_(group), link_(link) {
+    const bool reduces = call_.kind == Kind::kAllReduce || call_.kind == Kind::kReduceScatter;
+    const std::vector<std::int64_t>& rows = signature_.send_splits;
+    const bool even = std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
+    if (reduce == ReduceBy::kNative && reduces && even) {
+      native_ = native_reduction(signature_.dtype, how(), group_.size);
+    }
     if (call_.kind == Kind::kExchange) boxes_.emplace(call_.parts, group_.rank);
     side_ = std::make_unique<DeviceSide>(call_, buffer_bytes(), &link_.stream());
   }
 
   /// Gives the device all of it.
   void give();
+  /// NCCL forms the sum: see ReduceBy.
+  bool reduces_natively() const noexcept { return native_.has_value(); }
   /// Whether the device has done it.
   bool is_done() { return side_->is_done(); }
   /// What the compute stream is given from now on comes after it.
@@ -91,6 +132,7 @@ class DeviceCall {
   void broadcast();
   void pair();
   void exchange();
+  void reduce_natively();
   /// Folds slices[own] of all ranks' `in` to `out`, in rounds that the buffer holds.
   void fold_slices(const std::vector<Slice>& slices, std::byte* out);
   std::vector<Slice> slices() const;
@@ -105,6 +147,7 @@ class DeviceCall {
   const Signature& signature_;
   GroupPlace group_;
   Link& link_;
+  std::optional<NativeReduction> native_;
   std::optional<DeviceBoxes> boxes_;
   std::unique_ptr<DeviceSide> side_;
 };
@@ -132,6 +175,7 @@ std::int64_t DeviceCall::round_elements() const {
 }
 
 std::int64_t DeviceCall::buffer_bytes() const {
+  if (native_) return 0;
   if (boxes_) return boxes_->buffer_bytes();
   if (call_.kind == Kind::kAllReduce && call_.in.num_bytes() <= kFoldAllBytes) {
     return DeviceSide::aligned(group_.size * call_.in.num_bytes());
@@ -223,7 +267,24 @@ void DeviceCall::fold_slices(const std::vector<Slice>& slices, std::byte* out) {
   }
 }
 
+void DeviceCall::reduce_natively() {
+  const auto count = static_cast<std::size_t>(call_.out.num_elements());
+  if (count == 0) return;
+  const auto [type, op] = *native_;
+  link_.give([&, type = type, op = op](ncclComm_t comm) {
+    const cudaStream_t stream = link_.stream().handle();
+    if (call_.kind == Kind::kAllReduce) {
+      check(ncclAllReduce(call_.in.bytes(), call_.out.bytes(), count, type, op, comm, stream), comm,
+            "ncclAllReduce");
+    } else {
+      check(ncclReduceScatter(call_.in.bytes(), call_.out.bytes(), count, type, op, comm, stream),
+            comm, "ncclReduceScatter");
+    }
+  });
+}
+
 void DeviceCall::all_reduce() {
+  if (native_) return reduce_natively();
   const std::int64_t bytes = call_.in.num_bytes();
   if (bytes == 0) return;
   if (bytes <= kFoldAllBytes) {
@@ -252,7 +313,10 @@ void DeviceCall::all_reduce() {
   letters.give(link_);
 }
 
-void DeviceCall::reduce_scatter() { fold_slices(slices(), call_.out.bytes()); }
+void DeviceCall::reduce_scatter() {
+  if (native_) return reduce_natively();
+  fold_slices(slices(), call_.out.bytes());
+}
 
 void DeviceCall::all_gather() {
   const std::int64_t row = row_bytes(call_.out);
@@ -406,8 +470,9 @@ bool Call::post() {
     send_all(MailPart::kMessage, [&](int peer) { return messages_.to(peer); });
   } else {
     const GroupPlace place{own(), own_group_.ranks().size()};
-    on_device_ = std::make_unique<DeviceCall>(call(), signature(), place,
-                                              *own_group_.link_of(signature()).link);
+    on_device_ = std::make_unique<DeviceCall>(
+        call(), signature(), place, *own_group_.link_of(signature()).link, transport_.reduce());
+    if (on_device_->reduces_natively()) note_native_reduction();
   }
   return advance();
 }
@@ -556,6 +621,7 @@ Transport::Transport(Parts parts)
       rank_(parts.rank),
       size_(parts.size),
       checks_(parts.checks),
+      reduce_(parts.reduce),
       start_(parts.start),
       watch_(control()) {}
 

@@ -50,6 +50,7 @@ class Transport final : public ProcessTransport {
     std::int64_t rank = 0;
     std::int64_t size = 1;
     CallChecks checks = CallChecks::kOff;
+    ReduceBy reduce = ReduceBy::kOrdered;
     Clock::time_point start;  ///< zero of now_us()
   };
   explicit Transport(Parts parts);
@@ -57,6 +58,7 @@ class Transport final : public ProcessTransport {
   HostMail& mail() noexcept { return *mail_; }
   CudaDevice& device() noexcept { return static_cast<CudaDevice&>(*device_); }
   CallChecks checks() const noexcept { return checks_; }
+  ReduceBy reduce() const noexcept { return reduce_; }
   Watch& watch() noexcept { return watch_; }
   std::set<std::string>& files() noexcept { return files_; }
 
@@ -71,6 +73,7 @@ class Transport final : public ProcessTransport {
   std::shared_ptr<Device> device_;
   std::int64_t rank_, size_;
   CallChecks checks_;
+  ReduceBy reduce_;
   Clock::time_point start_;
   std::set<std::string> files_;  ///< names of source files in signatures of peers
   Watch watch_;

@@ -73,6 +73,7 @@ Status run_rank(Place place, const WorldOptions& options, const std::function<vo
                                                    .rank = place.rank,
                                                    .size = place.size,
                                                    .checks = options.checks,
+                                                   .reduce = options.reduce,
                                                    .start = Clock::time_point(zero)});
   Transport& transport = *made;
   const int threads = library_threads(options.threads_per_rank, static_cast<int>(place.size));

@@ -158,6 +158,43 @@ TEST_CASE("what is not waited for holds no card up, as stages of a pipeline need
   CHECK(got == std::vector<std::vector<double>>{{1, 2}, {1, 2}});
 }
 
+TEST_CASE("sums are folded in order of rank, or formed by NCCL where that is asked for", "[nccl]") {
+  const auto reduce = GENERATE(ReduceBy::kOrdered, ReduceBy::kNative);
+  const bool native = reduce == ReduceBy::kNative;
+  const std::vector<double> summands = {1e8, 1, -1e8, 1};  // in F32 the order shows
+  struct Got {
+    std::vector<double> values;
+    std::vector<bool> natively;
+  };
+  std::vector<Got> got(4);
+  const Ended ended = run(4, {.reduce = reduce}, [&](World& world) {
+    Communicator& group = everyone(world);
+    const auto holding = [&](std::int64_t size, double value) {
+      return testing::on_world(
+          world, Array::from_values({size}, DType::kF32,
+                                    std::vector<double>(static_cast<std::size_t>(size), value)));
+    };
+    const double own = summands[static_cast<std::size_t>(world.rank())];
+    const Array sum = holding(1, own), most = holding(1, own), part = holding(1, 0);
+    group.all_reduce(sum, sum, ReduceOp::kSum);
+    group.all_reduce(most, most, ReduceOp::kMax);
+    group.reduce_scatter(holding(4, own), part, ReduceOp::kAvg);
+    Got& here = got[static_cast<std::size_t>(world.rank())];
+    for (const Array& each : {sum, most, part}) {
+      here.values.push_back(testing::values_here(each)[0]);
+    }
+    for (const Event& event : world.events().events()) {
+      if (event.kind == Event::Kind::kCollective) here.natively.push_back(event.reduced_natively);
+    }
+  });
+  CHECK(ended.first.ok());
+  const double sum = native ? 0 : 1;  // NCCL emulated goes from the last rank down
+  for (const Got& each : got) {
+    CHECK(each.values == std::vector<double>{sum, 1e8, sum / 4});
+    CHECK(each.natively == std::vector<bool>{native, false, native});
+  }
+}
+
 TEST_CASE("a rank that throws frees those that wait for their cards", "[nccl][faults]") {
   const Ended ended = run(3, {.timeout = milliseconds(600'000)}, [](World& world) {
     sum_and_read(world, 1);

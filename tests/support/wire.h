@@ -66,7 +66,7 @@ constexpr std::size_t num_fields() {
 template <class T>
 auto fields_of(T& value) {
   constexpr std::size_t kCount = num_fields<std::remove_const_t<T>>();
-  static_assert(kCount <= 15, "a test's result has too many fields for wire.h");
+  static_assert(kCount <= 16, "a test's result has too many fields for wire.h");
 #define TSR_FIELDS(count, ...)     \
   if constexpr (kCount == count) { \
     auto& [__VA_ARGS__] = value;   \
@@ -88,6 +88,7 @@ auto fields_of(T& value) {
   TSR_FIELDS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
   TSR_FIELDS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
   TSR_FIELDS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+  TSR_FIELDS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 #undef TSR_FIELDS
 }
 

@@ -93,6 +93,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                "print who runs which micro-batch when in the pipeline, and end");
   app.add_flag("--checked", flags.checked,
                "on MPI and NCCL: ranks compare their calls before data move");
+  app.add_option("--reduce", flags.reduce,
+                 "who forms sums: ordered: folds in order of rank, the same bits on every backend; "
+                 "native: NCCL, in an order of its own");
   app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
   add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
                            "steps between saves; 0: after the last only");

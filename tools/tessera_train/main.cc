@@ -209,6 +209,7 @@ WorldOptions world_options(const TrainFlags& flags) {
   return {.timeout = std::chrono::seconds(flags.timeout.value_or(-1)),
           .threads_per_rank = static_cast<int>(flags.threads),
           .checks = flags.checked ? CallChecks::kOn : CallChecks::kOff,
+          .reduce = flags.reduce == "native" ? ReduceBy::kNative : ReduceBy::kOrdered,
           .recorder_dir = flags.recorder};
 }
 

@@ -25,6 +25,17 @@ Status check_backend(const TrainFlags& flags) {
       flags.device + ": this program is built without NCCL itself");
 }
 
+Status check_reduce(const TrainFlags& flags) {
+  if (flags.reduce == "ordered") return absl::OkStatus();
+  if (flags.reduce != "native") {
+    return invalid_argument("--reduce " + in_quotes(flags.reduce) +
+                            " is unknown; ordered and native are allowed");
+  }
+  if (flags.backend == "nccl") return absl::OkStatus();
+  return invalid_argument("--reduce native goes with --backend nccl, not with --backend " +
+                          flags.backend);
+}
+
 Status check_device(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind kind, parse_device_kind("--device", flags.device));
   const bool captures = kind != DeviceId::Kind::kCpu && flags.backend == "threads";
@@ -105,6 +116,7 @@ Status check_ranks(const TrainFlags& flags) {
 Status check_flags(const TrainFlags& flags) {
   if (!flags.placements && flags.data.empty()) return invalid_argument("--data is required");
   TSR_RETURN_IF_ERROR(check_backend(flags));
+  TSR_RETURN_IF_ERROR(check_reduce(flags));
   TSR_RETURN_IF_ERROR(check_device(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
   TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());
