@@ -19,11 +19,10 @@ class SocketCall final : public ProcessCall {
   SocketCall(Sockets& sockets, ProcessGroup& group, CollectiveCall&& call, Signature&& signature)
       : ProcessCall(group, std::move(call), std::move(signature)),
         sockets_(sockets),
-        messages_(this->call(), this->signature(), {group.ranks().rank, group.ranks().size()}),
+        messages_(this->call(), this->signature(), group.ranks().place()),
         peers_(messages_.peers()),
         frames_(static_cast<std::size_t>(group.ranks().size())) {
-    const ControlWait wait = waits_for();
-    number_ = {wait.lane.group, wait.lane.from, wait.lane.to, wait.sequence};
+    number_ = {lane().group, lane().from, lane().to, this->signature().sequence};
   }
 
   bool is_comparing() const noexcept override { return true; }  // until all is there
@@ -143,15 +142,10 @@ Status run_socket_rank(Sockets& sockets, const WorldOptions& options,
        .timeout = options.timeout,
        .threads_per_rank = library_threads(options.threads_per_rank, sockets.size()),
        .allocator = options.allocator ? options.allocator(sockets.rank()) : nullptr});
-  Status own;
-  try {
+  const auto whole_body = [&] {
     body(world);
     world.finish();
     sockets.flush();
-  } catch (...) {
-    own = status_of(std::current_exception());
-    world.poison(own);
-  }
-  const Status first = transport.leave([] {});
-  return first.ok() ? own : first;
+  };
+  return run_body(world, whole_body, [&] { return transport.leave([] {}); });
 }

@@ -35,7 +35,7 @@ std::int64_t rows_of(const std::vector<std::int64_t>& splits, int rank) {
 }  // namespace
 
 std::vector<int> CallMessages::peers() const {
-  if (call_.kind == Kind::kSend || call_.kind == Kind::kRecv) return {call_.root};
+  if (is_message(call_.kind)) return {call_.root};
   std::vector<int> others;
   for (int rank = 0; rank < place_.size; ++rank) {
     if (rank != place_.rank) others.push_back(rank);

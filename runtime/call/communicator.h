@@ -100,6 +100,10 @@ struct CollectiveCall {
   std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
+/// Whether the call is between two ranks.
+constexpr bool is_message(CollectiveCall::Kind kind) noexcept {
+  return kind == CollectiveCall::Kind::kSend || kind == CollectiveCall::Kind::kRecv;
+}
 
 /// One rank's end of a group. Calls of one group come in the same order on all its ranks; send and
 /// recv are ordered per pair and direction, apart from the rest. A call that moves bytes to or from

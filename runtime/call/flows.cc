@@ -54,7 +54,7 @@ std::uint64_t number_of(const CollectiveCall& call, const CallPlace& place) {
   };
   for (const std::int64_t rank : place.ranks) mix(rank);
   mix(-1);
-  if (call.kind == Kind::kSend || call.kind == Kind::kRecv) {
+  if (is_message(call.kind)) {
     const bool sends = call.kind == Kind::kSend;
     mix(sends ? place.group.rank : call.root);
     mix(sends ? call.root : place.group.rank);

@@ -161,7 +161,7 @@ std::uint64_t& GroupCommunicator::next_in_lane(const CollectiveCall& call) {
 std::shared_ptr<Work> GroupCommunicator::start(CollectiveCall call, const CallInfo& info) {
   Transport& transport = calls_.transport();
   if (transport.failed()) throw Error(transport.failure());
-  const GroupPlace place{group_.rank, size()};
+  const GroupPlace place = group_.place();
   throw_if_error(prepare(call, place));
   throw_if_error(transport.check(call));
   wait_ready(call);

@@ -9,11 +9,9 @@ namespace {
 
 using Kind = CollectiveCall::Kind;
 
-bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
-
 // Null where the two calls agree.
 const char* differing_field(const Signature& a, const Signature& b) {
-  const bool pair = is_pair(a.kind) && is_pair(b.kind);
+  const bool pair = is_message(a.kind) && is_message(b.kind);
   if (a.kind != b.kind && !pair) return "kind";
   if (a.kind == Kind::kBarrier) return nullptr;
   if (a.device.kind != b.device.kind) return "device";

@@ -24,6 +24,7 @@ struct CallGroup {
   int rank = 0;                     ///< this one's position
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }
+  GroupPlace place() const noexcept { return {rank, size()}; }
   std::int64_t world_rank(int group_rank) const {
     return ranks[static_cast<std::size_t>(group_rank)];
   }

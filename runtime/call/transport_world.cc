@@ -36,4 +36,18 @@ StatusOr<Communicator*> TransportWorld::group(std::span<const std::int64_t> rank
   return groups_.emplace(std::move(key), std::move(made)).first->second.get();
 }
 
+Status run_body(TransportWorld& world, const std::function<void()>& body,
+                const std::function<Status()>& leave) {
+  Status own;
+  try {
+    body();
+    world.finish();
+  } catch (...) {
+    own = status_of(std::current_exception());
+    world.poison(own);
+  }
+  const Status first = leave();
+  return first.ok() ? own : first;
+}
+
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -46,8 +47,13 @@ class TransportWorld : public World {
 
  private:
   Parts parts_;
-  std::unique_ptr<RankCalls> calls_;
   std::map<std::vector<std::int64_t>, std::unique_ptr<GroupCommunicator>, RanksLess> groups_;
+  std::unique_ptr<RankCalls> calls_;  // those still pending go before their groups
 };
+
+/// Runs `body`, finishes what it left in flight, and `leave`s: one that throws has poisoned the
+/// others by then. Returns the job's first error as leave() does, or this rank's own.
+Status run_body(TransportWorld& world, const std::function<void()>& body,
+                const std::function<Status()>& leave);
 
 }  // namespace tessera

@@ -182,6 +182,15 @@ StatusOr<ControlLink> join_hub(const ControlPlace& place, const ControlMeeting& 
   return refuse("it does not take this rank in");
 }
 
+std::string first_complaint(const ExchangeTexts& exchange, const Status& own) {
+  const std::vector<std::string> texts =
+      exchange(own.ok() ? std::string() : std::string(message_of(own)));
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (!texts[rank].empty()) return "rank " + std::to_string(rank) + ": " + texts[rank];
+  }
+  return {};
+}
+
 Status agree(const ControlPlace& place, const Status& own, const ExchangeTexts& exchange) {
   const StatusOr<std::vector<std::string>> texts =
       texts_of_all(place, std::string(message_of(own)), exchange);

@@ -31,8 +31,6 @@ constexpr std::chrono::microseconds kLongestPause{500};
 // After a failure, so long for the others, who may be computing, to come to a call and hear of it.
 constexpr std::chrono::milliseconds kFarewell{10'000};
 
-bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
-
 }  // namespace
 
 // ---- ProcessGroup
@@ -43,7 +41,7 @@ ProcessGroup::ProcessGroup(ControlChannel& control, const CallGroup& ranks, std:
 }
 
 const ProcessLane& ProcessGroup::lane_of(const Signature& call) {
-  if (!is_pair(call.kind)) return collectives_;
+  if (!is_message(call.kind)) return collectives_;
   const std::pair<int, int> pair = call.kind == Kind::kSend ? std::pair(ranks_.rank, call.root)
                                                             : std::pair(call.root, ranks_.rank);
   ProcessLane& lane = pairs_[pair];
@@ -70,7 +68,7 @@ bool ProcessCall::begin() {
 
 std::vector<std::int64_t> ProcessCall::parties() const {
   const CallGroup& ranks = group_.ranks();
-  if (!is_pair(signature_.kind)) return ranks.ranks;
+  if (!is_message(signature_.kind)) return ranks.ranks;
   const std::int64_t self = ranks.world_rank(ranks.rank), peer = ranks.world_rank(signature_.root);
   return signature_.kind == Kind::kSend ? std::vector{self, peer} : std::vector{peer, self};
 }
@@ -83,7 +81,7 @@ void ProcessCall::compare_with(std::span<const std::string> theirs, std::set<std
   std::vector<const Signature*> calls;
   for (const Signature& each : peers) calls.push_back(&each);
   int own = group_.ranks().rank;
-  if (is_pair(signature_.kind)) own = signature_.kind == Kind::kSend ? 0 : 1;
+  if (is_message(signature_.kind)) own = signature_.kind == Kind::kSend ? 0 : 1;
   calls.insert(calls.begin() + own, &signature_);
   throw_if_error(compare_calls(calls, parties()));
 }

@@ -52,7 +52,8 @@ class ProcessCall : public PendingCall {
   /// World ranks of the calls that are compared, in order: the group's; of a message its sender,
   /// then its receiver.
   std::vector<std::int64_t> parties() const;
-  /// What this call waits for, for the control channel.
+  const LaneKey& lane() const noexcept { return lane_.key; }
+  /// What this call waits for, for the control channel. Cost: the call's text.
   ControlWait waits_for() const;
   /// Grows with each thing that another may soon follow: who waits looks again soon.
   virtual std::int64_t progress() const noexcept { return 0; }

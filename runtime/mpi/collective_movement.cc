@@ -8,7 +8,7 @@
 #include "kernels/stream_row.h"
 #include "runtime/mpi/device_fold.h"
 #include "runtime/mpi/exchange_movement.h"
-#include "runtime/mpi/packed_fold.h"
+#include "runtime/plan/packed_fold.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include "runtime/mpi/collective_movement.h"
 #include "runtime/mpi/device_exchange.h"
 #include "runtime/mpi/device_fold.h"
-#include "runtime/mpi/packed_fold.h"
+#include "runtime/plan/packed_fold.h"
 
 namespace tessera {
 namespace {

@@ -10,8 +10,6 @@ namespace {
 
 using Kind = CollectiveCall::Kind;
 
-bool is_pair(Kind kind) noexcept { return kind == Kind::kSend || kind == Kind::kRecv; }
-
 class MpiGroup final : public ProcessGroup {
  public:
   MpiGroup(MpiTransport& transport, const CallGroup& ranks, std::uint32_t id)
@@ -38,7 +36,7 @@ bool MpiCall::post() {
 void MpiCall::compare() {
   const CallGroup& ranks = group().ranks();
   const Signature& own = signature();
-  const bool alone = ranks.size() == 1 || (is_pair(own.kind) && own.root == ranks.rank);
+  const bool alone = ranks.size() == 1 || (is_message(own.kind) && own.root == ranks.rank);
   if (transport_.checks() == CallChecks::kOff || alone) {
     phase_ = Phase::kWaiting;
     if (is_ready()) begin_moving();
@@ -46,7 +44,7 @@ void MpiCall::compare() {
   }
   SignatureParties parties{.ranks = this->parties()};
   const auto tag = [&](MessagePart part) { return MpiLink::tag(group().id(), own.sequence, part); };
-  if (is_pair(own.kind)) {
+  if (is_message(own.kind)) {
     const bool sends = own.kind == Kind::kSend;
     parties.self = sends ? 0 : 1;
     parties.send_tag = tag(sends ? MessagePart::kSenderSignature : MessagePart::kReceiverSignature);
@@ -76,7 +74,7 @@ MovementPlace MpiCall::place() {
   return {.link = &transport_.link(),
           .host = &transport_.host(),
           .ranks = group().ranks().ranks,
-          .group = {group().ranks().rank, group().ranks().size()},
+          .group = group().ranks().place(),
           .group_id = group().id(),
           .sequence = signature().sequence,
           .allocator = transport_.host_memory()};

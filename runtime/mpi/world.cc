@@ -80,13 +80,8 @@ std::vector<std::string> exchange_texts(MPI_Comm comm, const std::string& own) {
 
 /// The first error of any rank, the same on all.
 Status agree(const ExchangeTexts& exchange, const Status& own) {
-  const std::string text = own.ok() ? "" : std::string(message_of(own));
-  const std::vector<std::string> texts = exchange(text);
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty()) continue;
-    return io_error("rank " + std::to_string(rank) + ": " + texts[rank]);
-  }
-  return absl::OkStatus();
+  const std::string complaint = first_complaint(exchange, own);
+  return complaint.empty() ? absl::OkStatus() : io_error(complaint);
 }
 
 /// How many ranks may run on just this one's processors, itself included.
@@ -243,16 +238,8 @@ StatusOr<std::unique_ptr<World>> make_mpi_world(const MpiOptions& options) {
 
 Status run_mpi_rank(const MpiOptions& options, const std::function<void(World&)>& body) {
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<MpiWorld> world, make_world(options));
-  Status own;
-  try {
-    body(*world);
-    world->finish();
-  } catch (...) {
-    own = status_of(std::current_exception());
-    world->poison(own);
-  }
-  const Status first = world->leave();
-  return first.ok() ? own : first;
+  return run_body(
+      *world, [&] { body(*world); }, [&] { return world->leave(); });
 }
 
 }  // namespace tessera

@@ -19,13 +19,8 @@ constexpr DeviceId::Kind kKind = DeviceId::Kind::kEmulated;
 
 /// The first error of any rank, the same on all.
 Status agree(const ExchangeTexts& exchange, const Status& own) {
-  const std::vector<std::string> texts = exchange(own.ok() ? "" : std::string(message_of(own)));
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].empty()) {
-      return invalid_argument("rank " + std::to_string(rank) + ": " + texts[rank]);
-    }
-  }
-  return absl::OkStatus();
+  const std::string complaint = first_complaint(exchange, own);
+  return complaint.empty() ? absl::OkStatus() : invalid_argument(complaint);
 }
 
 StatusOr<std::shared_ptr<Allocator>> memory_of(const WorldOptions& options, std::int64_t rank) {
@@ -83,20 +78,13 @@ Status run_rank(Place place, const WorldOptions& options, const std::function<vo
                         .timeout = options.timeout,
                         .threads_per_rank = threads,
                         .allocator = *memory});
-  Status own;
-  try {
-    body(world);
-    world.finish();
-  } catch (...) {
-    own.Update(status_of(std::current_exception()));
-    world.poison(own);
-  }
-  const Status first = transport.leave([&] {
+  const auto end = [&] {
     const Status failure = transport.control().first_failure();
     if (!failure.ok()) record->note_failure(message_of(failure));
     record->close(FlightRecorder::Leave::kKeep);
-  });
-  return first.ok() ? own : first;
+  };
+  return run_body(
+      world, [&] { body(world); }, [&] { return transport.leave(end); });
 }
 
 Status run_threads(int num_ranks, const WorldOptions& options,

@@ -70,7 +70,7 @@ Status SimTransport::failure() const {
 double SimTransport::time_us(const CollectiveCall& call, const CallGroup& group) const {
   if (!parts_.topology || group.size() == 1) return 0;
   const Topology& topology = *parts_.topology;
-  const Flows flows = flows_of(call, {group.rank, group.size()});
+  const Flows flows = flows_of(call, group.place());
   const auto cost = [&](const std::vector<Flow>& one_way) {
     double us = 0;
     for (const Flow& flow : one_way) {

@@ -7,11 +7,13 @@
 
 namespace tessera::testing {
 
-inline Launched launch_threads(int num_ranks, const WorldOptions& options, const RankBody& body) {
+/// `run`: run_ranks() or another with its parameters, which joins its threads.
+inline Launched launch_threads(int num_ranks, const WorldOptions& options, const RankBody& body,
+                               decltype(run_ranks)& run = run_ranks) {
   Launched launched;
   launched.reports.resize(static_cast<std::size_t>(num_ranks));
   const auto start = std::chrono::steady_clock::now();
-  launched.first = run_ranks(num_ranks, options, [&](World& world) {
+  launched.first = run(num_ranks, options, [&](World& world) {
     body(world, launched.reports[static_cast<std::size_t>(world.rank())]);
   });
   launched.seconds =

@@ -1,4 +1,4 @@
-#include "runtime/mpi/packed_fold.h"
+#include "runtime/plan/packed_fold.h"
 
 #include <algorithm>
 #include <memory>

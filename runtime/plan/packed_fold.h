@@ -1,14 +1,15 @@
-// runtime/mpi/packed_fold.h: a reduction as an exchange of slices that fold, for arrays whose
+// runtime/plan/packed_fold.h: a reduction as an exchange of slices that fold, for arrays whose
 // summands, as messages, would take more buffers than the call allows.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "runtime/backend_api.h"
 #include "runtime/call/communicator.h"
 #include "runtime/call/signature.h"
 
-namespace tessera {
+namespace tessera TSR_BACKEND_API {
 
 /// What each of so many ranks folds, of `call.in`'s elements: of an all_reduce that is not folded
 /// whole, or of a reduce_scatter.

@@ -1,0 +1,70 @@
+// runtime/nccl/device_call.h: what a device gets of one call: packing, NCCL's calls, folds and
+// landing, one after another on the stream of a communicator.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/fold.h"
+#include "runtime/call/prepared_call.h"
+#include "runtime/call/signature.h"
+#include "runtime/device/device_boxes.h"
+#include "runtime/device/device_side.h"
+#include "runtime/nccl/link.h"
+#include "runtime/world.h"
+
+namespace tessera::nccl::TSR_CUDA {
+
+/// What NCCL calls a reduction that it forms by itself; its NaN may lose a max or min.
+struct NativeReduction {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+};
+
+/// What a device gets of one call. Peers are ranks of the link, which are those of the group.
+class DeviceCall {
+ public:
+  /// What it is given comes after what the compute stream holds now, and after nothing later: calls
+  /// of other groups may get their turns in another order on another rank.
+  DeviceCall(const CollectiveCall& call, const Signature& signature, const GroupPlace& group,
+             Link& link, ReduceBy reduce);
+
+  /// Gives the device all of it.
+  void give();
+  /// NCCL forms the sum: see ReduceBy.
+  bool reduces_natively() const noexcept { return native_.has_value(); }
+  /// Whether the device has done it.
+  bool is_done() { return side_->is_done(); }
+  /// What the compute stream is given from now on comes after it.
+  void finish() { side_->finish(); }
+
+ private:
+  std::int64_t buffer_bytes() const;
+  void all_reduce();
+  void all_gather();
+  void reduce_scatter();
+  void all_to_all();
+  void broadcast();
+  void pair();
+  void exchange();
+  void reduce_natively();
+  /// Folds this rank's slice of all ranks' `in` to `out`, in rounds that the buffer holds.
+  void fold_slices(std::byte* out);
+  std::int64_t element() const { return size_of(signature_.dtype); }
+  Fold how() const { return fold_by(call_.reduce, call_.divisor); }
+
+  const CollectiveCall& call_;
+  const Signature& signature_;
+  GroupPlace group_;
+  Link& link_;
+  std::optional<NativeReduction> native_;
+  // Of a reduction that is folded by slices.
+  std::vector<Slice> slices_;        ///< by rank
+  std::int64_t longest_ = 0;         ///< of them; units: elements, as below
+  std::int64_t round_elements_ = 0;  ///< of each summand at a time, as what a call may have holds
+  std::optional<DeviceBoxes> boxes_;
+  std::unique_ptr<DeviceSide> side_;
+};
+
+}  // namespace tessera::nccl::TSR_CUDA
