@@ -8,6 +8,7 @@
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
+#include "kernels/peer_rows.h"
 
 namespace tessera {
 
@@ -49,14 +50,29 @@ std::string_view name_of(RowMove::Kind kind) {
       return "all_gather_rows";
     case RowMove::Kind::kReduceScatter:
       return "reduce_scatter_rows";
+    case RowMove::Kind::kPut:
+      return "put_peer_rows";
+    case RowMove::Kind::kAdd:
+      return "sum_peer_rows";
     case RowMove::Kind::kAllToAll:
       break;
   }
   return "all_to_all_v";
 }
 
+bool is_among_peers(RowMove::Kind kind) {
+  return kind == RowMove::Kind::kPut || kind == RowMove::Kind::kAdd;
+}
+
 void check_rows(const DTensor& x, const RowMove& move, const Group& group) {
   check_plain(name_of(move.kind), x);
+  if (is_among_peers(move.kind)) {
+    const std::int64_t rows =
+        move.kind == RowMove::Kind::kPut ? move.peers->place_TK.size(0) : move.peers->rows;
+    if (x.ndim() == 2 && x.size(0) == rows) return;
+    throw Error(invalid_argument(absl::StrFormat("%s: the operand must be [%d, D]. [%s]",
+                                                 name_of(move.kind), rows, x.spec().to_string())));
+  }
   const auto ranks = static_cast<std::size_t>(group.ranks->size());
   const auto self = static_cast<std::size_t>(group.ranks->rank());
   const bool gathers = move.kind == RowMove::Kind::kAllGather;
@@ -85,6 +101,44 @@ struct Started {
   }
 };
 
+/// Rows of the result.
+std::int64_t rows_after(const RowMove& move, std::size_t self) {
+  switch (move.kind) {
+    case RowMove::Kind::kAllToAll:
+      return sum_of(move.recv);
+    case RowMove::Kind::kAllGather:
+      return sum_of(move.send);
+    case RowMove::Kind::kReduceScatter:
+      return move.send[self];
+    case RowMove::Kind::kPut:
+      return move.peers->rows;
+    case RowMove::Kind::kAdd:
+      break;
+  }
+  return move.peers->place_TK.size(0);
+}
+
+PeerRows peer_rows_of(PeerRows::Way way, const PeerPlaces& places) {
+  return {.way = way,
+          .place_TK = places.place_TK.local(),
+          .copies = places.copies,
+          .rows_of_tokens = places.rows_of_tokens,
+          .rows_of_buffer = places.rows_of_buffer};
+}
+
+/// Begins to put tokens, weighted or not, into the ranks' buffers `out`.
+std::shared_ptr<Work> start_put(Runtime& runtime, const Array& tokens, const Array& weights,
+                                const PeerPlaces& places, const Array& out, const Group& group,
+                                const CallInfo& info) {
+  if (places.counts_e.defined()) {
+    kernels::clear_unfilled_rows(runtime.kernels(), places.counts_e.local(),
+                                 places.filled_e.local(), out);
+  }
+  PeerRows rows = peer_rows_of(PeerRows::Way::kPut, places);
+  rows.weights_TK = weights;
+  return group.ranks->peer_rows_async(std::move(rows), tokens, out, info);
+}
+
 std::shared_ptr<Work> start_work(const DTensor& x, const RowMove& move, const Array& out,
                                  const Group& group, const Site& site) {
   const Array in = kernels::contiguous(x.runtime().kernels(), x.local());
@@ -94,6 +148,11 @@ std::shared_ptr<Work> start_work(const DTensor& x, const RowMove& move, const Ar
       return group.ranks->all_gather_async(in, out, move.send, info);
     case RowMove::Kind::kReduceScatter:
       return group.ranks->reduce_scatter_async(in, out, ReduceOp::kSum, move.send, info);
+    case RowMove::Kind::kPut:
+      return start_put(x.runtime(), in, {}, *move.peers, out, group, info);
+    case RowMove::Kind::kAdd:
+      return group.ranks->peer_rows_async(peer_rows_of(PeerRows::Way::kSum, *move.peers), in, out,
+                                          info);
     case RowMove::Kind::kAllToAll:
       break;
   }
@@ -109,9 +168,7 @@ Started start(Runtime& runtime, const DTensor& x, const RowMove& move, const Sit
     return started;
   }
   const auto self = static_cast<std::size_t>(found.ranks->rank());
-  std::int64_t rows = sum_of(move.kind == RowMove::Kind::kAllToAll ? move.recv : move.send);
-  if (move.kind == RowMove::Kind::kReduceScatter) rows = move.send[self];
-  started.out = rows_like(runtime, x.local(), rows);
+  started.out = rows_like(runtime, x.local(), rows_after(move, self));
   started.work = start_work(x, move, started.out, found, site);
   return started;
 }
@@ -146,6 +203,10 @@ RowMove RowMove::reversed() const {
       return {.kind = Kind::kReduceScatter, .group = group, .send = send};
     case Kind::kReduceScatter:
       return {.kind = Kind::kAllGather, .group = group, .send = send};
+    case Kind::kPut:
+      return {.kind = Kind::kAdd, .group = group, .peers = peers};
+    case Kind::kAdd:
+      return {.kind = Kind::kPut, .group = group, .peers = peers};
     case Kind::kAllToAll:
       break;
   }
@@ -202,9 +263,102 @@ PendingRows begin_move(const DTensor& x, const RowMove& move, const Site& site) 
   return pending;
 }
 
+// ---- weighted sums of peers' rows
+
+/// What both nodes of a sum share: the cotangents under way.
+struct PendingRows::Sum {
+  RowMove move;
+  DTensor rows, weights;  ///< until the sum is finished
+  std::shared_ptr<Work> put = nullptr, dots = nullptr;
+  Array grad_weights = {};
+};
+
+struct PendingRows::BeginSumNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return "sum_peer_rows"; }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    std::exchange(sum->put, nullptr)->wait();
+    std::exchange(sum->dots, nullptr)->wait();
+    grads[0] = cotangents[0];
+    grads[1] = plain(runtime, std::exchange(sum->grad_weights, {}));
+  }
+  std::shared_ptr<Sum> sum;
+};
+
+struct PendingRows::FinishSumNode final : GradNode {
+  using GradNode::GradNode;
+  std::string_view name() const override { return "sum_peer_rows"; }
+  void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
+    KernelContext& kernels = runtime.kernels();
+    const Group group = find_group(runtime, sum->move.group);
+    const PeerPlaces& places = *sum->move.peers;
+    const Array buffer = kernels::contiguous(kernels, restore(rows, "rows").local());
+    const Array weights_TK = kernels::contiguous(kernels, restore(weights, "weights").local());
+    const Array tokens = kernels::contiguous(kernels, cotangents[0].local());
+    const CallInfo info = {.axes = group.axes, .site = site};
+    const Array grad_rows = Array::empty(buffer.shape(), buffer.dtype(), kernels.allocator);
+    sum->put = start_put(runtime, tokens, weights_TK, places, grad_rows, group, info);
+    sum->grad_weights = Array::empty(weights_TK.shape(), weights_TK.dtype(), kernels.allocator);
+    PeerRows dots = peer_rows_of(PeerRows::Way::kDot, places);
+    dots.tokens_TD = tokens;
+    sum->dots = group.ranks->peer_rows_async(std::move(dots), buffer, sum->grad_weights, info);
+    grads[0] = plain(runtime, grad_rows);
+  }
+  void release() override {
+    rows = {};
+    weights = {};
+  }
+  std::shared_ptr<Sum> sum;
+  SavedTensor rows, weights;
+};
+
+PendingRows begin_sum(const DTensor& rows_RD, const DTensor& weights_TK, const RowMove& move,
+                      DType out, const Site& site) {
+  Runtime& runtime = rows_RD.runtime();
+  KernelContext& kernels = runtime.kernels();
+  const Group group = find_group(runtime, move.group);
+  check_rows(rows_RD, move, group);
+  Started started{.out = {}, .work = nullptr, .kept = std::make_shared<KeptResult>(runtime)};
+  if (started.kept->has()) {
+    started.out = started.kept->take();
+  } else {
+    started.out =
+        Array::empty({move.peers->place_TK.size(0), rows_RD.size(1)}, out, kernels.allocator);
+    PeerRows rows = peer_rows_of(PeerRows::Way::kSum, *move.peers);
+    rows.weights_TK = kernels::contiguous(kernels, weights_TK.local());
+    started.work = group.ranks->peer_rows_async(
+        std::move(rows), kernels::contiguous(kernels, rows_RD.local()), started.out,
+        {.tensor = rows_RD.name(), .axes = group.axes, .site = site});
+  }
+  PendingRows pending;
+  pending.call_ = std::make_shared<PendingRows::Call>(PendingRows::Call{std::move(started)});
+  pending.landing_ = plain(runtime, pending.call_->started.out);
+  const bool records_rows = records(runtime, rows_RD);
+  if (!records(runtime, weights_TK) && !records_rows) return pending;
+  pending.sum_ = std::make_shared<PendingRows::Sum>(
+      PendingRows::Sum{.move = move, .rows = rows_RD, .weights = weights_TK});
+  auto node = std::make_shared<PendingRows::BeginSumNode>(runtime, site);
+  node->sum = pending.sum_;
+  node->edges.push_back(edge_of(rows_RD));
+  node->edges.push_back(edge_of(weights_TK));
+  attach(pending.landing_, std::move(node));
+  return pending;
+}
+
 DTensor PendingRows::finish() {
   std::exchange(call_, nullptr)->started.wait();
   const DTensor landing = std::exchange(landing_, {});
+  if (const auto sum = std::exchange(sum_, nullptr)) {
+    Runtime& runtime = landing.runtime();
+    DTensor result = plain(runtime, landing.local());
+    auto node = std::make_shared<FinishSumNode>(runtime, Site::current());
+    node->sum = sum;
+    node->rows = save(std::exchange(sum->rows, {}));
+    node->weights = save(std::exchange(sum->weights, {}));
+    node->edges.push_back(edge_of(landing));
+    attach(result, std::move(node));
+    return result;
+  }
   const auto exchange = std::exchange(exchange_, nullptr);
   if (exchange == nullptr) return landing;
   Runtime& runtime = landing.runtime();

@@ -400,5 +400,29 @@ void check_counts(KernelContext& ctx, const Array& ids, const Array& counts_E,
                   std::string_view what) {
   slot(ctx, &KernelTable::check_counts, "check_counts")(ctx, ids, counts_E, what);
 }
+void put_peer_rows(KernelContext& ctx, const Array& tokens_TD, const Array& weights_TK,
+                   const Array& place_TK, const PeerBuffers& to, Stream& stream) {
+  slot(ctx, &KernelTable::put_peer_rows, "put_peer_rows")(ctx, tokens_TD, weights_TK, place_TK, to,
+                                                          stream);
+}
+void sum_peer_rows(KernelContext& ctx, const PeerBuffers& from, const Array& weights_TK,
+                   const Array& place_TK, const Array& out_TD, Stream& stream) {
+  slot(ctx, &KernelTable::sum_peer_rows, "sum_peer_rows")(ctx, from, weights_TK, place_TK, out_TD,
+                                                          stream);
+}
+void dot_peer_rows(KernelContext& ctx, const PeerBuffers& from, const Array& tokens_TD,
+                   const Array& place_TK, const Array& out_TK, Stream& stream) {
+  slot(ctx, &KernelTable::dot_peer_rows, "dot_peer_rows")(ctx, from, tokens_TD, place_TK, out_TK,
+                                                          stream);
+}
+void lay_out_peers(KernelContext& ctx, const PeerLayout& layout, const Array& slots_N,
+                   const PeerLists& out) {
+  slot(ctx, &KernelTable::lay_out_peers, "lay_out_peers")(ctx, layout, slots_N, out);
+}
+void clear_unfilled_rows(KernelContext& ctx, const Array& counts_e, const Array& filled_e,
+                         const Array& out_RD) {
+  slot(ctx, &KernelTable::clear_unfilled_rows, "clear_unfilled_rows")(ctx, counts_e, filled_e,
+                                                                      out_RD);
+}
 
 }  // namespace tessera::kernels

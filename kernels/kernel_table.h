@@ -13,6 +13,7 @@
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
+#include "kernels/peer_rows.h"
 #include "kernels/pointwise.h"
 #include "kernels/pool.h"
 #include "kernels/positions.h"
@@ -45,7 +46,8 @@
   X(scan_extreme) X(carry_extreme) X(log_scan_sums) X(log_scan_grad) X(topk) X(sort) X(route_topk) \
   X(sort_by_key) X(take_map) X(add_map) X(localize) X(globalize) \
   X(check_indices) X(move_boxes) X(fill_identity) X(order_by_key) X(pack_parts) X(invert_list) \
-  X(keys_in_range) X(keys_of_parts) X(slots_of_passed) X(check_counts)
+  X(keys_in_range) X(keys_of_parts) X(slots_of_passed) X(check_counts) X(put_peer_rows) \
+  X(sum_peer_rows) X(dot_peer_rows) X(lay_out_peers) X(clear_unfilled_rows)
 // clang-format on
 
 namespace tessera TSR_API {

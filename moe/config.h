@@ -99,7 +99,7 @@ Json config_json(const ModelConfig& config, ConfigRole role);
 /// recompute ("none", "full", "selective"); reshard_after_forward ("default", "always", "never"),
 /// gradient_reduction ("each_micro_batch", "last_micro_batch"), fsdp_prefetch (true, false).
 /// dispatcher ("all_to_all", "all_gather",
-/// "hierarchical"), ranks_per_node, rows_bound, expert_alignment, dispatch_chunks. Errors:
+/// "hierarchical", "peer"), ranks_per_node, rows_bound, expert_alignment, dispatch_chunks. Errors:
 /// InvalidArgument as above; whether the degrees fit the ranks is for MeshViews::make to say.
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source);
 

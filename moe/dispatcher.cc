@@ -53,9 +53,10 @@ StatusOr<std::int64_t> ep_per_node(const std::string& layer, const ExpertGroup& 
     return ranks / group.etp_size();
   }
   return invalid_argument(
-      absl::StrFormat("%s: ranks_per_node %d; the hierarchical dispatcher needs a multiple of etp "
+      absl::StrFormat("%s: ranks_per_node %d; the %s dispatcher needs a multiple of etp "
                       "%d that divides ep x etp = %d",
-                      layer, ranks, group.etp_size(), group.size()));
+                      layer, ranks, config.kind == DispatcherKind::kPeer ? "peer" : "hierarchical",
+                      group.etp_size(), group.size()));
 }
 
 }  // namespace
@@ -83,7 +84,17 @@ StatusOr<std::unique_ptr<Dispatcher>> Dispatcher::make(const std::string& layer,
       TSR_ASSIGN_OR_RETURN(const std::int64_t per_node, ep_per_node(layer, group, config));
       if (per_node == ep) break;
       TSR_RETURN_IF_ERROR(check_bound(layer, std::max(per_node, ep / per_node), config));
-      return make_node_dispatcher(group, num_experts, config, per_node);
+      return make_node_dispatcher(group, num_experts, config, {layer, per_node});
+    }
+    case DispatcherKind::kPeer: {
+      const bool one_node = config.ranks_per_node == 0 || config.ranks_per_node >= group.size();
+      if (one_node) {
+        TSR_RETURN_IF_ERROR(check_bound(layer, 1, config));
+        return make_peer_dispatcher(group, num_experts, config, layer);
+      }
+      TSR_ASSIGN_OR_RETURN(const std::int64_t per_node, ep_per_node(layer, group, config));
+      TSR_RETURN_IF_ERROR(check_bound(layer, ep / per_node, config));
+      return make_node_dispatcher(group, num_experts, config, {layer, per_node});
     }
     case DispatcherKind::kAllToAll:
       break;

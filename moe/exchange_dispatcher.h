@@ -19,11 +19,18 @@ std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
 std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
                                                      std::int64_t num_experts,
                                                      const DispatchConfig& config);
+struct NodeShape {
+  std::string layer;             ///< for errors
+  std::int64_t ep_per_node = 1;  ///< positions of ep in each node
+};
 /// Each token once to every node with experts of its own, to the rank of the same position, which
-/// passes it on within the node. `ep` has `ep_per_node` positions in each.
+/// passes it on within the node: by messages, or (kPeer) straight to its places.
 std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
+                                                 const DispatchConfig& config, NodeShape nodes);
+/// Rows go straight to their places in the memory of the ranks that hold their experts.
+std::unique_ptr<Dispatcher> make_peer_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
                                                  const DispatchConfig& config,
-                                                 std::int64_t ep_per_node);
+                                                 const std::string& layer);
 /// The tokens of all ranks on each, which picks the rows of its experts.
 std::unique_ptr<Dispatcher> make_gather_dispatcher(const ExpertGroup& group,
                                                    std::int64_t num_experts,

@@ -11,6 +11,7 @@
 #include "kernels/index_search.h"
 #include "moe/exchange_dispatcher.h"
 #include "moe/expert_blocks.h"
+#include "moe/peer_step.h"
 
 namespace tessera {
 namespace {
@@ -24,6 +25,7 @@ struct NodeSteps {
   RowMove within;
   std::optional<RowMove> along_etp;
   ExpertOrder order;
+  std::optional<PeerStep> peers;  ///< within the node by its memory: in place of the four above
 };
 
 class NodeRoute final : public Route {
@@ -34,6 +36,9 @@ class NodeRoute final : public Route {
     pending_ = begin_move(take_rows(x_TD, steps_.crossing), steps_.across);
   }
   ExpertRows arrive() override {
+    if (steps_.peers) {
+      return {move_rows(pending_.finish(), steps_.peers->put), steps_.peers->counts_e};
+    }
     DTensor rows = move_rows(take_rows(pending_.finish(), steps_.spread), steps_.within);
     if (steps_.along_etp) rows = move_rows(rows, *steps_.along_etp);
     return {reorder_rows(rows, steps_.order.source_R, steps_.order.restore_N),
@@ -43,12 +48,8 @@ class NodeRoute final : public Route {
   /// way of their token.
   void begin_return(const DTensor& y_RD, const DTensor& weights_TK) override {
     dtype_ = y_RD.dtype();
-    DTensor rows = reorder_rows(y_RD, steps_.order.restore_N, steps_.order.source_R);
-    if (steps_.along_etp) rows = move_rows(rows, steps_.along_etp->reversed());
-    rows = move_rows(rows, steps_.within.reversed());
     const DTensor weights = move_rows(take_rows(weights_TK, steps_.crossing), steps_.across);
-    pending_ = begin_move(sum_rows(rows, weights, steps_.spread, weights.dtype()),
-                          steps_.across.reversed());
+    pending_ = begin_move(sums_of(y_RD, weights), steps_.across.reversed());
   }
   DTensor finish_return() override {
     const DTensor out = add_rows(pending_.finish(), steps_.crossing);
@@ -56,6 +57,16 @@ class NodeRoute final : public Route {
   }
 
  private:
+  DTensor sums_of(const DTensor& y_RD, const DTensor& weights) const {
+    if (steps_.peers) {
+      return begin_sum(y_RD, weights, steps_.peers->put.reversed(), weights.dtype()).finish();
+    }
+    DTensor rows = reorder_rows(y_RD, steps_.order.restore_N, steps_.order.source_R);
+    if (steps_.along_etp) rows = move_rows(rows, steps_.along_etp->reversed());
+    rows = move_rows(rows, steps_.within.reversed());
+    return sum_rows(rows, weights, steps_.spread, weights.dtype());
+  }
+
   NodeSteps steps_;
   PendingRows pending_;
   DType dtype_ = DType::kF32;
@@ -84,11 +95,12 @@ struct Passage {
 class NodeDispatcher final : public Dispatcher {
  public:
   NodeDispatcher(const ExpertGroup& group, std::int64_t num_experts, const DispatchConfig& config,
-                 std::int64_t ep_per_node)
+                 NodeShape shape_of_nodes)
       : Dispatcher(group, num_experts, config),
+        layer_(std::move(shape_of_nodes.layer)),
         held_(experts_by_rank(num_experts, group.ep_size())),
-        per_node_(ep_per_node),
-        nodes_(group.ep_size() / ep_per_node) {
+        per_node_(shape_of_nodes.ep_per_node),
+        nodes_(group.ep_size() / per_node_) {
     // ep as two axes; the axes behind it move by one.
     Shape shape;
     std::vector<std::string> names;
@@ -117,6 +129,7 @@ class NodeDispatcher final : public Dispatcher {
     Runtime& runtime = tokens.ids_TK.runtime();
     const NoGrad no_grad(runtime);
     check(tokens);
+    if (uses_peers()) check_reach(runtime, layer_, node_);
     const NodePlace self = place_of(runtime);
     const Indices through = tokens_through(self, tokens.tokens_by_rank);
     const DTensor ids = kept_tensor(runtime, [&] {
@@ -131,6 +144,10 @@ class NodeDispatcher final : public Dispatcher {
       passages.back().room = room_in_chunk(tokens, config().chunks, c);
       sort_passage(self, ids, through, passages.back());
     }
+    if (uses_peers()) {
+      add_peer_routes(runtime, self, passages, plan);
+      return plan;
+    }
     const CountTable counts = exchange_counts(runtime, self, passages);
     for (const Passage& passage : passages) {
       plan.routes.push_back(std::make_unique<NodeRoute>(steps_of(self, passage, counts)));
@@ -140,6 +157,7 @@ class NodeDispatcher final : public Dispatcher {
   }
 
  private:
+  bool uses_peers() const { return config().kind == DispatcherKind::kPeer; }
   void check(const RoutedTokens& tokens) const {
     if (static_cast<std::int64_t>(tokens.tokens_by_rank.size()) == group().size()) return;
     throw Error(
@@ -307,6 +325,78 @@ class NodeDispatcher final : public Dispatcher {
     }
   }
 
+  // ---- within a node by its memory
+
+  PeerGroup peers_of(const NodePlace& self) const {
+    const auto first = held_.begin() + self.node * per_node_;
+    return {.ranks = node_,
+            .ep = per_node_,
+            .etp = group().etp_size(),
+            .ep_rank = self.local,
+            .etp_rank = self.etp,
+            .held = Indices(first, first + per_node_)};
+  }
+  /// Counts of what each rank of the node passes on, and, where rows are bound, of what it would.
+  void add_peer_routes(Runtime& runtime, const NodePlace& self, std::vector<Passage>& passages,
+                       RoutePlan& plan) const {
+    const PeerGroup peers = peers_of(self);
+    std::vector<DTensor> lists;
+    for (const Passage& passage : passages) lists.push_back(passage.spread.counts_K);
+    PeerCounts counts{.table = gather_counts(runtime, peers, lists), .chunks = config().chunks};
+    if (!has_fixed_sizes(passages.front())) read_peer_counts(runtime, passages, counts);
+    for (const Passage& passage : passages) {
+      NodeSteps steps;
+      set_crossing(self, passage, steps);
+      PeerChunk chunk{
+          .sorted = passage.spread, .rows = sum_of(steps.across.recv), .top_k = passage.top_k};
+      if (passage.room) chunk.rows_per_expert = passage.room->of_group;
+      steps.peers = peer_step(peers, chunk, passage.index, counts, config().expert_alignment,
+                              config().rows_bound / config().chunks);
+      plan.routes.push_back(std::make_unique<NodeRoute>(std::move(steps)));
+    }
+    if (config().rows_bound > 0) plan.rows_needed = rows_needed_by_peers(runtime, self, passages);
+  }
+  void read_peer_counts(Runtime& runtime, std::vector<Passage>& passages,
+                        PeerCounts& counts) const {
+    std::vector<DTensor> lists = {counts.table};
+    for (const Passage& passage : passages) {
+      lists.insert(lists.end(), {passage.crossing.counts_K, passage.came});
+    }
+    const Indices values = kept_values(runtime, [&] {
+      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
+    });
+    auto next = values.begin();
+    const auto take = [&next](const DTensor& list) {
+      const auto begin = std::exchange(next, next + list.size(0));
+      return Indices(begin, next);
+    };
+    counts.values = take(counts.table);
+    for (Passage& passage : passages) {
+      passage.crossing_by_node = take(passage.crossing.counts_K);
+      passage.came_by_node = take(passage.came);
+    }
+  }
+  /// As rows_needed(), but a rank's rows within the node are bounded in all, not by sender.
+  DTensor rows_needed_by_peers(Runtime& runtime, const NodePlace& self,
+                               const std::vector<Passage>& passages) const {
+    std::vector<DTensor> lists;
+    for (const Passage& passage : passages) lists.push_back(passage.wanted);
+    const PeerGroup peers = peers_of(self);
+    const DTensor wanted = reshape(gather_counts(runtime, peers, lists),
+                                   {peers.ep * peers.etp, config().chunks, peers.num_experts()});
+    const ExpertRange own = experts_of(peers.held, self.local);
+    DTensor most;
+    for (const Passage& passage : passages) {
+      const DTensor across =
+          mul(fullest(passage.crossing.counts_K, nodes_, 1), static_cast<double>(nodes_));
+      const DTensor of_chunk = slice(wanted, 1, passage.index, passage.index + 1);
+      const DTensor within = reshape(sum(slice(of_chunk, 2, own.begin, own.end()), {}), {1});
+      const DTensor both = maximum(across, within);
+      most = most.defined() ? maximum(most, both) : both;
+    }
+    return mul(most, static_cast<double>(config().chunks));
+  }
+
   NodeSteps steps_of(const NodePlace& self, const Passage& passage,
                      const CountTable& counts) const {
     NodeSteps steps;
@@ -391,6 +481,7 @@ class NodeDispatcher final : public Dispatcher {
     return mul(most, static_cast<double>(config().chunks));
   }
 
+  std::string layer_;
   Indices held_;  ///< experts by ep rank
   std::int64_t per_node_;
   std::int64_t nodes_;
@@ -401,9 +492,8 @@ class NodeDispatcher final : public Dispatcher {
 }  // namespace
 
 std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
-                                                 const DispatchConfig& config,
-                                                 std::int64_t ep_per_node) {
-  return std::make_unique<NodeDispatcher>(group, num_experts, config, ep_per_node);
+                                                 const DispatchConfig& config, NodeShape nodes) {
+  return std::make_unique<NodeDispatcher>(group, num_experts, config, std::move(nodes));
 }
 
 }  // namespace tessera

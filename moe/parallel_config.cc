@@ -34,7 +34,8 @@ Status read_dispatch(const JsonView& object, DispatchConfig& config) {
   TSR_RETURN_IF_ERROR(read_choice(object, "dispatcher",
                                   {{"all_to_all", DispatcherKind::kAllToAll},
                                    {"all_gather", DispatcherKind::kAllGather},
-                                   {"hierarchical", DispatcherKind::kHierarchical}},
+                                   {"hierarchical", DispatcherKind::kHierarchical},
+                                   {"peer", DispatcherKind::kPeer}},
                                   config.kind));
   struct Size {
     std::string_view key;

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "absl/strings/str_format.h"
-#include "moe/dispatch.h"
+#include "moe/simulated_peers.h"
 #include "runtime/sim/sim_world.h"
 
 namespace tessera {
@@ -20,7 +20,19 @@ using Numbers = std::vector<std::int64_t>;
 /// What other ranks send of the routing, told by arithmetic.
 class ForcedPeers {
  public:
-  void set_model(const Model& model) { model_ = &model; }
+  void set_model(const Model& model) {
+    model_ = &model;
+    const MeshViews& views = model.context().views;
+    routed_.emplace(
+        SimulatedPeers::Setting{.group = {.mesh = views.sparse(),
+                                          .ep_axes = views.sparse_axes({"ep"}),
+                                          .etp_axes = views.sparse_axes({"etp"})},
+                                .dispatch = views.config().dispatch,
+                                .num_experts = model.context().config.num_experts,
+                                .top_k = model.context().config.router_top_k,
+                                .rank = model.context().runtime.rank(),
+                                .ids_of = [this](std::int64_t rank) { return ids_of(rank); }});
+  }
 
   /// A dispatcher's counts and ids are what every rank would send. A sum gets this rank's own
   /// summand, so that what is divided by it, or its logarithm, stays finite.
@@ -30,10 +42,7 @@ class ForcedPeers {
       std::memcpy(call.out.bytes(), call.in.bytes(), static_cast<std::size_t>(call.in.num_bytes()));
     }
     Runtime& runtime = model_->context().runtime;
-    const bool routes = runtime.events().module().ends_with(".routed_experts");
-    if (call.out.dtype() != DType::kI64 || !routes) return;
-    if (call.kind == Kind::kAllToAll) fill_counts(call, ranks);
-    if (call.kind == Kind::kAllGather) fill_gathered(call, ranks);
+    if (runtime.events().module().ends_with(".routed_experts")) routed_->arrive(call, ranks);
   }
 
  private:
@@ -70,80 +79,9 @@ class ForcedPeers {
     const std::vector<MicroBatch>& pieces = model_->plan().micro_batches;
     return pieces[model_->context().runtime.pass % pieces.size()].rows;
   }
-  std::int64_t num_chunks() const { return model_->context().views.config().dispatch.chunks; }
-  /// Rows for each expert, chunk by chunk.
-  Numbers counts_of(std::int64_t rank) const {
-    const ModelConfig& c = model_->context().config;
-    const Numbers ids = ids_of(rank);
-    const std::int64_t tokens = static_cast<std::int64_t>(ids.size()) / c.router_top_k;
-    Numbers counts;
-    for (std::int64_t chunk = 0; chunk < num_chunks(); ++chunk) {
-      const TokenRange range = chunk_of(tokens, num_chunks(), chunk);
-      const std::size_t before = counts.size();
-      counts.resize(before + static_cast<std::size_t>(c.num_experts), 0);
-      for (std::int64_t slot = range.begin * c.router_top_k; slot < range.end * c.router_top_k;
-           ++slot) {
-        ++counts[before + static_cast<std::size_t>(ids[static_cast<std::size_t>(slot)])];
-      }
-    }
-    return counts;
-  }
-  /// Where the experts of this rank begin.
-  std::int64_t first_expert() const {
-    const ModelContext& context = model_->context();
-    const std::vector<int> ep = context.views.sparse_axes({"ep"});
-    const Coord coord = *context.views.sparse().coord_of(context.runtime.rank());
-    const std::int64_t ranks = context.views.ep();
-    const std::int64_t chunk = (context.config.num_experts + ranks - 1) / ranks;
-    return std::min(context.config.num_experts, chunk * coord[static_cast<std::size_t>(ep[0])]);
-  }
-
-  /// Ranks whose tokens reach their experts by way of `rank`: under the hierarchical dispatcher
-  /// those of the same place in each node, else itself.
-  Numbers sent_through(std::int64_t rank) const {
-    const MeshViews& views = model_->context().views;
-    const DispatchConfig& dispatch = views.config().dispatch;
-    const bool nodes = dispatch.kind == DispatcherKind::kHierarchical &&
-                       dispatch.ranks_per_node < views.ep() * views.etp();
-    if (!nodes) return {rank};
-    const std::vector<int> ep = views.sparse_axes({"ep"});
-    const auto axis = static_cast<std::size_t>(ep[0]);
-    const std::int64_t per_node = dispatch.ranks_per_node / views.etp();
-    Coord coord = *views.sparse().coord_of(rank);
-    Numbers ranks;
-    for (std::int64_t at = coord[axis] % per_node; at < views.ep(); at += per_node) {
-      coord[axis] = at;
-      ranks.push_back(views.sparse().rank_of(coord));
-    }
-    return ranks;
-  }
-  /// From each rank its counts of this rank's experts, chunk by chunk.
-  void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
-    const std::int64_t num_experts = model_->context().config.num_experts;
-    std::int64_t* out = call.out.data<std::int64_t>();
-    std::fill_n(out, call.out.num_elements(), 0);
-    for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-      const std::int64_t own = call.recv_splits[peer] / num_chunks();
-      for (const std::int64_t sender : sent_through(ranks[peer])) {
-        const Numbers counts = counts_of(sender);
-        for (std::int64_t i = 0; i < own * num_chunks(); ++i) {
-          const std::int64_t expert = first_expert() + i % own;
-          out[i] += counts[static_cast<std::size_t>(i / own * num_experts + expert)];
-        }
-      }
-      out += call.recv_splits[peer];
-    }
-  }
-  /// From each rank the experts of its tokens.
-  void fill_gathered(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
-    std::int64_t* out = call.out.data<std::int64_t>();
-    for (const std::int64_t rank : ranks) {
-      const Numbers ids = ids_of(rank);
-      out = std::copy(ids.begin(), ids.end(), out);
-    }
-  }
 
   const Model* model_ = nullptr;
+  std::optional<SimulatedPeers> routed_;
 };
 
 Status check(const ModelConfig& config, const ParallelConfig& parallel) {

@@ -1,7 +1,7 @@
 // Lists of rows from counts that lie on the device. Where blocks of rows begin and go is laid out
 // by one block of threads; then each entry of a list finds its block.
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/lists.h"
 #include "kernels/cuda/map.h"
 #include "kernels/row_lists.h"
 #include "kernels/row_lists_checks.h"
@@ -14,14 +14,6 @@ constexpr unsigned kLayoutThreads = 256;
 #else
 constexpr unsigned kLayoutThreads = 64;
 #endif
-
-struct ListThreads {
-  std::int64_t first, step;
-};
-__device__ inline ListThreads list_threads() {
-  return {static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
-          static_cast<std::int64_t>(gridDim.x) * blockDim.x};
-}
 
 /// Tables of one order: blocks of rows by part and key.
 struct RowBlocks {
@@ -43,21 +35,6 @@ struct OrderLists {
   const std::int64_t* of;
   std::int64_t *source, *restore, *counts;
 };
-
-/// values[i] of [0, n) → the sum of those before it; values[n]: of all. By the block's first warp.
-__device__ inline void sum_before(std::int64_t* values, std::int64_t n) {
-  if (threadIdx.x >= kLanes) return;
-  const int lane = static_cast<int>(threadIdx.x);
-  std::int64_t before = 0;
-  for (std::int64_t base = 0; base < n; base += kLanes) {
-    const std::int64_t i = base + lane;
-    const std::int64_t value = i < n ? values[i] : 0;
-    const std::int64_t sum = sum_so_far(value, lane);
-    if (i < n) values[i] = before + sum - value;
-    before += __shfl_sync(kAllLanes, sum, kLanes - 1);
-  }
-  if (lane == 0) values[n] = before;
-}
 
 /// One block. Positions of faults: a key with too many rows, or keys where lists are too short.
 __global__ void lay_out_blocks(RowBlocks blocks, std::int64_t rows_per_key, std::int64_t alignment,
@@ -107,22 +84,6 @@ __global__ void lay_out_blocks(RowBlocks blocks, std::int64_t rows_per_key, std:
     }
   }
   if (threadIdx.x == 0 && blocks.key_begin[blocks.keys] > lists.size_r) fault.note(blocks.keys);
-}
-
-/// The last of `n` ascending numbers that is not above `value`; 0 where all are.
-__device__ inline std::int64_t last_not_above(const std::int64_t* numbers, std::int64_t n,
-                                              std::int64_t value) {
-  std::int64_t low = 0;
-  while (n > 1) {
-    const std::int64_t half = n / 2;
-    if (numbers[low + half] <= value) {
-      low += half;
-      n -= half;
-    } else {
-      n = half;
-    }
-  }
-  return low;
 }
 
 /// The row of the buffer that comes to r.
@@ -271,13 +232,6 @@ __global__ void compare_counts(const std::int64_t* said, std::int64_t step_said,
   for (auto [i, step] = list_threads(); i < size; i += step) {
     if (said[i * step_said] != counted[i]) fault.note(i);
   }
-}
-
-std::int64_t* list_data(const Array& list) {
-  return list.is_null() ? nullptr : device_data<std::int64_t>(list);
-}
-Array list_scratch(KernelContext& ctx, std::int64_t size) {
-  return Array::empty({size}, DType::kI64, ctx.allocator);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Rows of several experts become one token again, and the gradient of that.
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/row_sums.h"
 #include "kernels/elementwise.h"
 #include "kernels/row_sums.h"
 #include "kernels/row_sums_checks.h"
@@ -8,54 +8,20 @@
 namespace tessera::kernels::TSR_CUDA {
 namespace {
 
-template <class T, class Out>
-struct SumOperands {
+/// Rows of one array.
+template <class Row>
+struct ListedRows {
+  using T = Row;
   const T* rows;
-  const ComputeType<T>* weights;  // null: all 1
   PositionReader places;
-  std::int64_t dim, top_k;
-  Out* out;
-};
+  std::int64_t dim;
 
-/// kCount neighbouring columns of a token, its rows in order.
-template <class T, class Out, int kCount>
-__device__ void sum_columns(const SumOperands<T, Out>& of, std::int64_t token, std::int64_t pack) {
-  using Sum = ComputeType<T>;
-  using Terms = Pack<T, kCount>;
-  constexpr int kAhead = 4;  // rows that are read before the first is added
-  Sum sums[kCount] = {};
-  for (std::int64_t first = 0; first < of.top_k; first += kAhead) {
-    Terms terms[kAhead];
-    Sum weights[kAhead];
-    bool held[kAhead];
-    for (int k = 0; k < kAhead; ++k) {
-      const std::int64_t slot = token * of.top_k + first + k;
-      const std::int64_t place = first + k < of.top_k ? of.places.read(slot) : -1;
-      held[k] = place >= 0;
-      if (!held[k]) continue;
-      terms[k] = reinterpret_cast<const Terms*>(of.rows + place * of.dim)[pack];
-      weights[k] = of.weights == nullptr ? Sum{1} : of.weights[slot];
-    }
-    for (int k = 0; k < kAhead; ++k) {
-      for (int c = 0; held[k] && c < kCount; ++c) {
-        sums[c] += weights[k] * static_cast<Sum>(terms[k].of[c]);
-      }
-    }
+  __device__ std::int64_t place(std::int64_t slot) const { return places.read(slot); }
+  template <int kCount>
+  __device__ Pack<T, kCount> load(std::int64_t place, std::int64_t pack) const {
+    return reinterpret_cast<const Pack<T, kCount>*>(rows + place * dim)[pack];
   }
-  Pack<Out, kCount> all;
-  for (int c = 0; c < kCount; ++c) all.of[c] = convert<Out>(sums[c]);
-  reinterpret_cast<Pack<Out, kCount>*>(of.out + token * of.dim)[pack] = all;
-}
-
-template <class T, class Out, int kCount>
-__global__ void sum_rows(RowGrid grid, SumOperands<T, Out> of) {
-  for_each_piece(grid, [&](std::int64_t token, std::int64_t first) {
-    for (int p = 0; p < kPieces; ++p) {
-      const std::int64_t pack = first + std::int64_t{p} * grid.lanes;
-      if (pack < grid.packs) sum_columns<T, Out, kCount>(of, token, pack);
-    }
-  });
-}
+};
 
 template <class T, class Grad>
 struct GradOperands {
@@ -103,18 +69,6 @@ __global__ void grad_of_rows(GradOperands<T, Grad> of) {
   }
 }
 
-/// Calls f(number of columns that lie as packs of kPackBytes).
-template <class T, class F>
-cudaError_t visit_pack(std::int64_t dim, std::initializer_list<const void*> operands, F&& f) {
-  constexpr int kCount = kPackBytes / sizeof(T);
-  bool fits = dim % kCount == 0;
-  for (const void* operand : operands) {
-    fits = fits && reinterpret_cast<std::uintptr_t>(operand) % kPackBytes == 0;
-  }
-  if (fits) return f(std::integral_constant<int, kCount>{});
-  return f(std::integral_constant<int, 1>{});
-}
-
 PositionReader read_places(KernelContext& ctx, const char* kernel, const Array& places,
                            std::int64_t limit) {
   check_place_list(kernel, places);
@@ -141,20 +95,13 @@ void weighted_row_sum(KernelContext& ctx, const Array& rows_ND, const Array& wei
     using Out = typename decltype(out_tag)::type;
     using Sum = ComputeType<T>;
     if (out_TD.num_elements() == 0) return read_positions(ctx, places, place_TK.num_elements());
-    const SumOperands<T, Out> of{
-        .rows = device_data<T>(rows_ND),
+    const SumOperands<ListedRows<T>, Out> of{
+        .rows = {.rows = device_data<T>(rows_ND), .places = places, .dim = rows_ND.size(1)},
         .weights = weights_TK.is_null() ? nullptr : device_data<Sum>(weights_TK),
-        .places = places,
-        .dim = rows_ND.size(1),
         .top_k = place_TK.size(1),
         .out = device_data<Out>(out_TD)};
-    check(visit_pack<T>(of.dim, {of.rows, of.out},
-                        [&]<int kCount>(std::integral_constant<int, kCount>) {
-                          const RowGrid grid = row_grid(out_TD.size(0), of.dim / kCount);
-                          return launch<sum_rows<T, Out, kCount>>(grid_for(grid.threads()),
-                                                                  stream_of(ctx), grid, of);
-                        }),
-          *ctx.device, kName);
+    check(launch_row_sums(of, out_TD.size(0), {of.rows.rows, of.out}, stream_of(ctx)), *ctx.device,
+          kName);
   });
 }
 

@@ -11,6 +11,8 @@ std::string_view event_name(const CollectiveCall& call) noexcept {
       return call.ragged ? "reduce_scatter_v" : "reduce_scatter";
     case CollectiveCall::Kind::kAllToAll:
       return "all_to_all_v";
+    case CollectiveCall::Kind::kPeerRows:
+      return name_of(call.peer_rows->way);
     default:
       return name_of(call.kind);
   }

@@ -60,6 +60,7 @@ std::string CallMessages::to(int peer) const {
       return bytes_of(call_.in, sum_before(signature_.send_splits, peer) * row,
                       rows_of(signature_.send_splits, peer) * row);
     }
+    case Kind::kPeerRows:  // comes to no transport of messages
     case Kind::kExchange:
       break;
   }
@@ -92,6 +93,7 @@ std::int64_t CallMessages::bytes_from(int peer) const {
     case Kind::kAllGather:
     case Kind::kAllToAll:
       return rows_of(signature_.recv_splits, peer) * row_bytes(call_.out);
+    case Kind::kPeerRows:  // comes to no transport of messages
     case Kind::kExchange:
       break;
   }
@@ -130,6 +132,7 @@ void CallMessages::land(Messages messages) const {
         copy_to(call_.out.bytes(), messages[static_cast<std::size_t>(call_.root)]);
       }
       return;
+    case Kind::kPeerRows:
     case Kind::kExchange:
       return exchange(messages);
   }

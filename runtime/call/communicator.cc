@@ -50,6 +50,13 @@ WorkPtr Communicator::all_to_all_async(const Array& in, const Array& out, Splits
   return start(std::move(call), info);
 }
 
+WorkPtr Communicator::peer_rows_async(PeerRows rows, const Array& in, const Array& out,
+                                      const CallInfo& info) {
+  CollectiveCall call = call_of(Kind::kPeerRows, in, out);
+  call.peer_rows = std::make_shared<const PeerRows>(std::move(rows));
+  return start(std::move(call), info);
+}
+
 WorkPtr Communicator::broadcast_async(const Array& in_out, int root, const CallInfo& info) {
   CollectiveCall call = call_of(Kind::kBroadcast, in_out, in_out);
   call.root = root;

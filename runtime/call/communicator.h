@@ -71,6 +71,30 @@ struct ExchangePart {
   std::shared_ptr<const ExchangeBoxes> boxes;
 };
 
+/// Rows that go one by one between this rank's memory and that of the group's other ranks, as its
+/// list says; nothing is packed, and no rank waits for counts. kernels/peer_rows.h has the
+/// arithmetic. Each rank has a buffer [R, D], R its own, of one dtype and D on all.
+struct PeerRows {
+  enum class Way : std::uint8_t {
+    kPut,  ///< this rank's tokens go into others' buffers: `in` [T, D], `out` its own buffer. Rows
+           ///< that nobody puts keep what they hold. No two ranks put one row
+    kSum,  ///< each of its tokens gets a sum of rows of others' buffers: `in` its own, `out` [T, D]
+    kDot   ///< products of its tokens with such rows: `in` its buffer, `out` [T, K]
+  };
+  Way way = Way::kPut;
+  Array place_TK;         ///< I64, kernels::peer_place() of group rank and row; −1: none
+  Array weights_TK = {};  ///< of kPut and kSum; null: all 1
+  Array tokens_TD = {};   ///< of kDot
+  /// So many group ranks, from the one that a place names on, have the row alike; of what is read
+  /// their rows are summands.
+  std::int64_t copies = 1;
+  /// By group rank, for events and traces: rows of this rank's tokens that lie in each buffer, and
+  /// rows of its own buffer that belong to each rank's tokens. Empty where that is not known on the
+  /// host: then events count as many as there can be, spread evenly.
+  std::vector<std::int64_t> rows_of_tokens = {}, rows_of_buffer = {};
+};
+std::string_view name_of(PeerRows::Way way) noexcept;
+
 struct CollectiveCall {
   enum class Kind : std::uint8_t {
     kBarrier,
@@ -81,8 +105,10 @@ struct CollectiveCall {
     kBroadcast,
     kSend,
     kRecv,
-    kExchange
+    kExchange,
+    kPeerRows
   };
+  static constexpr Kind kLastKind = Kind::kPeerRows;
   Kind kind = Kind::kBarrier;
   Array in;
   Array out;
@@ -95,8 +121,9 @@ struct CollectiveCall {
   /// kExchange: most bytes of this rank's buffers for packed messages, those received included; the
   /// same on all ranks. At least least_pack_bytes(size()).
   std::int64_t pack_bytes = std::int64_t{64} << 20;
-  std::int64_t divisor = 0;           ///< what kAvg divides by; 0: the group's size
-  bool ragged = false;                ///< prepare() notes that splits were given
+  std::shared_ptr<const PeerRows> peer_rows = {};  ///< kPeerRows
+  std::int64_t divisor = 0;                        ///< what kAvg divides by; 0: the group's size
+  bool ragged = false;                             ///< prepare() notes that splits were given
   std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
@@ -115,6 +142,9 @@ class Communicator {
   virtual int rank() const noexcept = 0;  ///< position in the group
   virtual int size() const noexcept = 0;
   virtual std::int64_t world_rank(int group_rank) const = 0;
+  /// Whether all its ranks read or write each other's memory, as peer_rows_async() needs: the same
+  /// on all of them.
+  virtual bool reaches_peers() const noexcept { return false; }
   /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of
   /// group rank, so results repeat bit for bit and are equal on all ranks. NaN wins max and min;
   /// BOOL sums are "or"; avg needs a floating type. Errors: throws InvalidArgument where the arrays
@@ -139,6 +169,9 @@ class Communicator {
                                          std::span<const std::int64_t> send_splits,
                                          std::span<const std::int64_t> recv_splits,
                                          const CallInfo& info = {});
+  /// Errors: Unimplemented where the ranks do not reach each other's memory.
+  std::shared_ptr<Work> peer_rows_async(PeerRows rows, const Array& in, const Array& out,
+                                        const CallInfo& info = {});
   std::shared_ptr<Work> broadcast_async(const Array& in_out, int root, const CallInfo& info = {});
   /// The n-th send to a rank meets its n-th recv from this one, whatever else goes on.
   std::shared_ptr<Work> send_async(const Array& in, int to, const CallInfo& info = {});

@@ -128,6 +128,18 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
         add_boxes(received, part.boxes->into, size_of(dtype_of(part)));
       }
       break;
+    case Kind::kPeerRows: {
+      const PeerRowCounts counts = peer_row_counts(call, place);
+      const std::int64_t row = row_bytes(peer_buffer(call));
+      const bool puts = call.peer_rows->way == PeerRows::Way::kPut;
+      (puts ? sent : received).add_all([&](int rank) {
+        return split(counts.of_tokens, rank) * row;
+      });
+      (puts ? received : sent).add_all([&](int rank) {
+        return split(counts.of_buffer, rank) * row;
+      });
+      break;
+    }
   }
   return {sent.flows(), received.flows()};
 }

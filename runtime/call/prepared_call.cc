@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kernels/fold.h"
+#include "kernels/peer_rows.h"
 
 namespace tessera {
 namespace {
@@ -62,6 +63,10 @@ void for_each_array(const CollectiveCall& call, F&& f) {
     visit(part.in, "in");
     visit(part.out, "out");
   }
+  if (call.peer_rows == nullptr) return;
+  visit(call.peer_rows->place_TK, "places");
+  visit(call.peer_rows->weights_TK, "weights");
+  visit(call.peer_rows->tokens_TD, "tokens");
 }
 
 Status check_one_device(const CollectiveCall& call) {
@@ -221,6 +226,69 @@ Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
   return absl::OkStatus();
 }
 
+Status check_peer_list(const CollectiveCall& call, const Array& list, std::string_view role,
+                       DType dtype) {
+  TSR_RETURN_IF_ERROR(check_array(call, list, role));
+  const Shape& places = call.peer_rows->place_TK.shape();
+  if (list.shape() == places && list.dtype() == dtype && places.size() == 2) {
+    return absl::OkStatus();
+  }
+  return refuse(call, std::string(role) + " " + text_of(list) + " must be " +
+                          std::string(name_of(dtype)) + " [T, K] like the places " +
+                          to_string(places));
+}
+
+Status prepare_peer_rows(const CollectiveCall& call, const GroupPlace& place) {
+  if (call.peer_rows == nullptr) return refuse(call, "no places");
+  const PeerRows& rows = *call.peer_rows;
+  const bool dots = rows.way == PeerRows::Way::kDot;
+  TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
+  TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
+  TSR_RETURN_IF_ERROR(check_array(call, rows.place_TK, "places"));
+  TSR_RETURN_IF_ERROR(check_peer_list(call, rows.place_TK, "places", DType::kI64));
+  if (dots) TSR_RETURN_IF_ERROR(check_array(call, rows.tokens_TD, "tokens"));
+  const Array &buffer = peer_buffer(call), &tokens = peer_tokens(call);
+  const DType sums = buffer.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  if (dots) TSR_RETURN_IF_ERROR(check_peer_list(call, call.out, "out", sums));
+  if (!rows.weights_TK.is_null()) {
+    TSR_RETURN_IF_ERROR(check_peer_list(call, rows.weights_TK, "weights", sums));
+  }
+  if (buffer.ndim() != 2 || tokens.ndim() != 2 || buffer.size(1) != tokens.size(1) ||
+      tokens.size(0) != rows.place_TK.size(0) || !is_floating(buffer.dtype()) ||
+      (tokens.dtype() != buffer.dtype() && tokens.dtype() != sums)) {
+    return refuse(call, "the buffer " + text_of(buffer) + " and tokens " + text_of(tokens) +
+                            " must be floating [R, D] and [T, D] with places [T, K], here " +
+                            to_string(rows.place_TK.shape()) +
+                            "; allowed: tokens of the buffer's dtype or F32 beside half precision");
+  }
+  if (!disjoint(buffer, tokens)) return refuse(call, "the buffer and the tokens overlap");
+  if (rows.copies < 1 || place.size % rows.copies != 0) {
+    return refuse(call, absl::StrFormat("%d copies; allowed: a divisor of the group's size %d",
+                                        rows.copies, place.size));
+  }
+  for (const auto* counts : {&rows.rows_of_tokens, &rows.rows_of_buffer}) {
+    if (counts->empty() || std::ssize(*counts) == place.size) continue;
+    return refuse(call, absl::StrFormat("rows of %d ranks, but the group has %d", counts->size(),
+                                        place.size));
+  }
+  return absl::OkStatus();
+}
+
+/// `rows` in even shares among the other ranks, the first ones larger.
+std::vector<std::int64_t> spread(std::int64_t rows, const GroupPlace& place) {
+  std::vector<std::int64_t> shares(static_cast<std::size_t>(place.size), 0);
+  const std::int64_t others = place.size - 1;
+  for (std::int64_t i = 0; i < others; ++i) {
+    const auto rank = static_cast<std::size_t>(i < place.rank ? i : i + 1);
+    shares[rank] = rows / others + (i < rows % others ? 1 : 0);
+  }
+  return shares;
+}
+
+std::int64_t sum_of_others(const std::vector<std::int64_t>& rows, const GroupPlace& place) {
+  return sum_of(rows) - rows[static_cast<std::size_t>(place.rank)];
+}
+
 std::int64_t bytes_to_others(std::span<const Transfer> boxes, DType dtype,
                              const GroupPlace& place) {
   std::int64_t elements = 0;
@@ -249,10 +317,41 @@ void mark_written(const CollectiveCall& call) {
 }
 
 std::string_view name_of(CollectiveCall::Kind kind) noexcept {
-  constexpr std::string_view kNames[] = {"barrier",        "all_reduce", "all_gather",
-                                         "reduce_scatter", "all_to_all", "broadcast",
-                                         "send",           "recv",       "exchange"};
+  constexpr std::string_view kNames[] = {"barrier",    "all_reduce", "all_gather", "reduce_scatter",
+                                         "all_to_all", "broadcast",  "send",       "recv",
+                                         "exchange",   "peer_rows"};
   return kNames[static_cast<int>(kind)];
+}
+
+std::string_view name_of(PeerRows::Way way) noexcept {
+  constexpr std::string_view kNames[] = {"put_peer_rows", "sum_peer_rows", "dot_peer_rows"};
+  return kNames[static_cast<int>(way)];
+}
+
+const Array& peer_buffer(const CollectiveCall& call) noexcept {
+  return call.peer_rows->way == PeerRows::Way::kPut ? call.out : call.in;
+}
+
+const Array& peer_tokens(const CollectiveCall& call) noexcept {
+  switch (call.peer_rows->way) {
+    case PeerRows::Way::kPut:
+      return call.in;
+    case PeerRows::Way::kSum:
+      return call.out;
+    case PeerRows::Way::kDot:
+      break;
+  }
+  return call.peer_rows->tokens_TD;
+}
+
+PeerRowCounts peer_row_counts(const CollectiveCall& call, const GroupPlace& place) {
+  const PeerRows& rows = *call.peer_rows;
+  PeerRowCounts counts{rows.rows_of_tokens, rows.rows_of_buffer};
+  if (counts.of_tokens.empty()) {
+    counts.of_tokens = spread(rows.place_TK.num_elements() * rows.copies, place);
+  }
+  if (counts.of_buffer.empty()) counts.of_buffer = spread(peer_buffer(call).size(0), place);
+  return counts;
 }
 
 Status prepare(CollectiveCall& call, const GroupPlace& place) {
@@ -281,6 +380,8 @@ Status prepare(CollectiveCall& call, const GroupPlace& place) {
       return check_peer(call, "peer", place);
     case Kind::kExchange:
       return prepare_exchange(call, place);
+    case Kind::kPeerRows:
+      return prepare_peer_rows(call, place);
   }
   return internal_error("a collective of unknown kind");
 }
@@ -329,6 +430,14 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
         traffic.received += bytes_to_others(part.boxes->into, dtype_of(part), place);
       }
       return traffic;
+    }
+    case Kind::kPeerRows: {
+      const PeerRowCounts counts = peer_row_counts(call, place);
+      const std::int64_t row = row_bytes(peer_buffer(call));
+      const std::int64_t of_tokens = sum_of_others(counts.of_tokens, place) * row,
+                         of_buffer = sum_of_others(counts.of_buffer, place) * row;
+      if (call.peer_rows->way == PeerRows::Way::kPut) return {of_tokens, of_buffer};
+      return {of_buffer, of_tokens};
     }
   }
   return {};

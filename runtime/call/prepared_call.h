@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "placement/all_reduce_parts.h"
 #include "placement/api.h"
@@ -40,6 +41,15 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place);
 Shape row_shape(const Array& array);
 /// Units: bytes of one row (an index of dim 0).
 std::int64_t row_bytes(const Array& array);
+/// Rows of a kPeerRows call by group rank, as its caller states them or, where it does not, evenly.
+struct PeerRowCounts {
+  std::vector<std::int64_t> of_tokens, of_buffer;
+};
+PeerRowCounts peer_row_counts(const CollectiveCall& call, const GroupPlace& place);
+/// The array that others read or write.
+const Array& peer_buffer(const CollectiveCall& call) noexcept;
+/// This rank's tokens, or their sums.
+const Array& peer_tokens(const CollectiveCall& call) noexcept;
 std::int64_t sum_before(std::span<const std::int64_t> splits, int rank);
 
 /// Elements [begin, end) of `n` that group rank `rank` folds in an all_reduce; borders fall on

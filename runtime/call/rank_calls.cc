@@ -51,6 +51,7 @@ void PendingCall::finish() {
   call_.in = {};
   call_.out = {};
   call_.parts.clear();
+  call_.peer_rows.reset();
   if (FlightRecorder* recorder = calls_->recorder()) recorder->finished(ticket_);
   if (event_) {
     event_->end_us = calls_->transport().now_us();
@@ -163,6 +164,10 @@ std::shared_ptr<Work> GroupCommunicator::start(CollectiveCall call, const CallIn
   if (transport.failed()) throw Error(transport.failure());
   const GroupPlace place = group_.place();
   throw_if_error(prepare(call, place));
+  if (call.kind == Kind::kPeerRows && !reaches_peers()) {
+    throw Error(unimplemented("peer_rows: this backend's ranks " + to_string(group_.ranks) +
+                              " do not reach each other's memory"));
+  }
   throw_if_error(transport.check(call));
   wait_ready(call);
 

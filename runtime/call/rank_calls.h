@@ -63,6 +63,7 @@ class GroupCommunicator final : public Communicator {
   int rank() const noexcept override { return group_.rank; }
   int size() const noexcept override { return group_.size(); }
   std::int64_t world_rank(int group_rank) const override { return group_.world_rank(group_rank); }
+  bool reaches_peers() const noexcept override { return on_transport_->reaches_peers(); }
   std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) override;
 
  private:

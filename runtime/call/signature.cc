@@ -40,6 +40,17 @@ std::uint64_t hash_of(std::span<const ExchangePart> parts) {
   return hash;
 }
 
+// What ranks' lists have to agree in.
+std::uint64_t hash_of(const PeerRows& rows, DType tokens) {
+  std::uint64_t hash = static_cast<std::uint64_t>(rows.way);
+  for (const std::int64_t each :
+       {rows.place_TK.size(1), rows.copies, std::int64_t{rows.weights_TK.is_null()},
+        static_cast<std::int64_t>(tokens)}) {
+    hash = hash * 0x9e3779b97f4a7c15U + 1 + static_cast<std::uint64_t>(each);
+  }
+  return hash;
+}
+
 }  // namespace
 
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence) {
@@ -61,6 +72,13 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
     signature.fold = first.boxes->fold;
     signature.reduce = first.boxes->fold ? first.boxes->reduce : ReduceOp::kSum;
     signature.extra += hash_of(std::span(call.parts).subspan(1));
+    return signature;
+  }
+  if (call.kind == Kind::kPeerRows) {
+    const Array& buffer = peer_buffer(call);
+    signature.dtype = buffer.dtype();
+    signature.shape = row_shape(buffer);
+    signature.extra += hash_of(*call.peer_rows, peer_tokens(call).dtype());
     return signature;
   }
   const Array& array =
@@ -93,7 +111,8 @@ std::string call_text(const Signature& call) {
   if (call.kind == Kind::kSend) text += " to group rank " + std::to_string(call.root);
   if (call.kind == Kind::kRecv) text += " from group rank " + std::to_string(call.root);
   if (call.kind != Kind::kBarrier) {
-    const bool rows = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll;
+    const bool rows = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll ||
+                      call.kind == Kind::kPeerRows;
     text +=
         " of " + std::string(name_of(call.dtype)) + (rows ? " rows " : " ") + to_string(call.shape);
   }

@@ -107,7 +107,7 @@ StatusOr<Signature> read_signature(std::span<const char> bytes, std::set<std::st
   call.site.line = in.value<std::uint32_t>();
   call.device.kind = in.value<DeviceId::Kind>();
   call.device.ordinal = in.value<std::int32_t>();
-  const bool known = call.kind <= CollectiveCall::Kind::kExchange && call.dtype <= kLastDType &&
+  const bool known = call.kind <= CollectiveCall::kLastKind && call.dtype <= kLastDType &&
                      call.reduce <= ReduceOp::kProd &&
                      call.device.kind <= DeviceId::Kind::kEmulated;
   if (!in.is_whole() || !known) return io_error("a peer's signature is malformed");

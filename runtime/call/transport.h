@@ -39,6 +39,8 @@ class TransportGroup {
   /// from that rank to this one (kRecv). Calls of a lane come in this order on all its ranks. No
   /// peer hears of the call before it is begun.
   virtual std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) = 0;
+  /// See Communicator::reaches_peers(): whether make_call() takes kPeerRows.
+  virtual bool reaches_peers() const noexcept { return false; }
 };
 
 /// Thread-safety: its rank's thread only.

@@ -155,6 +155,7 @@ void CollectiveMovement::begin() {
     case Kind::kRecv:
       return begin_pair();
     case Kind::kExchange:
+    case Kind::kPeerRows:
       return;
   }
 }

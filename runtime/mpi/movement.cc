@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/mpi/collective_movement.h"
 #include "runtime/mpi/exchange_movement.h"
+#include "runtime/mpi/peer_movement.h"
 
 namespace tessera {
 
@@ -10,6 +11,9 @@ std::unique_ptr<Movement> make_movement(const MovementPlace& place, const Collec
                                         const Signature& signature) {
   if (call.kind == CollectiveCall::Kind::kExchange) {
     return std::make_unique<ExchangeMovement>(place, call);
+  }
+  if (call.kind == CollectiveCall::Kind::kPeerRows) {
+    return std::make_unique<PeerMovement>(place, call);
   }
   return std::make_unique<CollectiveMovement>(place, call, signature);
 }

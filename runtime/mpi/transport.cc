@@ -15,6 +15,9 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup(MpiTransport& transport, const CallGroup& ranks, std::uint32_t id)
       : ProcessGroup(transport.control(), ranks, id), transport_(transport) {}
 
+  bool reaches_peers() const noexcept override {
+    return transport_.host().are_near(ranks().ranks);
+  }
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<MpiCall>(transport_, *this, std::move(call), std::move(signature));
   }
@@ -121,6 +124,12 @@ void MpiCall::abandon() noexcept {
 
 double MpiTransport::now_us() const {
   return std::chrono::duration<double, std::micro>(RankClock::now() - start_).count();
+}
+
+Status MpiTransport::check(const CollectiveCall& call) const {
+  if (call.kind != Kind::kPeerRows || &device_of(call) == &cpu_device()) return absl::OkStatus();
+  return unimplemented("peer_rows: its arrays lie on " + to_string(device_of(call).id()) +
+                       "; processes on MPI read their peers' arrays on the host only");
 }
 
 StatusOr<std::unique_ptr<TransportGroup>> MpiTransport::open_group(const CallGroup& group) {

@@ -86,6 +86,7 @@ class MpiTransport final : public ProcessTransport {
   std::int64_t size() const noexcept override { return link_->size(); }
   double now_us() const override;
   StatusOr<std::unique_ptr<TransportGroup>> open_group(const CallGroup& group) override;
+  Status check(const CollectiveCall& call) const override;
   std::size_t most_pending() const noexcept override { return kMaxPending; }
 
  private:

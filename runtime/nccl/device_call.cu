@@ -129,6 +129,7 @@ void DeviceCall::give() {
     case Kind::kExchange:
       exchange();
       break;
+    case Kind::kPeerRows:  // refused: the group reaches no peers
     case Kind::kBarrier:
       break;
   }

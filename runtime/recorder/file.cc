@@ -203,7 +203,7 @@ Status Parser::parse_groups() {
 
 Status Parser::check_slot(const Slot& slot) const {
   const auto most = [](auto last) { return static_cast<std::int64_t>(last); };
-  TSR_RETURN_IF_ERROR(check("kind", slot.kind, 0, most(CollectiveCall::Kind::kExchange)));
+  TSR_RETURN_IF_ERROR(check("kind", slot.kind, 0, most(CollectiveCall::kLastKind)));
   TSR_RETURN_IF_ERROR(check("dtype", slot.dtype, 0, most(kLastDType)));
   TSR_RETURN_IF_ERROR(check("reduce op", slot.reduce, 0, most(ReduceOp::kProd)));
   TSR_RETURN_IF_ERROR(check("fold", slot.fold, 0, 1));

@@ -41,6 +41,7 @@ class SimGroup final : public TransportGroup {
  public:
   SimGroup(SimTransport& transport, const CallGroup& group)
       : transport_(transport), group_(group) {}
+  bool reaches_peers() const noexcept override { return true; }
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<SimCall>(transport_, group_, std::move(call), std::move(signature));
   }

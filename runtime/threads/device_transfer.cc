@@ -6,6 +6,7 @@
 #include "kernels/box_moves.h"
 #include "kernels/fold.h"
 #include "runtime/plan/box_parts.h"
+#include "runtime/threads/host_transfer.h"
 
 namespace tessera {
 namespace {
@@ -183,6 +184,11 @@ void DeviceShare::exchange() {
 
 void publish_on_device(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
+  if (call.kind == Kind::kPeerRows) {
+    publish_peer_buffer(post, place);
+    post.ready = post.device->record(post.device->compute());
+    return;
+  }
   for (const ExchangePart& part : call.parts) {
     post.parts.push_back(part.in.is_null() ? nullptr : part.in.bytes());
   }
@@ -227,6 +233,11 @@ void transfer_on_device(ThreadsRound& round, int party) {
     case Kind::kExchange:
       share.exchange();
       break;
+    case Kind::kPeerRows: {
+      KernelContext ctx{.device = &device};
+      transfer_peer_rows(round, party, ctx, device.comm());
+      break;
+    }
   }
   own.moved = device.record(device.comm());
 }

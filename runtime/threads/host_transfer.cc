@@ -7,6 +7,7 @@
 #include "kernels/copy_strip.h"
 #include "kernels/fold.h"
 #include "kernels/parallel_loop.h"
+#include "runtime/call/peer_rows.h"
 #include "runtime/plan/box_parts.h"
 
 namespace tessera {
@@ -201,9 +202,28 @@ void publish_parts(ThreadsPost& post, const GroupPlace& place) {
 
 }  // namespace
 
+void publish_peer_buffer(ThreadsPost& post, const GroupPlace& place) {
+  const CollectiveCall& call = *post.call;
+  const Array& buffer = peer_buffer(call);
+  post.target = buffer.bytes();
+  post.rows = buffer.size(0);
+  post.read_by_others = place.size > 1;
+}
+
+void transfer_peer_rows(ThreadsRound& round, int party, KernelContext& ctx, Stream& stream) {
+  std::vector<kernels::PeerBuffer> buffers;
+  buffers.reserve(static_cast<std::size_t>(round.size()));
+  for (int i = 0; i < round.size(); ++i) {
+    buffers.push_back({round.post(i).target, round.post(i).rows});
+  }
+  move_peer_rows(ctx, *round.post(party).call, buffers, stream);
+  kernels::finish_streams();
+}
+
 void publish_data(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
   if (call.kind == Kind::kExchange) return publish_parts(post, place);
+  if (call.kind == Kind::kPeerRows) return publish_peer_buffer(post, place);
   const Array* source = readable(call, place);
   if (source == nullptr || source->num_bytes() == 0) return;
   post.source = source->bytes();
@@ -245,6 +265,10 @@ void transfer(ThreadsRound& round, int party, int threads) {
       return take_whole(0);
     case Kind::kExchange:
       return exchange(round, party, threads);
+    case Kind::kPeerRows: {
+      KernelContext ctx{.threads = threads};
+      return transfer_peer_rows(round, party, ctx, cpu_device().comm());
+    }
   }
 }
 

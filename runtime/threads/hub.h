@@ -26,7 +26,8 @@ struct ThreadsPost {
   Signature signature;
   const std::byte* source = nullptr;     ///< where peers read; inside `staged` for small calls
   std::vector<const std::byte*> parts;   ///< the same for each part of an exchange
-  std::byte* target = nullptr;           ///< where peers write (large all_reduce)
+  std::byte* target = nullptr;           ///< where peers write (large all_reduce, peer_rows)
+  std::int64_t rows = 0;                 ///< of `target` or `source` (peer_rows)
   std::unique_ptr<std::byte[]> staged;   ///< a copy of a small source, which frees the owner early
   bool read_by_others = false;           ///< the owner's arrays stay in use until all are done
   Device* device = nullptr;              ///< where the call's arrays lie; null: on the host

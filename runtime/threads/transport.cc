@@ -95,6 +95,7 @@ class ThreadsGroupEnd final : public TransportGroup {
   ThreadsGroupEnd(ThreadsTransport& transport, std::shared_ptr<ThreadsGroup> group, int rank)
       : transport_(transport), group_(std::move(group)), rank_(rank) {}
 
+  bool reaches_peers() const noexcept override { return true; }
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     const GroupPlace place{rank_, static_cast<int>(group_->ranks().size())};
     RoundPlace round = join(signature);

@@ -78,7 +78,12 @@ TEST_CASE("losses under every dispatcher on devices are those of the host",
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}});
+                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
+      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kPeer}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .dispatch = {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 4096}});
   CAPTURE(static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound);
   const RunResult device = run(parallel, memory_of_rank);
   for (std::size_t step = 0; step < 2; ++step) {
@@ -132,6 +137,7 @@ TEST_CASE("a captured step, done again with new data, trains bit for bit like on
                      .tp = 2,
                      .ep = 4,
                      .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}},
+      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kPeer, .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2, .ep = 2},  // padded to capacity
       ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = {.rows_bound = 4096}});
   CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);

@@ -55,7 +55,19 @@ TEST_CASE("losses under every dispatcher are those of one rank",
                      .dispatch = {.kind = kHierarchical,
                                   .ranks_per_node = 2,
                                   .rows_bound = 4096,
-                                  .expert_alignment = 16}});
+                                  .expert_alignment = 16}},
+      ParallelConfig{
+          .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kPeer, .chunks = 2}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 4,
+                     .recompute = Recompute::kSelective,
+                     .dispatch = {.kind = kPeer, .rows_bound = 4096, .expert_alignment = 16}},
+      ParallelConfig{.dp_shard = 4,
+                     .tp = 2,
+                     .ep = 4,
+                     .etp = 2,
+                     .dispatch = {.kind = kPeer, .ranks_per_node = 4, .rows_bound = 4096}});
   CAPTURE(parallel.dp_shard, parallel.tp, parallel.ep, parallel.etp,
           static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound,
           parallel.dispatch.expert_alignment, parallel.dispatch.chunks);
@@ -73,7 +85,8 @@ TEST_CASE("batches that leave ranks without tokens, or with uneven ones, train l
   const RunOptions one = {.num_steps = 1, .change_config = tiny};
   RunOptions many = one;
   many.parallel = {.tp = 4, .ep = 4};
-  many.parallel.dispatch = {.kind = GENERATE(kAllGather, kHierarchical), .ranks_per_node = 2};
+  many.parallel.dispatch = {.kind = GENERATE(kAllGather, kHierarchical, kPeer),
+                            .ranks_per_node = 2};
   many.num_ranks = 4;
   check_same(train(many), train(one));
 }
@@ -94,7 +107,7 @@ TEST_CASE("padded BF16 runs equal unpadded ones", "[moe][dispatch][C31]") {
 
 TEST_CASE("an overflow stops the step on every rank, naming layer, bound and need",
           "[moe][long][dispatch][C36][R20]") {
-  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather, kHierarchical);
+  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather, kHierarchical, kPeer);
   RunOptions options = {.parallel = {.dp_shard = 2, .ep = 2},
                         .num_ranks = 2,
                         .num_steps = 1,

@@ -50,7 +50,15 @@ const std::vector<DispatchConfig>& every_config() {
        .ranks_per_node = 2,
        .rows_bound = 192,
        .expert_alignment = 4,
-       .chunks = 2}};
+       .chunks = 2},
+      {.kind = kPeer},
+      {.kind = kPeer, .expert_alignment = 4, .chunks = 3},
+      {.kind = kPeer, .rows_bound = 96},
+      {.kind = kPeer, .rows_bound = 192, .expert_alignment = 4, .chunks = 2},
+      {.kind = kPeer, .ranks_per_node = 2},
+      {.kind = kPeer, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
+      {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 96},
+      {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 192, .expert_alignment = 4, .chunks = 2}};
   return configs;
 }
 
@@ -59,7 +67,7 @@ const std::vector<DispatchConfig>& every_config() {
 TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
           "[moe][dispatch][C28][C29][C30][C32][R20]") {
   Trip trip;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(range(0, 12)))];
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(range(0, 20)))];
   std::tie(trip.ep, trip.etp, trip.experts) =
       GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{4, 1, 5}, std::tuple{2, 2, 5},
                std::tuple{1, 2, 5}, std::tuple{4, 1, 3});
@@ -99,7 +107,8 @@ TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
 TEST_CASE("with room for them experts get as many rows under any routing, read by no host",
           "[moe][dispatch][capacity][C24][C30]") {
   Trip trip;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 5, 6, 8, 9))];
+  trip.config =
+      every_config()[static_cast<std::size_t>(GENERATE(0, 1, 2, 5, 6, 8, 9, 12, 13, 16, 17))];
   std::tie(trip.ep, trip.etp, trip.experts) =
       GENERATE(std::tuple{1, 1, 5}, std::tuple{2, 1, 5}, std::tuple{2, 2, 5}, std::tuple{4, 1, 3});
   const bool crowded = GENERATE(false, true);
@@ -135,7 +144,7 @@ TEST_CASE("with room for them experts get as many rows under any routing, read b
 TEST_CASE("one rank may get every row, or none", "[moe][dispatch][C29]") {
   Trip trip;
   trip.ep = 4;
-  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 5, 8, 10))];
+  trip.config = every_config()[static_cast<std::size_t>(GENERATE(0, 1, 5, 8, 10, 12, 14, 16, 18))];
   const std::int64_t chosen = GENERATE(0, 4, 5);
   trip.choose = [chosen](std::int64_t, std::int64_t) { return chosen; };
   check_values(trip, travel_all(trip));
@@ -154,6 +163,10 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
                Case{{.kind = kHierarchical, .ranks_per_node = 2}, 2, 2, 1},
                Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 4, 1, 0},
                Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
+               Case{{.kind = kPeer}, 2, 2, 1}, Case{{.kind = kPeer, .chunks = 3}, 4, 1, 1},
+               Case{{.kind = kPeer, .rows_bound = 96}, 2, 2, 0},
+               Case{{.kind = kPeer, .ranks_per_node = 2}, 4, 1, 1},
+               Case{{.kind = kPeer, .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
                Case{{.rows_bound = 96}, 2, 1, 0}, Case{{.rows_bound = 96}, 2, 2, 0},
                Case{{.rows_bound = 96, .chunks = 2}, 2, 1, 0},
                Case{{.kind = kAllGather, .rows_bound = 96}, 2, 1, 0}, Case{{}, 1, 1, 0});
@@ -168,7 +181,8 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
 }
 
 TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch][R20][C36]") {
-  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical),
+  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical,
+                                        DispatcherKind::kPeer),
                        .ranks_per_node = 2,
                        .rows_bound = 96},
             .ep = 4};
@@ -189,8 +203,10 @@ TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch]
 TEST_CASE("rows_needed is the least bound that loses nothing", "[moe][dispatch][C36][R20]") {
   Trip trip;
   using enum DispatcherKind;
-  trip.config.kind = GENERATE(kAllToAll, kAllGather, kHierarchical);
-  if (trip.config.kind == kHierarchical) {
+  trip.config.kind = GENERATE(kAllToAll, kAllGather, kHierarchical, kPeer);
+  const bool nodes =
+      trip.config.kind == kHierarchical || (trip.config.kind == kPeer && GENERATE(false, true));
+  if (nodes) {
     trip.ep = 4;
     trip.config.ranks_per_node = GENERATE(1, 2);
   }
@@ -252,14 +268,15 @@ TEST_CASE("tokens split over tp move 1/tp of the bytes of whole ones", "[moe][di
   CHECK(row_bytes(8) * 2 == whole);
 }
 
-TEST_CASE("the hierarchical dispatcher is right on nodes of any size", "[moe][dispatch][C29]") {
+TEST_CASE("a dispatcher that crosses nodes is right on nodes of any size", "[moe][dispatch][C29]") {
   struct Nodes {
     std::int64_t ep, etp, ranks, experts;
   };
   const Nodes each = GENERATE(Nodes{4, 1, 1, 8}, Nodes{6, 1, 2, 13}, Nodes{6, 1, 3, 5},
                               Nodes{4, 2, 4, 9}, Nodes{4, 2, 2, 9}, Nodes{8, 1, 4, 5});
   CAPTURE(each.ep, each.etp, each.ranks, each.experts);
-  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = each.ranks},
+  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kHierarchical, DispatcherKind::kPeer),
+                       .ranks_per_node = each.ranks},
             .ep = each.ep,
             .etp = each.etp,
             .experts = each.experts};
@@ -314,6 +331,45 @@ TEST_CASE("a token crosses to another node once, however many of its experts are
   const std::int64_t row = kD * 8, weights = kK * 8;
   CHECK(bytes == Ints{ids * 8, crossing * row, crossing * weights, crossing * row, crossing * row,
                       crossing * weights, crossing * row});
+}
+
+TEST_CASE("rows written to their peers are those of an all-to-all, bit by bit",
+          "[moe][dispatch][R20]") {
+  Trip trip{.dtype = GENERATE(DType::kF64, DType::kF32, DType::kBF16)};
+  std::tie(trip.ep, trip.etp) = GENERATE(std::tuple{4, 1}, std::tuple{2, 2});
+  trip.config.chunks = GENERATE(1, 2);
+  const std::vector<Seen> packed = travel_all(trip);
+  trip.config.kind = DispatcherKind::kPeer;
+  const std::vector<Seen> written = travel_all(trip);
+  for (std::size_t rank = 0; rank < packed.size(); ++rank) {
+    CAPTURE(rank, name_of(trip.dtype));
+    CHECK(written[rank].out == packed[rank].out);
+    CHECK(written[rank].grad_x == packed[rank].grad_x);
+    CHECK(written[rank].grad_weights == packed[rank].grad_weights);
+    CHECK(written[rank].counts_e == packed[rank].counts_e);
+  }
+}
+
+TEST_CASE("written rows are counted as an all-to-all's, and nothing else moves",
+          "[moe][dispatch]") {
+  Trip trip{.ep = 4};
+  const auto row_bytes = [&](DispatcherKind kind) {
+    trip.config.kind = kind;
+    Ints bytes;
+    for (const Seen& seen : travel_all(trip)) {
+      std::int64_t received = 0;
+      bool counts = true;
+      for (const Event& event : seen.events) {
+        if (event.kind != Event::Kind::kCollective) continue;
+        const bool reads_again = event.name == "dot_peer_rows";  // of an all-to-all's rows kept
+        if (!counts && !reads_again) received += event.bytes_received;
+        counts = false;
+      }
+      bytes.push_back(received);
+    }
+    return bytes;
+  };
+  CHECK(row_bytes(DispatcherKind::kPeer) == row_bytes(DispatcherKind::kAllToAll));
 }
 
 TEST_CASE("BF16 rows that are summed on two nodes are rounded once", "[moe][dispatch][C33]") {

@@ -102,6 +102,10 @@ std::vector<DispatchConfig> dispatchers(const ParallelConfig& parallel, const Mo
                  .ranks_per_node = parallel.ep / 2 * parallel.etp,
                  .expert_alignment = 4,
                  .chunks = 2});
+  all.push_back({.kind = kPeer, .chunks = 2});
+  all.push_back({.kind = kPeer, .rows_bound = bound, .expert_alignment = 4});
+  all.push_back({.kind = kPeer, .ranks_per_node = ranks, .rows_bound = 2 * bound});
+  all.push_back({.kind = kPeer, .ranks_per_node = parallel.ep / 2 * parallel.etp, .chunks = 2});
   return all;
 }
 
