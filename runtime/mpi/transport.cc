@@ -15,9 +15,7 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup(MpiTransport& transport, const CallGroup& ranks, std::uint32_t id)
       : ProcessGroup(transport.control(), ranks, id), transport_(transport) {}
 
-  bool reaches_peers() const noexcept override {
-    return transport_.host().are_near(ranks().ranks);
-  }
+  bool reaches_peers() const noexcept override { return transport_.host().are_near(ranks().ranks); }
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override {
     return std::make_shared<MpiCall>(transport_, *this, std::move(call), std::move(signature));
   }

@@ -238,7 +238,7 @@ TEST_CASE("no record at all, and none that is whole, is an error that says so",
   bytes[slot + offsetof(Slot, kind)] = 99;
   CHECK(text(bytes) == "f: damaged: the checksum of slot 5 is another");
   seal(bytes);
-  CHECK(text(bytes) == "f: slot 5: kind is 99; allowed: 0 to 8");
+  CHECK(text(bytes) == "f: slot 5: kind is 99; allowed: 0 to 9");
   CHECK(last_call_in(victim.folder.path(), 7).empty());
   CHECK_THAT(std::string(message_of(read_records("/nowhere/x").status())),
              Catch::StartsWith("/nowhere/x: cannot open: "));
