@@ -120,17 +120,13 @@ void plain_memcpy(benchmark::State& state) {
 void signatures(benchmark::State& state) {
   const Array array = Array::zeros({1 << 18}, DType::kF32);
   const CallInfo info{.tensor = "layers.0.attention.wq.weight", .axes = "fsdp"};
-  CollectiveCall first;
-  first.kind = CollectiveCall::Kind::kAllReduce;
-  first.in = first.out = array;
+  CollectiveCall first{.of = AllReduceCall{.in = array, .out = array}};
   std::vector<Signature> peers(kRanks, make_signature(first, info, 0));
   std::vector<const Signature*> calls;
   for (const Signature& peer : peers) calls.push_back(&peer);
   const std::vector<std::int64_t> ranks = {0, 1, 2, 3};
   for (auto _ : state) {
-    CollectiveCall call;
-    call.kind = CollectiveCall::Kind::kAllReduce;
-    call.in = call.out = array;
+    CollectiveCall call{.of = AllReduceCall{.in = array, .out = array}};
     peers[0] = make_signature(call, info, 0);
     benchmark::DoNotOptimize(compare_calls(calls, ranks));
   }
@@ -141,9 +137,8 @@ void flight_record(benchmark::State& state) {
   const auto recorder = value_or_throw(FlightRecorder::open({}));
   const std::uint32_t group = recorder->add_group(std::vector<std::int64_t>{0});
   const CallInfo info{.tensor = "layers.0.attention.wq.weight", .axes = "fsdp"};
-  CollectiveCall call;
-  call.kind = CollectiveCall::Kind::kAllReduce;
-  call.in = call.out = Array::zeros({1 << 18}, DType::kF32);
+  const Array array = Array::zeros({1 << 18}, DType::kF32);
+  CollectiveCall call{.of = AllReduceCall{.in = array, .out = array}};
   const Signature signature = make_signature(call, info, 0);
   for (auto _ : state) recorder->finished(recorder->started(signature, group));
 }

@@ -97,9 +97,9 @@ Array fetch_window(Runtime& runtime, const ResolvedCall& call, const Array& part
   }
   const Array in = kernels::contiguous(ctx, part);
   const Array out = Array::empty(shape, part.dtype(), ctx.allocator);
-  CollectiveCall exchange{.kind = CollectiveCall::Kind::kExchange};
+  ExchangeCall exchange;
   exchange.parts.push_back({.in = in, .out = out, .boxes = call.windows[number]});
-  call.group->start(std::move(exchange), info)->wait();
+  call.group->start({.of = std::move(exchange)}, info)->wait();
   return out;
 }
 

@@ -37,9 +37,10 @@ class ForcedPeers {
   /// A dispatcher's counts and ids are what every rank would send. A sum gets this rank's own
   /// summand, so that what is divided by it, or its logarithm, stays finite.
   void arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
-    if (call.out.is_null() || model_ == nullptr) return;
-    if (call.kind == Kind::kAllReduce && call.out.bytes() != call.in.bytes()) {
-      std::memcpy(call.out.bytes(), call.in.bytes(), static_cast<std::size_t>(call.in.num_bytes()));
+    if (call.out().is_null() || model_ == nullptr) return;
+    if (call.kind() == Kind::kAllReduce && call.out().bytes() != call.in().bytes()) {
+      std::memcpy(call.out().bytes(), call.in().bytes(),
+                  static_cast<std::size_t>(call.in().num_bytes()));
     }
     Runtime& runtime = model_->context().runtime;
     if (runtime.events().module().ends_with(".routed_experts")) routed_->arrive(call, ranks);

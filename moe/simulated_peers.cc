@@ -9,9 +9,9 @@ namespace tessera {
 using Kind = CollectiveCall::Kind;
 
 void SimulatedPeers::arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
-  if (call.out.is_null() || call.out.dtype() != DType::kI64) return;
-  if (call.kind == Kind::kAllToAll) fill_counts(call, ranks);
-  if (call.kind == Kind::kAllGather) fill_gathered(call, ranks);
+  if (call.out().is_null() || call.out().dtype() != DType::kI64) return;
+  if (call.kind() == Kind::kAllToAll) fill_counts(call, ranks);
+  if (call.kind() == Kind::kAllGather) fill_gathered(call, ranks);
 }
 
 /// Rows for each expert, chunk by chunk.
@@ -72,17 +72,17 @@ SimulatedPeers::Numbers SimulatedPeers::sent_through(std::int64_t rank) const {
 void SimulatedPeers::fill_counts(const CollectiveCall& call,
                                  std::span<const std::int64_t> ranks) const {
   const std::int64_t chunks = of_.dispatch.chunks, first = first_expert_at(ep_rank_of(of_.rank));
-  std::int64_t* out = call.out.data<std::int64_t>();
-  std::fill_n(out, call.out.num_elements(), 0);
+  std::int64_t* out = call.out().data<std::int64_t>();
+  std::fill_n(out, call.out().num_elements(), 0);
   for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-    const std::int64_t own = call.recv_splits[peer] / chunks;
+    const std::int64_t own = call.as<AllToAllCall>().recv_splits[peer] / chunks;
     for (const std::int64_t sender : sent_through(ranks[peer])) {
       const Numbers counts = counts_of(sender);
       for (std::int64_t i = 0; i < own * chunks; ++i) {
         out[i] += counts[static_cast<std::size_t>(i / own * of_.num_experts + first + i % own)];
       }
     }
-    out += call.recv_splits[peer];
+    out += call.as<AllToAllCall>().recv_splits[peer];
   }
 }
 
@@ -93,8 +93,8 @@ void SimulatedPeers::fill_peer_counts(const CollectiveCall& call,
   const std::int64_t node = ep_rank_of(of_.rank) / per_node;
   const std::int64_t begin = first_expert_at(node * per_node),
                      own = first_expert_at((node + 1) * per_node) - begin;
-  std::int64_t* out = call.out.data<std::int64_t>();
-  std::fill_n(out, call.out.num_elements(), 0);
+  std::int64_t* out = call.out().data<std::int64_t>();
+  std::fill_n(out, call.out().num_elements(), 0);
   for (const std::int64_t rank : ranks) {
     for (const std::int64_t sender : sent_through(rank)) {
       const Numbers counts = counts_of(sender);
@@ -113,7 +113,7 @@ void SimulatedPeers::fill_gathered(const CollectiveCall& call,
   const bool in_a_node = std::ranges::all_of(
       ranks, [&](std::int64_t rank) { return node_of(rank) == node_of(ranks.front()); });
   if (of_.dispatch.kind == DispatcherKind::kPeer && in_a_node) return fill_peer_counts(call, ranks);
-  std::int64_t* out = call.out.data<std::int64_t>();
+  std::int64_t* out = call.out().data<std::int64_t>();
   for (const std::int64_t rank : ranks) {
     const Numbers ids = of_.ids_of(rank);
     out = std::copy(ids.begin(), ids.end(), out);

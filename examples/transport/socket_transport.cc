@@ -114,7 +114,7 @@ class SocketTransport final : public ProcessTransport {
   Status check(const CollectiveCall& call) const override {
     const Device& device = device_of(call);
     if (&device == &cpu_device()) return absl::OkStatus();
-    return unimplemented(std::string(name_of(call.kind)) + ": its arrays lie on " +
+    return unimplemented(std::string(name_of(call.kind())) + ": its arrays lie on " +
                          to_string(device.id()) + "; over sockets they lie on the host");
   }
 

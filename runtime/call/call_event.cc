@@ -4,7 +4,7 @@
 namespace tessera {
 
 std::string_view event_name(const CollectiveCall& call) noexcept {
-  switch (call.kind) {
+  switch (call.kind()) {
     case CollectiveCall::Kind::kAllGather:
       return call.ragged ? "all_gather_v" : "all_gather";
     case CollectiveCall::Kind::kReduceScatter:
@@ -12,9 +12,9 @@ std::string_view event_name(const CollectiveCall& call) noexcept {
     case CollectiveCall::Kind::kAllToAll:
       return "all_to_all_v";
     case CollectiveCall::Kind::kPeerRows:
-      return name_of(call.peer_rows->way);
+      return name_of(call.as<PeerRowsCall>().rows.way);
     default:
-      return name_of(call.kind);
+      return name_of(call.kind());
   }
 }
 

@@ -4,75 +4,115 @@
 
 namespace tessera {
 
-using Kind = CollectiveCall::Kind;
 using WorkPtr = std::shared_ptr<Work>;
 using Splits = std::span<const std::int64_t>;
 
 namespace {
 
-CollectiveCall call_of(Kind kind, const Array& in, const Array& out) {
-  CollectiveCall call;
-  call.kind = kind;
-  call.in = in;
-  call.out = out;
-  return call;
+std::vector<std::int64_t> copy_of(Splits splits) { return {splits.begin(), splits.end()}; }
+
+/// f(the call of its kind).
+template <class F>
+decltype(auto) visit_call(const CollectiveCall& call, F&& f) {
+  return std::visit(std::forward<F>(f), call.of);
 }
 
 }  // namespace
 
+const Array& CollectiveCall::in() const noexcept {
+  static const Array none;
+  return visit_call(*this, [](const auto& each) -> const Array& {
+    if constexpr (requires { each.in; }) return each.in;
+    return none;
+  });
+}
+
+const Array& CollectiveCall::out() const noexcept {
+  static const Array none;
+  return visit_call(*this, [](const auto& each) -> const Array& {
+    if constexpr (requires { each.out; }) return each.out;
+    if constexpr (requires { each.in_out; }) return each.in_out;
+    return none;
+  });
+}
+
+ReduceOp CollectiveCall::reduce() const noexcept {
+  return visit_call(*this, [](const auto& each) -> ReduceOp {
+    if constexpr (requires { each.reduce; }) return each.reduce;
+    return ReduceOp::kSum;
+  });
+}
+
+std::int64_t CollectiveCall::divisor() const noexcept {
+  return visit_call(*this, [](const auto& each) -> std::int64_t {
+    if constexpr (requires { each.divisor; }) return each.divisor;
+    return 1;
+  });
+}
+
+int CollectiveCall::root() const noexcept {
+  return visit_call(*this, [](const auto& each) -> int {
+    if constexpr (requires { each.root; }) return each.root;
+    if constexpr (requires { each.to; }) return each.to;
+    if constexpr (requires { each.from; }) return each.from;
+    return 0;
+  });
+}
+
+std::span<const ExchangePart> CollectiveCall::parts() const noexcept {
+  return visit_call(*this, [](const auto& each) -> std::span<const ExchangePart> {
+    if constexpr (requires { each.parts; }) return each.parts;
+    return {};
+  });
+}
+
+std::int64_t CollectiveCall::pack_bytes() const noexcept {
+  return visit_call(*this, [](const auto& each) -> std::int64_t {
+    if constexpr (requires { each.pack_bytes; }) return each.pack_bytes;
+    return kPackBytes;
+  });
+}
+
 WorkPtr Communicator::all_reduce_async(const Array& in, const Array& out, ReduceOp op,
                                        const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kAllReduce, in, out);
-  call.reduce = op;
-  return start(std::move(call), info);
+  return start({.of = AllReduceCall{.in = in, .out = out, .reduce = op}}, info);
 }
 
 WorkPtr Communicator::all_gather_async(const Array& in, const Array& out, Splits rows,
                                        const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kAllGather, in, out);
-  call.recv_splits.assign(rows.begin(), rows.end());
-  return start(std::move(call), info);
+  return start({.of = AllGatherCall{.in = in, .out = out, .rows = copy_of(rows)}}, info);
 }
 
 WorkPtr Communicator::reduce_scatter_async(const Array& in, const Array& out, ReduceOp op,
                                            Splits rows, const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kReduceScatter, in, out);
-  call.reduce = op;
-  call.send_splits.assign(rows.begin(), rows.end());
-  return start(std::move(call), info);
+  return start({.of = ReduceScatterCall{.in = in, .out = out, .reduce = op, .rows = copy_of(rows)}},
+               info);
 }
 
 WorkPtr Communicator::all_to_all_async(const Array& in, const Array& out, Splits send_splits,
                                        Splits recv_splits, const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kAllToAll, in, out);
-  call.send_splits.assign(send_splits.begin(), send_splits.end());
-  call.recv_splits.assign(recv_splits.begin(), recv_splits.end());
-  return start(std::move(call), info);
+  return start({.of = AllToAllCall{.in = in,
+                                   .out = out,
+                                   .send_splits = copy_of(send_splits),
+                                   .recv_splits = copy_of(recv_splits)}},
+               info);
 }
 
 WorkPtr Communicator::peer_rows_async(PeerRows rows, const Array& in, const Array& out,
                                       const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kPeerRows, in, out);
-  call.peer_rows = std::make_shared<const PeerRows>(std::move(rows));
-  return start(std::move(call), info);
+  return start({.of = PeerRowsCall{.in = in, .out = out, .rows = std::move(rows)}}, info);
 }
 
 WorkPtr Communicator::broadcast_async(const Array& in_out, int root, const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kBroadcast, in_out, in_out);
-  call.root = root;
-  return start(std::move(call), info);
+  return start({.of = BroadcastCall{.in_out = in_out, .root = root}}, info);
 }
 
 WorkPtr Communicator::send_async(const Array& in, int to, const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kSend, in, {});
-  call.root = to;
-  return start(std::move(call), info);
+  return start({.of = SendCall{.in = in, .to = to}}, info);
 }
 
 WorkPtr Communicator::recv_async(const Array& out, int from, const CallInfo& info) {
-  CollectiveCall call = call_of(Kind::kRecv, {}, out);
-  call.root = from;
-  return start(std::move(call), info);
+  return start({.of = RecvCall{.out = out, .from = from}}, info);
 }
 
 void Communicator::all_reduce(const Array& in, const Array& out, ReduceOp op,

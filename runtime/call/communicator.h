@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "kernels/array.h"
@@ -49,6 +50,10 @@ struct CallInfo {
   std::string_view why = {};    ///< of an implicit call: op, operand and row
   CallLog log = CallLog::kYes;  ///< kNo: a report about the run, no part of it
 };
+
+/// Most bytes of a rank's buffers for packed messages, those received included, where a call states
+/// no other; the same on all ranks. At least least_pack_bytes(size()).
+inline constexpr std::int64_t kPackBytes = std::int64_t{64} << 20;
 
 class Landing;
 
@@ -95,6 +100,54 @@ struct PeerRows {
 };
 std::string_view name_of(PeerRows::Way way) noexcept;
 
+// One struct for each kind of call. Rows and splits that are left out are even ones; prepare()
+// fills them in.
+
+struct BarrierCall {};
+struct AllReduceCall {
+  Array in, out;
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int64_t divisor = 0;  ///< what kAvg divides by; 0: the group's size
+  std::int64_t pack_bytes = kPackBytes;
+};
+struct AllGatherCall {
+  Array in, out;
+  std::vector<std::int64_t> rows = {};  ///< from each rank
+};
+struct ReduceScatterCall {
+  Array in, out;
+  ReduceOp reduce = ReduceOp::kSum;
+  std::vector<std::int64_t> rows = {};  ///< that each rank keeps
+  std::int64_t divisor = 0;
+  std::int64_t pack_bytes = kPackBytes;
+};
+struct AllToAllCall {
+  Array in, out;
+  std::vector<std::int64_t> send_splits = {};  ///< rows of dim 0 to each rank
+  std::vector<std::int64_t> recv_splits = {};  ///< and from each
+};
+struct BroadcastCall {
+  Array in_out;
+  int root = 0;
+};
+struct SendCall {
+  Array in;
+  int to = 0;
+};
+struct RecvCall {
+  Array out;
+  int from = 0;
+};
+struct ExchangeCall {
+  std::vector<ExchangePart> parts;  ///< one for each tensor
+  std::int64_t pack_bytes = kPackBytes;
+};
+struct PeerRowsCall {
+  Array in, out;
+  PeerRows rows;
+};
+
+/// Any of them.
 struct CollectiveCall {
   enum class Kind : std::uint8_t {
     kBarrier,
@@ -109,22 +162,38 @@ struct CollectiveCall {
     kPeerRows
   };
   static constexpr Kind kLastKind = Kind::kPeerRows;
-  Kind kind = Kind::kBarrier;
-  Array in;
-  Array out;
-  ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;  ///< kBroadcast: source; kSend, kRecv: the peer
-  std::vector<std::int64_t>
-      send_splits;  ///< kAllToAll: rows of dim 0 to each rank; kReduceScatter: rows each keeps
-  std::vector<std::int64_t> recv_splits;  ///< kAllToAll, kAllGather: rows from each rank
-  std::vector<ExchangePart> parts;        ///< kExchange: one for each tensor; in, out unused
-  /// kExchange: most bytes of this rank's buffers for packed messages, those received included; the
-  /// same on all ranks. At least least_pack_bytes(size()).
-  std::int64_t pack_bytes = std::int64_t{64} << 20;
-  std::shared_ptr<const PeerRows> peer_rows = {};  ///< kPeerRows
-  std::int64_t divisor = 0;                        ///< what kAvg divides by; 0: the group's size
-  bool ragged = false;                             ///< prepare() notes that splits were given
+  /// In the order of Kind.
+  std::variant<BarrierCall, AllReduceCall, AllGatherCall, ReduceScatterCall, AllToAllCall,
+               BroadcastCall, SendCall, RecvCall, ExchangeCall, PeerRowsCall>
+      of = {};
   std::uint64_t signature_extra = 0;  ///< further fields that must agree (a plan's hash)
+  bool ragged = false;                ///< prepare() notes that rows or splits were given
+
+  Kind kind() const noexcept { return static_cast<Kind>(of.index()); }
+  template <class Call>
+  Call& as() {
+    return std::get<Call>(of);
+  }
+  template <class Call>
+  const Call& as() const {
+    return std::get<Call>(of);
+  }
+
+  // What several kinds have, for code that is the same for them.
+
+  /// The array that is read, and the one that is written: null where the kind has none; of a
+  /// broadcast only the latter.
+  const Array& in() const noexcept;
+  const Array& out() const noexcept;
+  /// Of a reduction; else a sum.
+  ReduceOp reduce() const noexcept;
+  std::int64_t divisor() const noexcept;
+  /// Root of a broadcast, or the peer of a message.
+  int root() const noexcept;
+  /// Of an exchange; none of others.
+  std::span<const ExchangePart> parts() const noexcept;
+  /// Of a reduction or an exchange.
+  std::int64_t pack_bytes() const noexcept;
 };
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
 /// Whether the call is between two ranks.

@@ -54,10 +54,10 @@ std::uint64_t number_of(const CollectiveCall& call, const CallPlace& place) {
   };
   for (const std::int64_t rank : place.ranks) mix(rank);
   mix(-1);
-  if (is_message(call.kind)) {
-    const bool sends = call.kind == Kind::kSend;
-    mix(sends ? place.group.rank : call.root);
-    mix(sends ? call.root : place.group.rank);
+  if (is_message(call.kind())) {
+    const bool sends = call.kind() == Kind::kSend;
+    mix(sends ? place.group.rank : call.root());
+    mix(sends ? call.root() : place.group.rank);
   }
   mix(-2);
   mix(static_cast<std::int64_t>(place.sequence));
@@ -75,19 +75,19 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
   const auto split = [](const std::vector<std::int64_t>& splits, int rank) {
     return splits[static_cast<std::size_t>(rank)];
   };
-  switch (call.kind) {
+  switch (call.kind()) {
     case Kind::kBarrier:
       break;
     case Kind::kAllReduce: {
-      if (call.in.num_bytes() <= kFoldAllBytes) {
-        sent.add_all([&](int) { return call.in.num_bytes(); });
+      if (call.in().num_bytes() <= kFoldAllBytes) {
+        sent.add_all([&](int) { return call.in().num_bytes(); });
         received = sent;
         break;
       }
       // Each rank gets the others' summands of its slice, and gives them the folded slice.
       const auto slice_bytes = [&](int rank) {
-        const Slice slice = slice_of(call.in.num_elements(), {rank, place.size});
-        return (slice.end - slice.begin) * size_of(call.in.dtype());
+        const Slice slice = slice_of(call.in().num_elements(), {rank, place.size});
+        return (slice.end - slice.begin) * size_of(call.in().dtype());
       };
       const std::int64_t own = slice_bytes(place.rank);
       sent.add_all([&](int rank) { return slice_bytes(rank) + own; });
@@ -95,35 +95,37 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
       break;
     }
     case Kind::kAllGather: {
-      const std::int64_t row = row_bytes(call.out);
-      sent.add_all([&](int) { return call.in.num_bytes(); });
-      received.add_all([&](int rank) { return split(call.recv_splits, rank) * row; });
+      const std::int64_t row = row_bytes(call.out());
+      sent.add_all([&](int) { return call.in().num_bytes(); });
+      received.add_all([&](int rank) { return split(call.as<AllGatherCall>().rows, rank) * row; });
       break;
     }
     case Kind::kReduceScatter: {
-      const std::int64_t row = row_bytes(call.in);
-      sent.add_all([&](int rank) { return split(call.send_splits, rank) * row; });
-      received.add_all([&](int) { return call.out.num_bytes(); });
+      const std::int64_t row = row_bytes(call.in());
+      sent.add_all([&](int rank) { return split(call.as<ReduceScatterCall>().rows, rank) * row; });
+      received.add_all([&](int) { return call.out().num_bytes(); });
       break;
     }
     case Kind::kAllToAll: {
-      const std::int64_t row = row_bytes(call.in);
-      sent.add_all([&](int rank) { return split(call.send_splits, rank) * row; });
-      received.add_all([&](int rank) { return split(call.recv_splits, rank) * row; });
+      const std::int64_t row = row_bytes(call.in());
+      sent.add_all(
+          [&](int rank) { return split(call.as<AllToAllCall>().send_splits, rank) * row; });
+      received.add_all(
+          [&](int rank) { return split(call.as<AllToAllCall>().recv_splits, rank) * row; });
       break;
     }
     case Kind::kBroadcast:
-      if (call.root == place.rank) sent.add_all([&](int) { return call.out.num_bytes(); });
-      received.add(call.root, call.out.num_bytes());
+      if (call.root() == place.rank) sent.add_all([&](int) { return call.out().num_bytes(); });
+      received.add(call.root(), call.out().num_bytes());
       break;
     case Kind::kSend:
-      sent.add(call.root, call.in.num_bytes());
+      sent.add(call.root(), call.in().num_bytes());
       break;
     case Kind::kRecv:
-      received.add(call.root, call.out.num_bytes());
+      received.add(call.root(), call.out().num_bytes());
       break;
     case Kind::kExchange:
-      for (const ExchangePart& part : call.parts) {
+      for (const ExchangePart& part : call.parts()) {
         add_boxes(sent, part.boxes->from, size_of(dtype_of(part)));
         add_boxes(received, part.boxes->into, size_of(dtype_of(part)));
       }
@@ -131,7 +133,7 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
     case Kind::kPeerRows: {
       const PeerRowCounts counts = peer_row_counts(call, place);
       const std::int64_t row = row_bytes(peer_buffer(call));
-      const bool puts = call.peer_rows->way == PeerRows::Way::kPut;
+      const bool puts = call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut;
       (puts ? sent : received).add_all([&](int rank) {
         return split(counts.of_tokens, rank) * row;
       });

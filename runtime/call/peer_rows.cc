@@ -6,15 +6,15 @@ namespace tessera {
 
 void move_peer_rows(KernelContext& ctx, const CollectiveCall& call,
                     std::span<const kernels::PeerBuffer> buffers, Stream& stream) {
-  const PeerRows& rows = *call.peer_rows;
+  const PeerRows& rows = call.as<PeerRowsCall>().rows;
   const kernels::PeerBuffers all{buffers, peer_buffer(call).dtype(), rows.copies};
   switch (rows.way) {
     case PeerRows::Way::kPut:
-      return kernels::put_peer_rows(ctx, call.in, rows.weights_TK, rows.place_TK, all, stream);
+      return kernels::put_peer_rows(ctx, call.in(), rows.weights_TK, rows.place_TK, all, stream);
     case PeerRows::Way::kSum:
-      return kernels::sum_peer_rows(ctx, all, rows.weights_TK, rows.place_TK, call.out, stream);
+      return kernels::sum_peer_rows(ctx, all, rows.weights_TK, rows.place_TK, call.out(), stream);
     case PeerRows::Way::kDot:
-      return kernels::dot_peer_rows(ctx, all, rows.tokens_TD, rows.place_TK, call.out, stream);
+      return kernels::dot_peer_rows(ctx, all, rows.tokens_TD, rows.place_TK, call.out(), stream);
   }
 }
 

@@ -24,7 +24,7 @@ std::string text_of(const Array& array) {
 std::string text_of(std::span<const std::int64_t> values) { return to_string(ShapeView(values)); }
 
 Status refuse(const CollectiveCall& call, const std::string& text) {
-  return invalid_argument(std::string(name_of(call.kind)) + ": " + text);
+  return invalid_argument(std::string(name_of(call.kind())) + ": " + text);
 }
 
 // ---- where arrays may lie
@@ -57,16 +57,17 @@ void for_each_array(const CollectiveCall& call, F&& f) {
   const auto visit = [&](const Array& array, std::string_view role) {
     if (!array.is_null()) f(array, role);
   };
-  visit(call.in, "in");
-  visit(call.out, "out");
-  for (const ExchangePart& part : call.parts) {
+  visit(call.in(), "in");
+  visit(call.out(), "out");
+  for (const ExchangePart& part : call.parts()) {
     visit(part.in, "in");
     visit(part.out, "out");
   }
-  if (call.peer_rows == nullptr) return;
-  visit(call.peer_rows->place_TK, "places");
-  visit(call.peer_rows->weights_TK, "weights");
-  visit(call.peer_rows->tokens_TD, "tokens");
+  if (call.kind() != Kind::kPeerRows) return;
+  const PeerRows& rows = call.as<PeerRowsCall>().rows;
+  visit(rows.place_TK, "places");
+  visit(rows.weights_TK, "weights");
+  visit(rows.tokens_TD, "tokens");
 }
 
 Status check_one_device(const CollectiveCall& call) {
@@ -88,16 +89,17 @@ Status check_dtypes(const CollectiveCall& call, const Array& in, const Array& ou
 }
 
 Status check_both(const CollectiveCall& call) {
-  TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
-  TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
-  return check_dtypes(call, call.in, call.out);
+  TSR_RETURN_IF_ERROR(check_array(call, call.in(), "in"));
+  TSR_RETURN_IF_ERROR(check_array(call, call.out(), "out"));
+  return check_dtypes(call, call.in(), call.out());
 }
 
 // Both arrays have rows (dim 0), of one row shape.
 Status check_rows(const CollectiveCall& call) {
   TSR_RETURN_IF_ERROR(check_both(call));
-  if (call.in.ndim() < 1 || call.out.ndim() < 1 || row_shape(call.in) != row_shape(call.out)) {
-    return refuse(call, "in " + text_of(call.in) + " and out " + text_of(call.out) +
+  if (call.in().ndim() < 1 || call.out().ndim() < 1 ||
+      row_shape(call.in()) != row_shape(call.out())) {
+    return refuse(call, "in " + text_of(call.in()) + " and out " + text_of(call.out()) +
                             " must agree in all dims but the first");
   }
   return absl::OkStatus();
@@ -116,32 +118,31 @@ Status check_splits(const CollectiveCall& call, std::span<const std::int64_t> sp
 
 Status prepare_all_reduce(CollectiveCall& call) {
   TSR_RETURN_IF_ERROR(check_both(call));
-  if (call.in.shape() != call.out.shape()) {
-    return refuse(
-        call, "in " + text_of(call.in) + " and out " + text_of(call.out) + " must have one shape");
+  if (call.in().shape() != call.out().shape()) {
+    return refuse(call, "in " + text_of(call.in()) + " and out " + text_of(call.out()) +
+                            " must have one shape");
   }
-  if (call.in.bytes() != call.out.bytes() && !disjoint(call.in, call.out)) {
+  if (call.in().bytes() != call.out().bytes() && !disjoint(call.in(), call.out())) {
     return refuse(call, "in and out overlap; allowed: the same elements, or none in common");
   }
-  return check_fold(call.in.dtype(), call.reduce);
+  return check_fold(call.in().dtype(), call.reduce());
 }
 
 Status prepare_all_gather(CollectiveCall& call, const GroupPlace& place) {
   TSR_RETURN_IF_ERROR(check_rows(call));
+  std::vector<std::int64_t>& rows = call.as<AllGatherCall>().rows;
   const auto rank = static_cast<std::size_t>(place.rank);
-  if (call.recv_splits.empty()) {
-    call.recv_splits.assign(static_cast<std::size_t>(place.size), call.in.size(0));
+  if (rows.empty()) {
+    rows.assign(static_cast<std::size_t>(place.size), call.in().size(0));
   }
-  TSR_RETURN_IF_ERROR(check_splits(call, call.recv_splits, "rows", call.out.size(0), place.size));
-  if (call.recv_splits[rank] != call.in.size(0)) {
-    return refuse(
-        call, absl::StrFormat("in has %d rows, but rows %s say %d for rank %d of the group",
-                              call.in.size(0), text_of(call.recv_splits), call.recv_splits[rank],
-                              place.rank));
+  TSR_RETURN_IF_ERROR(check_splits(call, rows, "rows", call.out().size(0), place.size));
+  if (rows[rank] != call.in().size(0)) {
+    return refuse(call,
+                  absl::StrFormat("in has %d rows, but rows %s say %d for rank %d of the group",
+                                  call.in().size(0), text_of(rows), rows[rank], place.rank));
   }
-  const std::byte* own =
-      call.out.bytes() + sum_before(call.recv_splits, place.rank) * row_bytes(call.out);
-  if (call.in.bytes() != own && !disjoint(call.in, call.out)) {
+  const std::byte* own = call.out().bytes() + sum_before(rows, place.rank) * row_bytes(call.out());
+  if (call.in().bytes() != own && !disjoint(call.in(), call.out())) {
     return refuse(call, "in and out overlap; allowed: in is this rank's own rows of out");
   }
   return absl::OkStatus();
@@ -149,39 +150,37 @@ Status prepare_all_gather(CollectiveCall& call, const GroupPlace& place) {
 
 Status prepare_reduce_scatter(CollectiveCall& call, const GroupPlace& place) {
   TSR_RETURN_IF_ERROR(check_rows(call));
+  std::vector<std::int64_t>& rows = call.as<ReduceScatterCall>().rows;
   const auto rank = static_cast<std::size_t>(place.rank);
-  if (call.send_splits.empty()) {
-    call.send_splits.assign(static_cast<std::size_t>(place.size), call.out.size(0));
+  if (rows.empty()) {
+    rows.assign(static_cast<std::size_t>(place.size), call.out().size(0));
   }
-  TSR_RETURN_IF_ERROR(check_splits(call, call.send_splits, "rows", call.in.size(0), place.size));
-  if (call.send_splits[rank] != call.out.size(0)) {
-    return refuse(
-        call, absl::StrFormat("out has %d rows, but rows %s say %d for rank %d of the group",
-                              call.out.size(0), text_of(call.send_splits), call.send_splits[rank],
-                              place.rank));
+  TSR_RETURN_IF_ERROR(check_splits(call, rows, "rows", call.in().size(0), place.size));
+  if (rows[rank] != call.out().size(0)) {
+    return refuse(call,
+                  absl::StrFormat("out has %d rows, but rows %s say %d for rank %d of the group",
+                                  call.out().size(0), text_of(rows), rows[rank], place.rank));
   }
-  const std::byte* own =
-      call.in.bytes() + sum_before(call.send_splits, place.rank) * row_bytes(call.in);
-  if (call.out.bytes() != own && !disjoint(call.in, call.out)) {
+  const std::byte* own = call.in().bytes() + sum_before(rows, place.rank) * row_bytes(call.in());
+  if (call.out().bytes() != own && !disjoint(call.in(), call.out())) {
     return refuse(call, "in and out overlap; allowed: out is this rank's own rows of in");
   }
-  return check_fold(call.in.dtype(), call.reduce);
+  return check_fold(call.in().dtype(), call.reduce());
 }
 
 Status prepare_all_to_all(CollectiveCall& call, const GroupPlace& place) {
   TSR_RETURN_IF_ERROR(check_rows(call));
-  TSR_RETURN_IF_ERROR(
-      check_splits(call, call.send_splits, "send_splits", call.in.size(0), place.size));
-  TSR_RETURN_IF_ERROR(
-      check_splits(call, call.recv_splits, "recv_splits", call.out.size(0), place.size));
-  if (!disjoint(call.in, call.out)) return refuse(call, "in and out overlap");
+  const auto& [in, out, send_splits, recv_splits] = call.as<AllToAllCall>();
+  TSR_RETURN_IF_ERROR(check_splits(call, send_splits, "send_splits", in.size(0), place.size));
+  TSR_RETURN_IF_ERROR(check_splits(call, recv_splits, "recv_splits", out.size(0), place.size));
+  if (!disjoint(in, out)) return refuse(call, "in and out overlap");
   return absl::OkStatus();
 }
 
 Status check_peer(const CollectiveCall& call, std::string_view role, const GroupPlace& place) {
-  if (call.root >= 0 && call.root < place.size) return absl::OkStatus();
+  if (call.root() >= 0 && call.root() < place.size) return absl::OkStatus();
   return refuse(call, absl::StrFormat("%s %d is outside the group's ranks [0, %d)",
-                                      std::string(role), call.root, place.size));
+                                      std::string(role), call.root(), place.size));
 }
 
 Status check_boxes(const CollectiveCall& call, std::span<const Transfer> boxes, const Array& array,
@@ -221,15 +220,15 @@ Status check_part(const CollectiveCall& call, const ExchangePart& part, const Gr
 }
 
 Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
-  if (call.parts.empty()) return refuse(call, "no parts; allowed: one or more");
-  for (const ExchangePart& part : call.parts) TSR_RETURN_IF_ERROR(check_part(call, part, place));
+  if (call.parts().empty()) return refuse(call, "no parts; allowed: one or more");
+  for (const ExchangePart& part : call.parts()) TSR_RETURN_IF_ERROR(check_part(call, part, place));
   return absl::OkStatus();
 }
 
 Status check_peer_list(const CollectiveCall& call, const Array& list, std::string_view role,
                        DType dtype) {
   TSR_RETURN_IF_ERROR(check_array(call, list, role));
-  const Shape& places = call.peer_rows->place_TK.shape();
+  const Shape& places = call.as<PeerRowsCall>().rows.place_TK.shape();
   if (list.shape() == places && list.dtype() == dtype && places.size() == 2) {
     return absl::OkStatus();
   }
@@ -239,17 +238,16 @@ Status check_peer_list(const CollectiveCall& call, const Array& list, std::strin
 }
 
 Status prepare_peer_rows(const CollectiveCall& call, const GroupPlace& place) {
-  if (call.peer_rows == nullptr) return refuse(call, "no places");
-  const PeerRows& rows = *call.peer_rows;
+  const PeerRows& rows = call.as<PeerRowsCall>().rows;
   const bool dots = rows.way == PeerRows::Way::kDot;
-  TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
-  TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
+  TSR_RETURN_IF_ERROR(check_array(call, call.in(), "in"));
+  TSR_RETURN_IF_ERROR(check_array(call, call.out(), "out"));
   TSR_RETURN_IF_ERROR(check_array(call, rows.place_TK, "places"));
   TSR_RETURN_IF_ERROR(check_peer_list(call, rows.place_TK, "places", DType::kI64));
   if (dots) TSR_RETURN_IF_ERROR(check_array(call, rows.tokens_TD, "tokens"));
   const Array &buffer = peer_buffer(call), &tokens = peer_tokens(call);
   const DType sums = buffer.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  if (dots) TSR_RETURN_IF_ERROR(check_peer_list(call, call.out, "out", sums));
+  if (dots) TSR_RETURN_IF_ERROR(check_peer_list(call, call.out(), "out", sums));
   if (!rows.weights_TK.is_null()) {
     TSR_RETURN_IF_ERROR(check_peer_list(call, rows.weights_TK, "weights", sums));
   }
@@ -312,8 +310,8 @@ void mark_written(const CollectiveCall& call) {
   const auto mark = [](const Array& array) {
     if (!array.is_null()) array.storage()->bump_version();
   };
-  mark(call.out);
-  for (const ExchangePart& part : call.parts) mark(part.out);
+  mark(call.out());
+  for (const ExchangePart& part : call.parts()) mark(part.out);
 }
 
 std::string_view name_of(CollectiveCall::Kind kind) noexcept {
@@ -329,23 +327,23 @@ std::string_view name_of(PeerRows::Way way) noexcept {
 }
 
 const Array& peer_buffer(const CollectiveCall& call) noexcept {
-  return call.peer_rows->way == PeerRows::Way::kPut ? call.out : call.in;
+  return call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut ? call.out() : call.in();
 }
 
 const Array& peer_tokens(const CollectiveCall& call) noexcept {
-  switch (call.peer_rows->way) {
+  switch (call.as<PeerRowsCall>().rows.way) {
     case PeerRows::Way::kPut:
-      return call.in;
+      return call.in();
     case PeerRows::Way::kSum:
-      return call.out;
+      return call.out();
     case PeerRows::Way::kDot:
       break;
   }
-  return call.peer_rows->tokens_TD;
+  return call.as<PeerRowsCall>().rows.tokens_TD;
 }
 
 PeerRowCounts peer_row_counts(const CollectiveCall& call, const GroupPlace& place) {
-  const PeerRows& rows = *call.peer_rows;
+  const PeerRows& rows = call.as<PeerRowsCall>().rows;
   PeerRowCounts counts{rows.rows_of_tokens, rows.rows_of_buffer};
   if (counts.of_tokens.empty()) {
     counts.of_tokens = spread(rows.place_TK.num_elements() * rows.copies, place);
@@ -355,10 +353,18 @@ PeerRowCounts peer_row_counts(const CollectiveCall& call, const GroupPlace& plac
 }
 
 Status prepare(CollectiveCall& call, const GroupPlace& place) {
-  if (call.divisor == 0) call.divisor = place.size;
-  call.ragged = !call.send_splits.empty() || !call.recv_splits.empty();
+  call.ragged = std::visit(
+      [&](auto& each) {
+        if constexpr (requires { each.divisor; }) {
+          if (each.divisor == 0) each.divisor = place.size;
+        }
+        if constexpr (requires { each.send_splits; }) return true;
+        if constexpr (requires { each.rows.empty(); }) return !each.rows.empty();
+        return false;
+      },
+      call.of);
   TSR_RETURN_IF_ERROR(check_one_device(call));
-  switch (call.kind) {
+  switch (call.kind()) {
     case Kind::kBarrier:
       return absl::OkStatus();
     case Kind::kAllReduce:
@@ -370,13 +376,13 @@ Status prepare(CollectiveCall& call, const GroupPlace& place) {
     case Kind::kAllToAll:
       return prepare_all_to_all(call, place);
     case Kind::kBroadcast:
-      TSR_RETURN_IF_ERROR(check_array(call, call.out, "in_out"));
+      TSR_RETURN_IF_ERROR(check_array(call, call.out(), "in_out"));
       return check_peer(call, "root", place);
     case Kind::kSend:
-      TSR_RETURN_IF_ERROR(check_array(call, call.in, "in"));
+      TSR_RETURN_IF_ERROR(check_array(call, call.in(), "in"));
       return check_peer(call, "peer", place);
     case Kind::kRecv:
-      TSR_RETURN_IF_ERROR(check_array(call, call.out, "out"));
+      TSR_RETURN_IF_ERROR(check_array(call, call.out(), "out"));
       return check_peer(call, "peer", place);
     case Kind::kExchange:
       return prepare_exchange(call, place);
@@ -400,32 +406,33 @@ Slice slice_of(std::int64_t n, const GroupPlace& place) noexcept {
 Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
   const auto rank = static_cast<std::size_t>(place.rank);
   const std::int64_t others = place.size - 1;
-  switch (call.kind) {
+  switch (call.kind()) {
     case Kind::kBarrier:
       return {};
     case Kind::kAllReduce: {
-      const std::int64_t element = size_of(call.in.dtype());
-      const std::int64_t bytes =
-          element * all_reduce_received(call.in.num_elements(), element, {place.rank, place.size});
+      const std::int64_t element = size_of(call.in().dtype());
+      const std::int64_t bytes = element * all_reduce_received(call.in().num_elements(), element,
+                                                               {place.rank, place.size});
       return {bytes, bytes};
     }
     case Kind::kAllGather:
-      return {others * call.in.num_bytes(), call.out.num_bytes() - call.in.num_bytes()};
+      return {others * call.in().num_bytes(), call.out().num_bytes() - call.in().num_bytes()};
     case Kind::kReduceScatter:
-      return {call.in.num_bytes() - call.out.num_bytes(), others * call.out.num_bytes()};
+      return {call.in().num_bytes() - call.out().num_bytes(), others * call.out().num_bytes()};
     case Kind::kAllToAll:
-      return {(call.in.size(0) - call.send_splits[rank]) * row_bytes(call.in),
-              (call.out.size(0) - call.recv_splits[rank]) * row_bytes(call.in)};
+      return {
+          (call.in().size(0) - call.as<AllToAllCall>().send_splits[rank]) * row_bytes(call.in()),
+          (call.out().size(0) - call.as<AllToAllCall>().recv_splits[rank]) * row_bytes(call.in())};
     case Kind::kBroadcast:
-      if (call.root == place.rank) return {others * call.out.num_bytes(), 0};
-      return {0, call.out.num_bytes()};
+      if (call.root() == place.rank) return {others * call.out().num_bytes(), 0};
+      return {0, call.out().num_bytes()};
     case Kind::kSend:
-      return {call.root == place.rank ? 0 : call.in.num_bytes(), 0};
+      return {call.root() == place.rank ? 0 : call.in().num_bytes(), 0};
     case Kind::kRecv:
-      return {0, call.root == place.rank ? 0 : call.out.num_bytes()};
+      return {0, call.root() == place.rank ? 0 : call.out().num_bytes()};
     case Kind::kExchange: {
       Traffic traffic;
-      for (const ExchangePart& part : call.parts) {
+      for (const ExchangePart& part : call.parts()) {
         traffic.sent += bytes_to_others(part.boxes->from, dtype_of(part), place);
         traffic.received += bytes_to_others(part.boxes->into, dtype_of(part), place);
       }
@@ -436,7 +443,7 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
       const std::int64_t row = row_bytes(peer_buffer(call));
       const std::int64_t of_tokens = sum_of_others(counts.of_tokens, place) * row,
                          of_buffer = sum_of_others(counts.of_buffer, place) * row;
-      if (call.peer_rows->way == PeerRows::Way::kPut) return {of_tokens, of_buffer};
+      if (call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut) return {of_tokens, of_buffer};
       return {of_buffer, of_tokens};
     }
   }

@@ -48,10 +48,7 @@ void PendingCall::finish() {
   phase_ = Phase::kFinished;
   mark_written(call_);
   // The arrays may go, so that no storage waits on a work that holds it.
-  call_.in = {};
-  call_.out = {};
-  call_.parts.clear();
-  call_.peer_rows.reset();
+  call_.of = BarrierCall{};
   if (FlightRecorder* recorder = calls_->recorder()) recorder->finished(ticket_);
   if (event_) {
     event_->end_us = calls_->transport().now_us();
@@ -154,8 +151,8 @@ StatusOr<std::unique_ptr<GroupCommunicator>> GroupCommunicator::make(RankCalls& 
 }
 
 std::uint64_t& GroupCommunicator::next_in_lane(const CollectiveCall& call) {
-  if (call.kind == Kind::kSend) return next_to_[call.root];
-  if (call.kind == Kind::kRecv) return next_from_[call.root];
+  if (call.kind() == Kind::kSend) return next_to_[call.root()];
+  if (call.kind() == Kind::kRecv) return next_from_[call.root()];
   return next_collective_;
 }
 
@@ -164,7 +161,7 @@ std::shared_ptr<Work> GroupCommunicator::start(CollectiveCall call, const CallIn
   if (transport.failed()) throw Error(transport.failure());
   const GroupPlace place = group_.place();
   throw_if_error(prepare(call, place));
-  if (call.kind == Kind::kPeerRows && !reaches_peers()) {
+  if (call.kind() == Kind::kPeerRows && !reaches_peers()) {
     throw Error(unimplemented("peer_rows: this backend's ranks " + to_string(group_.ranks) +
                               " do not reach each other's memory"));
   }

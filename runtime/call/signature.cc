@@ -55,42 +55,49 @@ std::uint64_t hash_of(const PeerRows& rows, DType tokens) {
 
 Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64_t sequence) {
   Signature signature;
-  signature.kind = call.kind;
+  signature.kind = call.kind();
   signature.sequence = sequence;
   signature.site = info.site;
   signature.tensor = info.tensor;
   signature.axes = info.axes;
-  if (call.kind == Kind::kBarrier) return signature;
+  if (call.kind() == Kind::kBarrier) return signature;
   signature.device = device_of(call).id();
-  signature.root = call.root;
+  signature.root = call.root();
   signature.extra = call.signature_extra;
-  if (call.kind == Kind::kExchange) {
-    const ExchangePart& first = call.parts.front();
+  if (call.kind() == Kind::kExchange) {
+    const ExchangePart& first = call.parts().front();
     const Array& array = first.in.is_null() ? first.out : first.in;
     signature.dtype = array.dtype();
     signature.shape = array.shape();
     signature.fold = first.boxes->fold;
     signature.reduce = first.boxes->fold ? first.boxes->reduce : ReduceOp::kSum;
-    signature.extra += hash_of(std::span(call.parts).subspan(1));
+    signature.extra += hash_of(call.parts().subspan(1));
     return signature;
   }
-  if (call.kind == Kind::kPeerRows) {
+  if (call.kind() == Kind::kPeerRows) {
     const Array& buffer = peer_buffer(call);
     signature.dtype = buffer.dtype();
     signature.shape = row_shape(buffer);
-    signature.extra += hash_of(*call.peer_rows, peer_tokens(call).dtype());
+    signature.extra += hash_of(call.as<PeerRowsCall>().rows, peer_tokens(call).dtype());
     return signature;
   }
   const Array& array =
-      call.kind == Kind::kRecv || call.kind == Kind::kBroadcast ? call.out : call.in;
+      call.kind() == Kind::kRecv || call.kind() == Kind::kBroadcast ? call.out() : call.in();
   signature.dtype = array.dtype();
-  signature.shape = call.kind == Kind::kAllGather || call.kind == Kind::kAllToAll ? row_shape(array)
-                                                                                  : array.shape();
-  const bool reduces = call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter;
-  signature.reduce = reduces ? call.reduce : ReduceOp::kSum;
+  signature.shape = call.kind() == Kind::kAllGather || call.kind() == Kind::kAllToAll
+                        ? row_shape(array)
+                        : array.shape();
+  const bool reduces = call.kind() == Kind::kAllReduce || call.kind() == Kind::kReduceScatter;
+  signature.reduce = reduces ? call.reduce() : ReduceOp::kSum;
   signature.fold = reduces;
-  signature.send_splits = std::move(call.send_splits);
-  signature.recv_splits = std::move(call.recv_splits);
+  if (auto* gather = std::get_if<AllGatherCall>(&call.of)) {
+    signature.recv_splits = std::move(gather->rows);
+  } else if (auto* scatter = std::get_if<ReduceScatterCall>(&call.of)) {
+    signature.send_splits = std::move(scatter->rows);
+  } else if (auto* exchange = std::get_if<AllToAllCall>(&call.of)) {
+    signature.send_splits = std::move(exchange->send_splits);
+    signature.recv_splits = std::move(exchange->recv_splits);
+  }
   return signature;
 }
 

@@ -8,9 +8,9 @@ namespace tessera {
 namespace {
 
 const Array& an_array_of(const CollectiveCall& call) {
-  if (!call.out.is_null()) return call.out;
-  if (!call.in.is_null()) return call.in;
-  const ExchangePart& part = call.parts.front();
+  if (!call.out().is_null()) return call.out();
+  if (!call.in().is_null()) return call.in();
+  const ExchangePart& part = call.parts().front();
   return part.out.is_null() ? part.in : part.out;
 }
 

@@ -86,7 +86,7 @@ void CollectiveMovement::accept_offers() {
 void CollectiveMovement::copy_own(std::byte* into, const std::byte* own, std::int64_t bytes) {
   if (bytes == 0 || into == own) return;
   if (place_.device != nullptr) return place_.device->copy(into, own, bytes);
-  kernels::RowWriter(call_.out.num_bytes(), bytes).copy(own, into);
+  kernels::RowWriter(call_.out().num_bytes(), bytes).copy(own, into);
   kernels::RowWriter::finish();
 }
 
@@ -104,7 +104,7 @@ void CollectiveMovement::accept(const Offer& offer) {
   } else if (into == nullptr) {
     summands_[static_cast<std::size_t>(offer.from)] = data;
   } else {
-    kernels::RowWriter(call_.out.num_bytes(), offer.bytes).copy(data, into);
+    kernels::RowWriter(call_.out().num_bytes(), offer.bytes).copy(data, into);
   }
   read_from_.push_back(offer.from);
 }
@@ -128,7 +128,7 @@ void CollectiveMovement::fold_into(const std::byte* own, std::byte* out, std::in
   if (elements == 0) return;
   summands_.resize(static_cast<std::size_t>(place_.group.size));
   summands_[static_cast<std::size_t>(place_.group.rank)] = own;
-  const Fold how = fold_by(call_.reduce, call_.divisor);
+  const Fold how = fold_by(call_.reduce(), call_.divisor());
   if (place_.device != nullptr) {
     return place_.device->fold(summands_, out, elements, signature_.dtype, how);
   }
@@ -138,7 +138,7 @@ void CollectiveMovement::fold_into(const std::byte* own, std::byte* out, std::in
 // ---- Steps
 
 void CollectiveMovement::begin() {
-  switch (call_.kind) {
+  switch (call_.kind()) {
     case Kind::kBarrier:
       return begin_barrier_round();
     case Kind::kAllReduce:
@@ -164,7 +164,7 @@ bool CollectiveMovement::advance() {
   if (folding_ != nullptr) {
     if (!folding_->advance()) return false;
     folding_.reset();
-    if (call_.kind == Kind::kReduceScatter) return true;
+    if (call_.kind() == Kind::kReduceScatter) return true;
     step_ = 1;
   }
   while (messages_.done() && (place_.device == nullptr || place_.device->lets_messages())) {
@@ -188,7 +188,7 @@ void CollectiveMovement::abandon() noexcept {
 bool CollectiveMovement::next_step() {
   ++step_;
   const std::int64_t element = size_of(signature_.dtype);
-  switch (call_.kind) {
+  switch (call_.kind()) {
     case Kind::kBarrier:
       begin_barrier_round();
       return messages_.empty();
@@ -198,27 +198,27 @@ bool CollectiveMovement::next_step() {
         gather_slices();
         return false;
       }
-      const std::int64_t count = call_.in.num_elements();
-      if (call_.in.num_bytes() <= kFoldAllBytes) {
-        fold_into(call_.in.bytes(), call_.out.bytes(), count);
+      const std::int64_t count = call_.in().num_elements();
+      if (call_.in().num_bytes() <= kFoldAllBytes) {
+        fold_into(call_.in().bytes(), call_.out().bytes(), count);
         return true;
       }
       const Slice own = slice_of(count, place_.group);
-      fold_into(call_.in.bytes() + own.begin * element, call_.out.bytes() + own.begin * element,
+      fold_into(call_.in().bytes() + own.begin * element, call_.out().bytes() + own.begin * element,
                 own.end - own.begin);
       if (place_.device != nullptr) place_.device->hold_messages();
       return false;
     }
     case Kind::kReduceScatter: {
       const std::byte* own =
-          call_.in.bytes() +
-          sum_before(signature_.send_splits, place_.group.rank) * row_bytes(call_.in);
-      fold_into(own, call_.out.bytes(), call_.out.num_elements());
+          call_.in().bytes() +
+          sum_before(signature_.send_splits, place_.group.rank) * row_bytes(call_.in());
+      fold_into(own, call_.out().bytes(), call_.out().num_elements());
       return true;
     }
     case Kind::kBroadcast:
       if (step_ == 2 || is_read_in_place()) return true;
-      if (call_.out.num_bytes() <= kTreeBytes) {
+      if (call_.out().num_bytes() <= kTreeBytes) {
         send_to_children();
       } else {
         gather_slices();
@@ -286,16 +286,16 @@ void CollectiveMovement::give_rows(std::int64_t row_bytes) {
   for (int step = 1; step < place_.group.size; ++step) {
     const int to = (place_.group.rank + step) % place_.group.size;
     give(to, MessagePart::kData,
-         call_.in.bytes() + sum_before(signature_.send_splits, to) * row_bytes,
+         call_.in().bytes() + sum_before(signature_.send_splits, to) * row_bytes,
          signature_.send_splits[static_cast<std::size_t>(to)] * row_bytes);
   }
 }
 
 void CollectiveMovement::begin_all_reduce() {
-  const std::int64_t count = call_.in.num_elements();
+  const std::int64_t count = call_.in().num_elements();
   const std::int64_t element = size_of(signature_.dtype);
   if (place_.group.size == 1) return;
-  const bool whole = call_.in.num_bytes() <= kFoldAllBytes;
+  const bool whole = call_.in().num_bytes() <= kFoldAllBytes;
   const Slice own = whole ? Slice{0, count} : slice_of(count, place_.group);
   if (!whole && begin_folding(slice_of_out(own))) return;
   const std::int64_t own_bytes = (own.end - own.begin) * element;
@@ -303,26 +303,26 @@ void CollectiveMovement::begin_all_reduce() {
   for (int step = 1; step < place_.group.size; ++step) {
     const int to = (place_.group.rank + step) % place_.group.size;
     const Slice slice = whole ? own : slice_of(count, {to, place_.group.size});
-    give(to, MessagePart::kData, call_.in.bytes() + slice.begin * element,
+    give(to, MessagePart::kData, call_.in().bytes() + slice.begin * element,
          (slice.end - slice.begin) * element);
   }
 }
 
 Array CollectiveMovement::slice_of_out(const Slice& slice) const {
-  return call_.out.try_view({call_.out.num_elements()}).slice(0, slice.begin, slice.end);
+  return call_.out().try_view({call_.out().num_elements()}).slice(0, slice.begin, slice.end);
 }
 
 std::pair<std::byte*, std::int64_t> CollectiveMovement::bytes_of_slice(int rank) const {
   const std::int64_t element = size_of(signature_.dtype);
-  const Slice slice = slice_of(call_.out.num_elements(), {rank, place_.group.size});
-  return {call_.out.bytes() + slice.begin * element, (slice.end - slice.begin) * element};
+  const Slice slice = slice_of(call_.out().num_elements(), {rank, place_.group.size});
+  return {call_.out().bytes() + slice.begin * element, (slice.end - slice.begin) * element};
 }
 
 // Every rank's slice of `out` goes to all. Where `in` is `out`, a rank that gives its slice has
 // read this rank's part of it.
 void CollectiveMovement::gather_slices() {
   start_round();
-  const bool has_all = call_.kind == Kind::kBroadcast && place_.group.rank == call_.root;
+  const bool has_all = call_.kind() == Kind::kBroadcast && place_.group.rank == call_.root();
   for (int step = 1; step < place_.group.size && !has_all; ++step) {
     const int from = (place_.group.rank + step) % place_.group.size;
     const auto [data, bytes] = bytes_of_slice(from);
@@ -331,14 +331,14 @@ void CollectiveMovement::gather_slices() {
   const auto [own, own_bytes] = bytes_of_slice(place_.group.rank);
   for (int step = 1; step < place_.group.size; ++step) {
     const int to = (place_.group.rank + step) % place_.group.size;
-    if (call_.kind == Kind::kBroadcast && to == call_.root) continue;
+    if (call_.kind() == Kind::kBroadcast && to == call_.root()) continue;
     give(to, MessagePart::kSecondData, own, own_bytes);
   }
 }
 
 void CollectiveMovement::begin_all_gather() {
-  const std::int64_t row = row_bytes(call_.out);
-  std::byte* out = call_.out.bytes();
+  const std::int64_t row = row_bytes(call_.out());
+  std::byte* out = call_.out().bytes();
   std::byte* own = nullptr;
   for (int i = 0; i < place_.group.size; ++i) {
     const std::int64_t bytes = signature_.recv_splits[static_cast<std::size_t>(i)] * row;
@@ -347,22 +347,22 @@ void CollectiveMovement::begin_all_gather() {
     out += bytes;
   }
   for (int step = 1; step < place_.group.size; ++step) {
-    give((place_.group.rank + step) % place_.group.size, MessagePart::kData, call_.in.bytes(),
-         call_.in.num_bytes());
+    give((place_.group.rank + step) % place_.group.size, MessagePart::kData, call_.in().bytes(),
+         call_.in().num_bytes());
   }
-  copy_own(own, call_.in.bytes(), call_.in.num_bytes());
+  copy_own(own, call_.in().bytes(), call_.in().num_bytes());
 }
 
 void CollectiveMovement::begin_reduce_scatter() {
   if (place_.group.size == 1) return;
-  if (begin_folding(call_.out.try_view({call_.out.num_elements()}))) return;
-  take_summands(call_.out.num_bytes());
-  give_rows(row_bytes(call_.in));
+  if (begin_folding(call_.out().try_view({call_.out().num_elements()}))) return;
+  take_summands(call_.out().num_bytes());
+  give_rows(row_bytes(call_.in()));
 }
 
 void CollectiveMovement::begin_all_to_all() {
-  const std::int64_t row = row_bytes(call_.out);
-  std::byte* out = call_.out.bytes();
+  const std::int64_t row = row_bytes(call_.out());
+  std::byte* out = call_.out().bytes();
   std::byte* own = nullptr;
   for (int i = 0; i < place_.group.size; ++i) {
     const std::int64_t bytes = signature_.recv_splits[static_cast<std::size_t>(i)] * row;
@@ -372,37 +372,37 @@ void CollectiveMovement::begin_all_to_all() {
   }
   give_rows(row);
   const int self = place_.group.rank;
-  copy_own(own, call_.in.bytes() + sum_before(signature_.send_splits, self) * row,
+  copy_own(own, call_.in().bytes() + sum_before(signature_.send_splits, self) * row,
            signature_.send_splits[static_cast<std::size_t>(self)] * row);
 }
 
 // Where all ranks of the group can read the root's array they do.
 bool CollectiveMovement::is_read_in_place() const {
-  return call_.out.num_bytes() >= MovementPlace::kInPlaceBytes &&
+  return call_.out().num_bytes() >= MovementPlace::kInPlaceBytes &&
          place_.host->are_near(place_.ranks);
 }
 
 void CollectiveMovement::begin_broadcast() {
   const int size = place_.group.size;
-  const int self = (place_.group.rank - call_.root + size) % size;
-  std::byte* out = call_.out.bytes();
-  const std::int64_t bytes = call_.out.num_bytes();
+  const int self = (place_.group.rank - call_.root() + size) % size;
+  std::byte* out = call_.out().bytes();
+  const std::int64_t bytes = call_.out().num_bytes();
   if (is_read_in_place()) {
-    if (self != 0) return take(call_.root, MessagePart::kData, out, bytes);
+    if (self != 0) return take(call_.root(), MessagePart::kData, out, bytes);
     for (int step = 1; step < size; ++step) {
-      give((call_.root + step) % size, MessagePart::kData, out, bytes);
+      give((call_.root() + step) % size, MessagePart::kData, out, bytes);
     }
     return;
   }
   if (bytes <= kTreeBytes) {
     if (self != 0) {
-      recv((parent_of(self, size) + call_.root) % size, MessagePart::kData, out, bytes);
+      recv((parent_of(self, size) + call_.root()) % size, MessagePart::kData, out, bytes);
     }
     return;
   }
   if (self != 0) {
     const auto [slice, slice_bytes] = bytes_of_slice(place_.group.rank);
-    return recv(call_.root, MessagePart::kData, slice, slice_bytes);
+    return recv(call_.root(), MessagePart::kData, slice, slice_bytes);
   }
   for (int step = 1; step < size; ++step) {
     const int to = (place_.group.rank + step) % size;
@@ -414,17 +414,18 @@ void CollectiveMovement::begin_broadcast() {
 // What came from the parent goes on to the children.
 void CollectiveMovement::send_to_children() {
   const int size = place_.group.size;
-  const int self = (place_.group.rank - call_.root + size) % size;
+  const int self = (place_.group.rank - call_.root() + size) % size;
   for (const int child : children_of(self, size)) {
-    send((child + call_.root) % size, MessagePart::kData, call_.out.bytes(), call_.out.num_bytes());
+    send((child + call_.root()) % size, MessagePart::kData, call_.out().bytes(),
+         call_.out().num_bytes());
   }
 }
 
 void CollectiveMovement::begin_pair() {
-  if (call_.kind == Kind::kSend) {
-    send(call_.root, MessagePart::kPairData, call_.in.bytes(), call_.in.num_bytes());
+  if (call_.kind() == Kind::kSend) {
+    send(call_.root(), MessagePart::kPairData, call_.in().bytes(), call_.in().num_bytes());
   } else {
-    recv(call_.root, MessagePart::kPairData, call_.out.bytes(), call_.out.num_bytes());
+    recv(call_.root(), MessagePart::kPairData, call_.out().bytes(), call_.out().num_bytes());
   }
 }
 

@@ -23,7 +23,7 @@ DeviceExchange::DeviceExchange(const MovementPlace& place, const CollectiveCall&
                                DeviceBoxes boxes)
     : place_(place),
       call_(call),
-      capacity_(message_capacity(call.pack_bytes, place.group.size)),
+      capacity_(message_capacity(call.pack_bytes(), place.group.size)),
       boxes_(std::move(boxes)) {
   boxes_.pack(*place_.device);
 }
@@ -89,7 +89,7 @@ void DeviceExchange::fetch(const Incoming& incoming) {
   std::vector<Stretch> whole;
   for (std::size_t slot = 0; slot < parcel.pair.parts.size(); ++slot) {
     const PairPart& each = parcel.pair.parts[slot];
-    std::vector<PlacedBox> boxes = boxes_at(call_.parts[each.part], parcel.pair.peer);
+    std::vector<PlacedBox> boxes = boxes_at(call_.parts()[each.part], parcel.pair.peer);
     const std::int64_t bytes = num_elements(boxes.front().shape) * each.element_bytes;
     sources.push_back(
         {std::move(boxes),

@@ -14,8 +14,8 @@ DeviceFold::DeviceFold(const MovementPlace& place, const CollectiveCall& call,
       call_(call),
       slices_(std::move(slices)),
       out_(out),
-      element_bytes_(size_of(call.in.dtype())),
-      capacity_(message_capacity(call.pack_bytes, place.group.size)) {
+      element_bytes_(size_of(call.in().dtype())),
+      capacity_(message_capacity(call.pack_bytes(), place.group.size)) {
   for (int rank = 0; rank < place_.group.size; ++rank) {
     rounds_ = std::max(rounds_, (slice_bytes(rank) + capacity_ - 1) / capacity_);
   }
@@ -25,7 +25,7 @@ DeviceFold::DeviceFold(const MovementPlace& place, const CollectiveCall& call,
 }
 
 std::int64_t DeviceFold::buffer_bytes(const MovementPlace& place, const CollectiveCall& call) {
-  const std::int64_t capacity = message_capacity(call.pack_bytes, place.group.size);
+  const std::int64_t capacity = message_capacity(call.pack_bytes(), place.group.size);
   return kSets * DeviceSide::aligned(capacity * (place.group.size - 1));
 }
 
@@ -41,7 +41,7 @@ DeviceFold::Range DeviceFold::range_of(int rank, std::int64_t round) const {
 
 // What this rank gives to another's slice, or to its own.
 const std::byte* DeviceFold::own_summands(int rank) const {
-  return call_.in.bytes() + slices_[static_cast<std::size_t>(rank)].begin * element_bytes_;
+  return call_.in().bytes() + slices_[static_cast<std::size_t>(rank)].begin * element_bytes_;
 }
 
 void DeviceFold::begin() {
@@ -72,9 +72,9 @@ bool DeviceFold::hears(Peer& peer) {
   const std::int64_t own_bytes = slice_bytes(place_.group.rank);
   if (peer.told[0] != own_bytes) throw_different(place_, peer.rank, peer.told[0], own_bytes);
   if (peer.told[1] != kNotInPlace) {
-    const std::int64_t whole = call_.in.num_bytes();
+    const std::int64_t whole = call_.in().num_bytes();
     const std::byte* array = bytes_in_place(place_, peer.rank, {peer.told[1], whole}, whole);
-    peer.in_place = array + (own_summands(place_.group.rank) - call_.in.bytes());
+    peer.in_place = array + (own_summands(place_.group.rank) - call_.in().bytes());
   }
   return true;
 }
@@ -117,7 +117,7 @@ void DeviceFold::fold_round() {
     }
   }
   place_.device->fold(summands, out_ + own.begin_bytes, own.bytes / element_bytes_,
-                      call_.in.dtype(), fold_by(call_.reduce, call_.divisor));
+                      call_.in().dtype(), fold_by(call_.reduce(), call_.divisor()));
   place_.device->hold_messages();
 }
 

@@ -18,14 +18,14 @@ constexpr std::int64_t kMostMessages = 8192;
 /// Buffers for what others send this rank to fold.
 std::int64_t summand_bytes(const MovementPlace& place, const CollectiveCall& call,
                            const Signature& signature) {
-  const bool folds = call.kind == Kind::kAllReduce || call.kind == Kind::kReduceScatter;
+  const bool folds = call.kind() == Kind::kAllReduce || call.kind() == Kind::kReduceScatter;
   if (!folds || place.group.size == 1) return 0;
-  std::int64_t bytes = call.in.num_bytes();
-  if (call.kind == Kind::kReduceScatter || bytes > kFoldAllBytes) {
+  std::int64_t bytes = call.in().num_bytes();
+  if (call.kind() == Kind::kReduceScatter || bytes > kFoldAllBytes) {
     const std::vector<Slice> slices = slices_to_fold(call, signature, place.group.size);
     if (folds_in_pieces(call, slices)) return DeviceFold::buffer_bytes(place, call);
     const Slice& own = slices[static_cast<std::size_t>(place.group.rank)];
-    bytes = (own.end - own.begin) * size_of(call.in.dtype());
+    bytes = (own.end - own.begin) * size_of(call.in().dtype());
   }
   return (place.group.size - 1) * DeviceSide::aligned(bytes);
 }
@@ -47,11 +47,11 @@ std::optional<DirectCall> make_direct_call(MovementPlace place, const Collective
     direct.device = std::make_unique<DeviceSide>(call, buffer_bytes);
     place.device = direct.device.get();
   };
-  if (call.kind == Kind::kExchange) {
-    DeviceBoxes boxes(call.parts, place.group.rank);
+  if (call.kind() == Kind::kExchange) {
+    DeviceBoxes boxes(call.parts(), place.group.rank);
     const std::int64_t bytes = boxes.buffer_bytes();
-    const std::int64_t capacity = message_capacity(call.pack_bytes, place.group.size);
-    if (bytes > call.pack_bytes || num_messages(boxes, capacity) > kMostMessages) {
+    const std::int64_t capacity = message_capacity(call.pack_bytes(), place.group.size);
+    if (bytes > call.pack_bytes() || num_messages(boxes, capacity) > kMostMessages) {
       return std::nullopt;
     }
     take_device(bytes);

@@ -21,12 +21,12 @@ std::int64_t num_bytes(const std::vector<std::int64_t>& numbers) {
 }  // namespace
 
 void ExchangeMovement::begin() {
-  for (Pair& pair : pairs_of(call_.parts, Side::kTarget, place_.group.rank)) {
+  for (Pair& pair : pairs_of(call_.parts(), Side::kTarget, place_.group.rank)) {
     incoming_.emplace_back().pair = std::move(pair);
     begin_incoming(incoming_.back());
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // also of what went past the caches
-  for (Pair& pair : pairs_of(call_.parts, Side::kSource, place_.group.rank)) {
+  for (Pair& pair : pairs_of(call_.parts(), Side::kSource, place_.group.rank)) {
     outgoing_.emplace_back().pair = std::move(pair);
     begin_outgoing(outgoing_.back());
   }
@@ -40,7 +40,7 @@ void ExchangeMovement::begin_outgoing(Outgoing& outgoing) {
   outgoing.offsets.push_back(pair.bytes);
   bool in_place = true;
   for (const PairPart& each : pair.parts) {
-    const Array& in = call_.parts[each.part].in;
+    const Array& in = call_.parts()[each.part].in;
     const auto offset = place_.host->offset_of(in.bytes(), in.num_bytes());
     outgoing.offsets.push_back(offset.value_or(kNotInPlace));
     in_place = in_place && offset.has_value();
@@ -59,7 +59,7 @@ void ExchangeMovement::begin_outgoing(Outgoing& outgoing) {
 void ExchangeMovement::begin_packed(Outgoing& outgoing) {
   std::vector<Packer::Source> sources;
   for (const PairPart& each : outgoing.pair.parts) {
-    const ExchangePart& part = call_.parts[each.part];
+    const ExchangePart& part = call_.parts()[each.part];
     sources.push_back(
         {boxes_of(part, Side::kSource, outgoing.pair.peer), part.in.bytes(), each.element_bytes});
   }
@@ -107,7 +107,7 @@ bool ExchangeMovement::hears(Incoming& incoming) {
     return true;
   }
   for (std::size_t slot = 0; slot < pair.parts.size(); ++slot) {
-    const ExchangeBoxes& boxes = *call_.parts[pair.parts[slot].part].boxes;
+    const ExchangeBoxes& boxes = *call_.parts()[pair.parts[slot].part].boxes;
     const auto box = std::ranges::find(boxes.into, pair.peer, &Transfer::peer);
     const auto index = static_cast<std::size_t>(box - boxes.into.begin());
     const std::int64_t bytes = num_elements(boxes.cut_from[index]) * pair.parts[slot].element_bytes;
@@ -118,7 +118,7 @@ bool ExchangeMovement::hears(Incoming& incoming) {
 }
 
 const std::byte* ExchangeMovement::array_of(std::size_t part, std::int64_t peer) const {
-  if (peer == place_.group.rank) return call_.parts[part].in.bytes();
+  if (peer == place_.group.rank) return call_.parts()[part].in.bytes();
   for (const Incoming& incoming : incoming_) {
     if (incoming.pair.peer != peer || incoming.arrays.empty()) continue;
     const auto slot = std::ranges::find(incoming.pair.parts, part, &PairPart::part);
@@ -139,8 +139,8 @@ void ExchangeMovement::begin_landing() {
 
 void ExchangeMovement::land_in_place() {
   std::vector<const std::byte*> sources;
-  for (std::size_t p = 0; p < call_.parts.size(); ++p) {
-    const ExchangePart& part = call_.parts[p];
+  for (std::size_t p = 0; p < call_.parts().size(); ++p) {
+    const ExchangePart& part = call_.parts()[p];
     if (part.boxes->into.empty()) continue;
     sources.clear();
     for (const Transfer& box : part.boxes->into) sources.push_back(array_of(p, box.peer));
@@ -163,14 +163,14 @@ void ExchangeMovement::begin_packed_landing() {
     }
   }
   sources.push_back(&summands_of(place_.group.rank));
-  for (std::size_t p = 0; p < call_.parts.size(); ++p) {
-    if (!call_.parts[p].boxes->fold) land_directly(p);
+  for (std::size_t p = 0; p < call_.parts().size(); ++p) {
+    if (!call_.parts()[p].boxes->fold) land_directly(p);
   }
-  landing_.emplace(call_.parts, std::move(sources));
+  landing_.emplace(call_.parts(), std::move(sources));
 }
 
 void ExchangeMovement::land_directly(std::size_t p) {
-  const ExchangePart& part = call_.parts[p];
+  const ExchangePart& part = call_.parts()[p];
   for (std::size_t i = 0; i < part.boxes->into.size(); ++i) {
     const Transfer& box = part.boxes->into[i];
     const std::byte* data = array_of(p, box.peer);
@@ -183,8 +183,8 @@ void ExchangeMovement::land_directly(std::size_t p) {
 LocalSource& ExchangeMovement::summands_of(int peer) {
   Pair pair{.peer = peer};
   std::vector<Packer::Source> sources;
-  for (std::size_t p = 0; p < call_.parts.size(); ++p) {
-    const ExchangePart& part = call_.parts[p];
+  for (std::size_t p = 0; p < call_.parts().size(); ++p) {
+    const ExchangePart& part = call_.parts()[p];
     if (!part.boxes->fold) continue;
     std::vector<PlacedBox> boxes = boxes_at(part, peer);
     if (boxes.empty()) continue;

@@ -19,7 +19,7 @@ class ExchangeMovement final : public Movement {
   ExchangeMovement(const MovementPlace& place, const CollectiveCall& call)
       : place_(place),
         call_(call),
-        capacity_(message_capacity(call.pack_bytes, place.group.size)) {}
+        capacity_(message_capacity(call.pack_bytes(), place.group.size)) {}
 
   void begin() override;
   bool advance() override;

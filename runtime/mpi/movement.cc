@@ -9,10 +9,10 @@ namespace tessera {
 
 std::unique_ptr<Movement> make_movement(const MovementPlace& place, const CollectiveCall& call,
                                         const Signature& signature) {
-  if (call.kind == CollectiveCall::Kind::kExchange) {
+  if (call.kind() == CollectiveCall::Kind::kExchange) {
     return std::make_unique<ExchangeMovement>(place, call);
   }
-  if (call.kind == CollectiveCall::Kind::kPeerRows) {
+  if (call.kind() == CollectiveCall::Kind::kPeerRows) {
     return std::make_unique<PeerMovement>(place, call);
   }
   return std::make_unique<CollectiveMovement>(place, call, signature);

@@ -93,8 +93,8 @@ bool LocalSource::fill(const std::vector<Stretch>& message, std::byte* buffer) {
 
 // ---- PackedLanding
 
-PackedLanding::PackedLanding(std::vector<ExchangePart> parts, Sources sources)
-    : parts_(std::move(parts)), sources_(std::move(sources)) {
+PackedLanding::PackedLanding(std::span<const ExchangePart> parts, Sources sources)
+    : parts_(parts.begin(), parts.end()), sources_(std::move(sources)) {
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     if (parts_[p].boxes->fold) {
       add_folded_part(p);

@@ -85,7 +85,7 @@ class PackedLanding {
   using Sources = std::vector<PackedSource*>;
   /// `sources`: every peer that sends messages, and for parts that fold every other contributor,
   /// this rank included. They outlive this.
-  PackedLanding(std::vector<ExchangePart> parts, Sources sources);
+  PackedLanding(std::span<const ExchangePart> parts, Sources sources);
   /// As far as it goes; true when all has landed.
   bool advance();
   std::int64_t progress() const noexcept { return progress_; }

@@ -10,9 +10,9 @@ namespace tessera {
 using Way = PeerRows::Way;
 
 std::vector<const Array*> PeerMovement::given() const {
-  const PeerRows& rows = *call_.peer_rows;
-  if (rows.way != Way::kPut) return {&call_.in};
-  std::vector<const Array*> arrays = {&call_.in, &rows.place_TK};
+  const PeerRows& rows = call_.as<PeerRowsCall>().rows;
+  if (rows.way != Way::kPut) return {&call_.in()};
+  std::vector<const Array*> arrays = {&call_.in(), &rows.place_TK};
   if (!rows.weights_TK.is_null()) arrays.push_back(&rows.weights_TK);
   return arrays;
 }
@@ -92,7 +92,7 @@ void PeerMovement::fetch() {
 }
 
 void PeerMovement::move() {
-  const PeerRows& rows = *call_.peer_rows;
+  const PeerRows& rows = call_.as<PeerRowsCall>().rows;
   KernelContext ctx;
   if (rows.way == Way::kPut) {
     std::vector<kernels::PutSource> sources;
@@ -102,11 +102,11 @@ void PeerMovement::move() {
     }
     kernels::take_put_rows(ctx,
                            {.sources = sources,
-                            .tokens = call_.in.dtype(),
+                            .tokens = call_.in().dtype(),
                             .top_k = rows.place_TK.size(1),
                             .own = place_.group.rank,
                             .copies = rows.copies},
-                           call_.out);
+                           call_.out());
     return;
   }
   std::vector<kernels::PeerBuffer> buffers;

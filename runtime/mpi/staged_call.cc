@@ -69,14 +69,19 @@ std::vector<StagedCall::Use> StagedCall::uses(int self) {
   const auto add = [&](const Use& use) {
     if (!use.array->is_null()) all.push_back(use);
   };
-  if (call_.kind == Kind::kBroadcast) {
-    add({&call_.in});
-    add({&call_.out, call_.root == self, call_.root != self});
+  if (auto* broadcast = std::get_if<BroadcastCall>(&call_.of)) {
+    add({&broadcast->in_out, broadcast->root == self, broadcast->root != self});
     return all;
   }
-  add({&call_.in, true, false});
-  add({&call_.out, false, true});
-  for (ExchangePart& part : call_.parts) {
+  std::visit(
+      [&](auto& each) {
+        if constexpr (requires { each.in; }) add({&each.in, true, false});
+        if constexpr (requires { each.out; }) add({&each.out, false, true});
+      },
+      call_.of);
+  auto* const exchange = std::get_if<ExchangeCall>(&call_.of);
+  if (exchange == nullptr) return all;
+  for (ExchangePart& part : exchange->parts) {
     const bool gives = !part.boxes->from.empty(), lands = !part.boxes->into.empty();
     const bool in_place = gives && !part.out.is_null() && part.in.bytes() == part.out.bytes();
     add({&part.in, gives, false});

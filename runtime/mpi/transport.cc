@@ -125,7 +125,7 @@ double MpiTransport::now_us() const {
 }
 
 Status MpiTransport::check(const CollectiveCall& call) const {
-  if (call.kind != Kind::kPeerRows || &device_of(call) == &cpu_device()) return absl::OkStatus();
+  if (call.kind() != Kind::kPeerRows || &device_of(call) == &cpu_device()) return absl::OkStatus();
   return unimplemented("peer_rows: its arrays lie on " + to_string(device_of(call).id()) +
                        "; processes on MPI read their peers' arrays on the host only");
 }

@@ -77,20 +77,20 @@ std::optional<NativeReduction> native_reduction(DType dtype, const Fold& how, in
 DeviceCall::DeviceCall(const CollectiveCall& call, const Signature& signature,
                        const GroupPlace& group, Link& link, ReduceBy reduce)
     : call_(call), signature_(signature), group_(group), link_(link) {
-  const bool reduces = call_.kind == Kind::kAllReduce || call_.kind == Kind::kReduceScatter;
+  const bool reduces = call_.kind() == Kind::kAllReduce || call_.kind() == Kind::kReduceScatter;
   const std::vector<std::int64_t>& rows = signature_.send_splits;
   const bool even = std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
   if (reduce == ReduceBy::kNative && reduces && even) {
     native_ = native_reduction(signature_.dtype, how(), group_.size);
   }
-  const bool whole = call_.kind == Kind::kAllReduce && call_.in.num_bytes() <= kFoldAllBytes;
+  const bool whole = call_.kind() == Kind::kAllReduce && call_.in().num_bytes() <= kFoldAllBytes;
   if (reduces && !native_ && !whole) {
     slices_ = slices_to_fold(call_, signature_, group_.size);
     for (const Slice& slice : slices_) longest_ = std::max(longest_, slice.end - slice.begin);
-    const std::int64_t most = call_.pack_bytes / std::max(1, group_.size - 1) / element();
+    const std::int64_t most = call_.pack_bytes() / std::max(1, group_.size - 1) / element();
     round_elements_ = std::max<std::int64_t>(1, std::min(longest_, most));
   }
-  if (call_.kind == Kind::kExchange) boxes_.emplace(call_.parts, group_.rank);
+  if (call_.kind() == Kind::kExchange) boxes_.emplace(call_.parts(), group_.rank);
   side_ = std::make_unique<DeviceSide>(call_, buffer_bytes(), &link_.stream());
 }
 
@@ -99,14 +99,14 @@ std::int64_t DeviceCall::buffer_bytes() const {
   if (!slices_.empty()) {
     return (group_.size - 1) * DeviceSide::aligned(round_elements_ * element());
   }
-  const bool folds_whole = call_.kind == Kind::kAllReduce && !native_;
-  return folds_whole ? DeviceSide::aligned(group_.size * call_.in.num_bytes()) : 0;
+  const bool folds_whole = call_.kind() == Kind::kAllReduce && !native_;
+  return folds_whole ? DeviceSide::aligned(group_.size * call_.in().num_bytes()) : 0;
 }
 
 void DeviceCall::give() {
   side_->begin();
   side_->note_given();
-  switch (call_.kind) {
+  switch (call_.kind()) {
     case Kind::kAllReduce:
       all_reduce();
       break;
@@ -139,10 +139,10 @@ void DeviceCall::give() {
 // The sender is rank 0 of the link, the receiver rank 1.
 void DeviceCall::pair() {
   Letters letters;
-  if (call_.kind == Kind::kSend) {
-    letters.send(1, call_.in.bytes(), call_.in.num_bytes());
+  if (call_.kind() == Kind::kSend) {
+    letters.send(1, call_.in().bytes(), call_.in().num_bytes());
   } else {
-    letters.recv(0, call_.out.bytes(), call_.out.num_bytes());
+    letters.recv(0, call_.out().bytes(), call_.out().num_bytes());
   }
   letters.give(link_);
 }
@@ -167,11 +167,11 @@ void DeviceCall::fold_slices(std::byte* out) {
     for (int peer = 0; peer < group_.size; ++peer) {
       const auto at = static_cast<std::size_t>(peer);
       if (peer == group_.rank) {
-        summands.push_back(call_.in.bytes() + mine.begin * element());
+        summands.push_back(call_.in().bytes() + mine.begin * element());
         continue;
       }
       const Slice theirs = part_of(slices_[at], begin);
-      letters.send(peer, call_.in.bytes() + theirs.begin * element(),
+      letters.send(peer, call_.in().bytes() + theirs.begin * element(),
                    (theirs.end - theirs.begin) * element());
       letters.recv(peer, buffers[at], count * element());
       summands.push_back(buffers[at]);
@@ -184,39 +184,40 @@ void DeviceCall::fold_slices(std::byte* out) {
 }
 
 void DeviceCall::reduce_natively() {
-  const auto count = static_cast<std::size_t>(call_.out.num_elements());
+  const auto count = static_cast<std::size_t>(call_.out().num_elements());
   if (count == 0) return;
   const auto [type, op] = *native_;
   link_.give([&, type = type, op = op](ncclComm_t comm) {
     const cudaStream_t stream = link_.stream().handle();
-    if (call_.kind == Kind::kAllReduce) {
-      check(ncclAllReduce(call_.in.bytes(), call_.out.bytes(), count, type, op, comm, stream), comm,
-            "ncclAllReduce");
+    if (call_.kind() == Kind::kAllReduce) {
+      check(ncclAllReduce(call_.in().bytes(), call_.out().bytes(), count, type, op, comm, stream),
+            comm, "ncclAllReduce");
     } else {
-      check(ncclReduceScatter(call_.in.bytes(), call_.out.bytes(), count, type, op, comm, stream),
-            comm, "ncclReduceScatter");
+      check(
+          ncclReduceScatter(call_.in().bytes(), call_.out().bytes(), count, type, op, comm, stream),
+          comm, "ncclReduceScatter");
     }
   });
 }
 
 void DeviceCall::all_reduce() {
   if (native_) return reduce_natively();
-  const std::int64_t bytes = call_.in.num_bytes();
+  const std::int64_t bytes = call_.in().num_bytes();
   if (bytes == 0) return;
   if (slices_.empty()) {
     std::byte* const all = side_->take(group_.size * bytes);
     link_.give([&](ncclComm_t comm) {
-      check(ncclAllGather(call_.in.bytes(), all, static_cast<std::size_t>(bytes), ncclUint8, comm,
+      check(ncclAllGather(call_.in().bytes(), all, static_cast<std::size_t>(bytes), ncclUint8, comm,
                           link_.stream().handle()),
             comm, "ncclAllGather");
     });
     std::vector<const std::byte*> summands;
     for (int rank = 0; rank < group_.size; ++rank) summands.push_back(all + rank * bytes);
-    return side_->fold(summands, call_.out.bytes(), call_.in.num_elements(), signature_.dtype,
+    return side_->fold(summands, call_.out().bytes(), call_.in().num_elements(), signature_.dtype,
                        how());
   }
   const Slice& own = slices_[static_cast<std::size_t>(group_.rank)];
-  std::byte* const out = call_.out.bytes();
+  std::byte* const out = call_.out().bytes();
   fold_slices(out + own.begin * element());
   Letters letters;
   for (int peer = 0; peer < group_.size; ++peer) {
@@ -230,19 +231,19 @@ void DeviceCall::all_reduce() {
 
 void DeviceCall::reduce_scatter() {
   if (native_) return reduce_natively();
-  fold_slices(call_.out.bytes());
+  fold_slices(call_.out().bytes());
 }
 
 void DeviceCall::all_gather() {
-  const std::int64_t row = row_bytes(call_.out);
-  std::byte* const out = call_.out.bytes();
+  const std::int64_t row = row_bytes(call_.out());
+  std::byte* const out = call_.out().bytes();
   const std::vector<std::int64_t>& rows = signature_.recv_splits;
   std::byte* const own = out + sum_before(rows, group_.rank) * row;
   const bool even = std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
   if (even) {
-    if (call_.in.num_bytes() == 0) return;
+    if (call_.in().num_bytes() == 0) return;
     return link_.give([&](ncclComm_t comm) {
-      check(ncclAllGather(call_.in.bytes(), out, static_cast<std::size_t>(call_.in.num_bytes()),
+      check(ncclAllGather(call_.in().bytes(), out, static_cast<std::size_t>(call_.in().num_bytes()),
                           ncclUint8, comm, link_.stream().handle()),
             comm, "ncclAllGather");
     });
@@ -250,23 +251,23 @@ void DeviceCall::all_gather() {
   Letters letters;
   for (int peer = 0; peer < group_.size; ++peer) {
     if (peer == group_.rank) continue;
-    letters.send(peer, call_.in.bytes(), call_.in.num_bytes());
+    letters.send(peer, call_.in().bytes(), call_.in().num_bytes());
     letters.recv(peer, out + sum_before(rows, peer) * row,
                  rows[static_cast<std::size_t>(peer)] * row);
   }
   letters.give(link_);
-  if (call_.in.num_bytes() > 0 && own != call_.in.bytes()) {
-    side_->copy(own, call_.in.bytes(), call_.in.num_bytes());
+  if (call_.in().num_bytes() > 0 && own != call_.in().bytes()) {
+    side_->copy(own, call_.in().bytes(), call_.in().num_bytes());
   }
 }
 
 void DeviceCall::all_to_all() {
-  const std::int64_t row = row_bytes(call_.out);
+  const std::int64_t row = row_bytes(call_.out());
   Letters letters;
   for (int peer = 0; peer < group_.size; ++peer) {
     const auto at = static_cast<std::size_t>(peer);
-    const std::byte* from = call_.in.bytes() + sum_before(signature_.send_splits, peer) * row;
-    std::byte* to = call_.out.bytes() + sum_before(signature_.recv_splits, peer) * row;
+    const std::byte* from = call_.in().bytes() + sum_before(signature_.send_splits, peer) * row;
+    std::byte* to = call_.out().bytes() + sum_before(signature_.recv_splits, peer) * row;
     const std::int64_t sent = signature_.send_splits[at] * row;
     if (peer != group_.rank) {
       letters.send(peer, from, sent);
@@ -279,11 +280,11 @@ void DeviceCall::all_to_all() {
 }
 
 void DeviceCall::broadcast() {
-  const std::int64_t bytes = call_.out.num_bytes();
+  const std::int64_t bytes = call_.out().num_bytes();
   if (bytes == 0) return;
   link_.give([&](ncclComm_t comm) {
-    check(ncclBroadcast(call_.out.bytes(), call_.out.bytes(), static_cast<std::size_t>(bytes),
-                        ncclUint8, call_.root, comm, link_.stream().handle()),
+    check(ncclBroadcast(call_.out().bytes(), call_.out().bytes(), static_cast<std::size_t>(bytes),
+                        ncclUint8, call_.root(), comm, link_.stream().handle()),
           comm, "ncclBroadcast");
   });
 }

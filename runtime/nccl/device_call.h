@@ -52,7 +52,7 @@ class DeviceCall {
   /// Folds this rank's slice of all ranks' `in` to `out`, in rounds that the buffer holds.
   void fold_slices(std::byte* out);
   std::int64_t element() const { return size_of(signature_.dtype); }
-  Fold how() const { return fold_by(call_.reduce, call_.divisor); }
+  Fold how() const { return fold_by(call_.reduce(), call_.divisor()); }
 
   const CollectiveCall& call_;
   const Signature& signature_;

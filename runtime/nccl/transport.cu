@@ -190,7 +190,7 @@ bool Call::deliver_to_oneself() {
                 device.compute());
   };
   if (signature().kind == Kind::kSend) {
-    const Array& in = call().in;
+    const Array& in = call().in();
     Array kept = Array::empty(in.shape(), in.dtype(), in.storage()->allocator());
     copy(kept, in);
     letters.emplace(signature().sequence, std::move(kept));
@@ -198,13 +198,13 @@ bool Call::deliver_to_oneself() {
   }
   const auto letter = letters.find(signature().sequence);
   if (letter == letters.end()) return false;
-  if (letter->second.shape() != call().out.shape() ||
-      letter->second.dtype() != call().out.dtype()) {
+  if (letter->second.shape() != call().out().shape() ||
+      letter->second.dtype() != call().out().dtype()) {
     throw Error(failed_precondition("collective mismatch (shape): " + to_string(signature()) +
                                     " takes what this rank sent itself of shape " +
                                     to_string(letter->second.shape())));
   }
-  copy(call().out, letter->second);
+  copy(call().out(), letter->second);
   letters.erase(letter);
   return true;
 }
@@ -272,7 +272,7 @@ StatusOr<std::unique_ptr<TransportGroup>> Transport::open_group(const CallGroup&
 Status Transport::check(const CollectiveCall& call) const {
   const Device& device = device_of(call);
   if (&device == &cpu_device() || &device == device_.get()) return absl::OkStatus();
-  return invalid_argument(std::string(name_of(call.kind)) + ": its arrays lie on " +
+  return invalid_argument(std::string(name_of(call.kind())) + ": its arrays lie on " +
                           to_string(device.id()) + ", this rank's device is " +
                           to_string(device_->id()));
 }

@@ -269,52 +269,50 @@ void ExecutionState::start(const Batch& batch) {
 
 CollectiveCall ExecutionState::call_of(Tensor& tensor) {
   const ProgramStep& step = tensor.step();
-  CollectiveCall call;
-  call.reduce = step.reduce;
-  call.divisor = step.divisor;
-  call.signature_extra = step.hash;
-  call.pack_bytes = tensor.share().pack_bytes;
+  const std::int64_t pack_bytes = tensor.share().pack_bytes;
   const auto own = static_cast<std::size_t>(step.group->rank());
+  CollectiveCall call{.signature_extra = step.hash};
   switch (step.way) {
     case Way::kAllReduce:
-      call.kind = CollectiveCall::Kind::kAllReduce;
-      call.in = tensor.current;
-      call.out = tensor.written;
+      call.of = AllReduceCall{.in = tensor.current,
+                              .out = tensor.written,
+                              .reduce = step.reduce,
+                              .divisor = step.divisor,
+                              .pack_bytes = pack_bytes};
       break;
     case Way::kAllGather:
-      call.kind = CollectiveCall::Kind::kAllGather;
-      call.recv_splits = step.rows;
-      call.out = tensor.written;
-      call.in = step.in_place ? rows_at(tensor.current, sum_before(step.rows, step.group->rank()),
+      call.of = AllGatherCall{
+          .in = step.in_place ? rows_at(tensor.current, sum_before(step.rows, step.group->rank()),
                                         step.rows[own])
-                              : tensor.current;
+                              : tensor.current,
+          .out = tensor.written,
+          .rows = step.rows};
       break;
     case Way::kReduceScatter:
-      call.kind = CollectiveCall::Kind::kReduceScatter;
-      call.send_splits = step.rows;
-      call.in = tensor.current;
-      call.out = rows_at(tensor.written, step.first_row, step.rows[own]);
+      call.of = ReduceScatterCall{.in = tensor.current,
+                                  .out = rows_at(tensor.written, step.first_row, step.rows[own]),
+                                  .reduce = step.reduce,
+                                  .rows = step.rows,
+                                  .divisor = step.divisor,
+                                  .pack_bytes = pack_bytes};
       break;
     default:
-      call.kind = CollectiveCall::Kind::kExchange;
-      call.parts = {part_of(tensor)};
+      call.of = ExchangeCall{.parts = {part_of(tensor)}, .pack_bytes = pack_bytes};
   }
   return call;
 }
 
 CollectiveCall ExecutionState::merged_call(const Batch& batch) {
   CollectiveCall call;
-  call.kind = CollectiveCall::Kind::kExchange;
-  call.parts.reserve(batch.tensors.size());
+  ExchangeCall exchange{.pack_bytes = INT64_MAX};
+  exchange.parts.reserve(batch.tensors.size());
   for (const std::size_t index : batch.tensors) {
     const Tensor& tensor = tensors[index];
-    const ProgramStep& step = tensor.step();
-    const bool first = call.parts.empty();
-    call.pack_bytes =
-        first ? tensor.share().pack_bytes : std::min(call.pack_bytes, tensor.share().pack_bytes);
-    call.signature_extra = call.signature_extra * 0x9e3779b97f4a7c15U + step.hash;
-    call.parts.push_back(part_of(tensor));
+    exchange.pack_bytes = std::min(exchange.pack_bytes, tensor.share().pack_bytes);
+    call.signature_extra = call.signature_extra * 0x9e3779b97f4a7c15U + tensor.step().hash;
+    exchange.parts.push_back(part_of(tensor));
   }
+  call.of = std::move(exchange);
   return call;
 }
 

@@ -19,8 +19,13 @@ class SimCall final : public PendingCall {
         group_(group),
         signature_(std::move(signature)) {
     // The signature has taken them along.
-    this->call().send_splits = signature_.send_splits;
-    this->call().recv_splits = signature_.recv_splits;
+    auto& of = this->call().of;
+    if (auto* gather = std::get_if<AllGatherCall>(&of)) gather->rows = signature_.recv_splits;
+    if (auto* scatter = std::get_if<ReduceScatterCall>(&of)) scatter->rows = signature_.send_splits;
+    if (auto* exchange = std::get_if<AllToAllCall>(&of)) {
+      exchange->send_splits = signature_.send_splits;
+      exchange->recv_splits = signature_.recv_splits;
+    }
   }
   const Signature& signature() const noexcept override { return signature_; }
 
@@ -60,7 +65,7 @@ StatusOr<std::unique_ptr<TransportGroup>> SimTransport::open_group(const CallGro
 Status SimTransport::check(const CollectiveCall& call) const {
   const Device& device = device_of(call);
   if (&device == &cpu_device()) return absl::OkStatus();
-  return unimplemented(std::string(name_of(call.kind)) + ": its arrays lie on " +
+  return unimplemented(std::string(name_of(call.kind())) + ": its arrays lie on " +
                        to_string(device.id()) + "; a simulated rank's lie on the host");
 }
 

@@ -76,46 +76,46 @@ void DeviceShare::run(const BoxMoves& moves, const Arrays& arrays, const Array& 
 
 // Nobody else reads or writes this slice of any rank's arrays, so in and out may be one array.
 void DeviceShare::all_reduce() {
-  const Slice slice = slice_of(call_.in.num_elements(), {party_, round_.size()});
+  const Slice slice = slice_of(call_.in().num_elements(), {party_, round_.size()});
   std::vector<std::byte*> targets;
   for (int i = 0; i < round_.size(); ++i) {
-    targets.push_back(i == party_ ? call_.out.bytes() : round_.post(i).target);
+    targets.push_back(i == party_ ? call_.out().bytes() : round_.post(i).target);
   }
-  BoxMoves moves(size_of(call_.in.dtype()));
+  BoxMoves moves(size_of(call_.in().dtype()));
   add_fold(
       moves,
       {.first = slice.begin, .row_elements = slice.end - slice.begin, .num_targets = round_.size()},
       slice.begin);
-  run(moves, {sources(), targets}, call_.out, fold_by(call_.reduce, call_.divisor));
+  run(moves, {sources(), targets}, call_.out(), fold_by(call_.reduce(), call_.divisor()));
 }
 
 void DeviceShare::all_gather() {
-  const std::int64_t element = size_of(call_.out.dtype()), row = row_bytes(call_.out) / element;
+  const std::int64_t element = size_of(call_.out().dtype()), row = row_bytes(call_.out()) / element;
   std::vector<const std::byte*> from = sources();
-  from[static_cast<std::size_t>(party_)] = call_.in.bytes();
+  from[static_cast<std::size_t>(party_)] = call_.in().bytes();
   BoxMoves moves(element);
   std::int64_t at = 0;
   for (int i = 0; i < round_.size(); ++i) {
     const std::int64_t count = own_.signature.recv_splits[static_cast<std::size_t>(i)] * row;
-    const bool in_place = i == party_ && call_.in.bytes() == call_.out.bytes() + at * element;
+    const bool in_place = i == party_ && call_.in().bytes() == call_.out().bytes() + at * element;
     if (!in_place) add_copy(moves, at, {.source = i}, count);
     at += count;
   }
-  std::byte* to = call_.out.bytes();
-  run(moves, {from, {&to, 1}}, call_.out);
+  std::byte* to = call_.out().bytes();
+  run(moves, {from, {&to, 1}}, call_.out());
 }
 
 void DeviceShare::reduce_scatter() {
-  const std::int64_t element = size_of(call_.in.dtype()), row = row_bytes(call_.in) / element;
+  const std::int64_t element = size_of(call_.in().dtype()), row = row_bytes(call_.in()) / element;
   BoxMoves moves(element);
-  add_fold(moves, {.row_elements = call_.out.num_elements()},
+  add_fold(moves, {.row_elements = call_.out().num_elements()},
            sum_before(own_.signature.send_splits, party_) * row);
-  std::byte* to = call_.out.bytes();
-  run(moves, {sources(), {&to, 1}}, call_.out, fold_by(call_.reduce, call_.divisor));
+  std::byte* to = call_.out().bytes();
+  run(moves, {sources(), {&to, 1}}, call_.out(), fold_by(call_.reduce(), call_.divisor()));
 }
 
 void DeviceShare::all_to_all() {
-  const std::int64_t element = size_of(call_.out.dtype()), row = row_bytes(call_.out) / element;
+  const std::int64_t element = size_of(call_.out().dtype()), row = row_bytes(call_.out()) / element;
   BoxMoves moves(element);
   std::int64_t at = 0;
   for (int i = 0; i < round_.size(); ++i) {
@@ -124,19 +124,19 @@ void DeviceShare::all_to_all() {
     add_copy(moves, at, {.source = i, .first = before * row}, count);
     at += count;
   }
-  std::byte* to = call_.out.bytes();
-  run(moves, {sources(), {&to, 1}}, call_.out);
+  std::byte* to = call_.out().bytes();
+  run(moves, {sources(), {&to, 1}}, call_.out());
 }
 
 void DeviceShare::take_whole(int from) {
-  own_.device->copy(call_.out.bytes(), source(from),
-                    static_cast<std::size_t>(call_.out.num_bytes()), own_.device->comm());
+  own_.device->copy(call_.out().bytes(), source(from),
+                    static_cast<std::size_t>(call_.out().num_bytes()), own_.device->comm());
 }
 
 std::vector<DeviceShare::Bucket> DeviceShare::buckets() const {
   std::vector<Bucket> all;
-  for (std::size_t i = 0; i < call_.parts.size(); ++i) {
-    const ExchangePart& part = call_.parts[i];
+  for (std::size_t i = 0; i < call_.parts().size(); ++i) {
+    const ExchangePart& part = call_.parts()[i];
     if (part.boxes->into.empty()) continue;
     const DType dtype = part.out.dtype();
     const std::optional<Fold> fold = fold_of(*part.boxes);
@@ -157,7 +157,7 @@ void DeviceShare::run(const Bucket& bucket) {
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;
   for (const std::size_t i : bucket.parts) {
-    const ExchangePart& part = call_.parts[i];
+    const ExchangePart& part = call_.parts()[i];
     std::shared_ptr<const Landing> landing = part.boxes->landing;
     if (landing == nullptr) {
       landing = std::make_shared<const Landing>(landing_of(*part.boxes, view_of(part.out.shape())));
@@ -173,7 +173,7 @@ void DeviceShare::run(const Bucket& bucket) {
     }
     merged.append(device.moves, first_source, first_target);
   }
-  run(merged, {from, to}, call_.parts[bucket.parts.front()].out, bucket.fold);
+  run(merged, {from, to}, call_.parts()[bucket.parts.front()].out, bucket.fold);
 }
 
 void DeviceShare::exchange() {
@@ -184,18 +184,19 @@ void DeviceShare::exchange() {
 
 void publish_on_device(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
-  if (call.kind == Kind::kPeerRows) {
+  if (call.kind() == Kind::kPeerRows) {
     publish_peer_buffer(post, place);
     post.ready = post.device->record(post.device->compute());
     return;
   }
-  for (const ExchangePart& part : call.parts) {
+  for (const ExchangePart& part : call.parts()) {
     post.parts.push_back(part.in.is_null() ? nullptr : part.in.bytes());
   }
-  if (!call.in.is_null()) post.source = call.in.bytes();
-  if (call.kind == Kind::kBroadcast) post.source = call.out.bytes();
-  if (call.kind == Kind::kAllReduce) post.target = call.out.bytes();
-  post.read_by_others = call.kind == Kind::kSend || (place.size > 1 && call.kind != Kind::kRecv);
+  if (!call.in().is_null()) post.source = call.in().bytes();
+  if (call.kind() == Kind::kBroadcast) post.source = call.out().bytes();
+  if (call.kind() == Kind::kAllReduce) post.target = call.out().bytes();
+  post.read_by_others =
+      call.kind() == Kind::kSend || (place.size > 1 && call.kind() != Kind::kRecv);
   post.ready = post.device->record(post.device->compute());
 }
 
@@ -208,7 +209,7 @@ void transfer_on_device(ThreadsRound& round, int party) {
     device.wait(device.comm(), post.ready);
   }
   DeviceShare share(round, party);
-  switch (own.call->kind) {
+  switch (own.call->kind()) {
     case Kind::kBarrier:
     case Kind::kSend:
       break;
@@ -225,7 +226,7 @@ void transfer_on_device(ThreadsRound& round, int party) {
       share.all_to_all();
       break;
     case Kind::kBroadcast:
-      if (own.call->root != party) share.take_whole(own.call->root);
+      if (own.call->root() != party) share.take_whole(own.call->root());
       break;
     case Kind::kRecv:
       share.take_whole(0);

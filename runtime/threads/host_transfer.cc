@@ -86,11 +86,11 @@ bool folds_all(const Array& in) { return in.num_bytes() <= kFoldAllBytes; }
 
 void all_reduce(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
-  const DType dtype = call.in.dtype();
-  const std::int64_t count = call.in.num_elements();
-  const Fold how = fold_by(call.reduce, call.divisor);
-  if (folds_all(call.in)) {
-    fold(dtype, how, sources_of(round, 0), call.out.bytes(), count);
+  const DType dtype = call.in().dtype();
+  const std::int64_t count = call.in().num_elements();
+  const Fold how = fold_by(call.reduce(), call.divisor());
+  if (folds_all(call.in())) {
+    fold(dtype, how, sources_of(round, 0), call.out().bytes(), count);
     return;
   }
   // Nobody else reads or writes this slice of any rank's arrays, so in and out may be one array.
@@ -98,21 +98,21 @@ void all_reduce(ThreadsRound& round, int party, int threads) {
   const std::int64_t at = slice.begin * size_of(dtype);
   std::vector<std::byte*> targets;
   for (int i = 0; i < round.size(); ++i) {
-    targets.push_back((i == party ? call.out.bytes() : round.post(i).target) + at);
+    targets.push_back((i == party ? call.out().bytes() : round.post(i).target) + at);
   }
   fold_rows(round, {dtype, how, slice.begin, slice.end - slice.begin}, targets,
-            {kernels::stores_for(call.in.num_bytes()), threads});
+            {kernels::stores_for(call.in().num_bytes()), threads});
 }
 
 void all_gather(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
-  const std::int64_t row = row_bytes(own.call->out);
-  std::byte* at = own.call->out.bytes();
+  const std::int64_t row = row_bytes(own.call->out());
+  std::byte* at = own.call->out().bytes();
   for (int i = 0; i < round.size(); ++i) {
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
     // The own rows come from the array itself: where they lie in place already, nothing is to copy.
-    copy_rows({at, bytes, own.call->out.num_bytes()},
-              i == party ? own.call->in.bytes() : round.post(i).source, threads);
+    copy_rows({at, bytes, own.call->out().num_bytes()},
+              i == party ? own.call->in().bytes() : round.post(i).source, threads);
     at += bytes;
   }
 }
@@ -120,22 +120,23 @@ void all_gather(ThreadsRound& round, int party, int threads) {
 void reduce_scatter(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
   const CollectiveCall& call = *own.call;
-  const std::int64_t row_elements = row_bytes(call.in) / size_of(call.in.dtype());
-  std::byte* to = call.out.bytes();
-  fold_rows(round,
-            {call.in.dtype(), fold_by(call.reduce, call.divisor),
-             sum_before(own.signature.send_splits, party) * row_elements, call.out.num_elements()},
-            {&to, 1}, {kernels::stores_for(call.out.num_bytes()), threads});
+  const std::int64_t row_elements = row_bytes(call.in()) / size_of(call.in().dtype());
+  std::byte* to = call.out().bytes();
+  fold_rows(
+      round,
+      {call.in().dtype(), fold_by(call.reduce(), call.divisor()),
+       sum_before(own.signature.send_splits, party) * row_elements, call.out().num_elements()},
+      {&to, 1}, {kernels::stores_for(call.out().num_bytes()), threads});
 }
 
 void all_to_all(ThreadsRound& round, int party, int threads) {
   ThreadsPost& own = round.post(party);
-  const std::int64_t row = row_bytes(own.call->out);
-  std::byte* at = own.call->out.bytes();
+  const std::int64_t row = row_bytes(own.call->out());
+  std::byte* at = own.call->out().bytes();
   for (int i = 0; i < round.size(); ++i) {
     ThreadsPost& peer = round.post(i);
     const std::int64_t bytes = own.signature.recv_splits[static_cast<std::size_t>(i)] * row;
-    copy_rows({at, bytes, own.call->out.num_bytes()},
+    copy_rows({at, bytes, own.call->out().num_bytes()},
               peer.source + sum_before(peer.signature.send_splits, party) * row, threads);
     at += bytes;
   }
@@ -144,8 +145,8 @@ void all_to_all(ThreadsRound& round, int party, int threads) {
 void exchange(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
   std::vector<const std::byte*> sources;
-  for (std::size_t i = 0; i < call.parts.size(); ++i) {
-    const ExchangePart& part = call.parts[i];
+  for (std::size_t i = 0; i < call.parts().size(); ++i) {
+    const ExchangePart& part = call.parts()[i];
     if (part.boxes->into.empty()) continue;
     sources.clear();
     for (const Transfer& box : part.boxes->into) {
@@ -161,19 +162,19 @@ void exchange(ThreadsRound& round, int party, int threads) {
 
 // What others may read, or null.
 const Array* readable(const CollectiveCall& call, const GroupPlace& place) {
-  switch (call.kind) {
+  switch (call.kind()) {
     case Kind::kBarrier:
     case Kind::kRecv:
       return nullptr;
     case Kind::kBroadcast:
-      return call.root == place.rank ? &call.out : nullptr;
+      return call.root() == place.rank ? &call.out() : nullptr;
     default:
-      return &call.in;
+      return &call.in();
   }
 }
 
 bool gives_others(const CollectiveCall& call, int self) {
-  return std::ranges::any_of(call.parts, [&](const ExchangePart& part) {
+  return std::ranges::any_of(call.parts(), [&](const ExchangePart& part) {
     return std::ranges::any_of(part.boxes->from,
                                [&](const Transfer& box) { return box.peer != self; });
   });
@@ -182,7 +183,7 @@ bool gives_others(const CollectiveCall& call, int self) {
 void publish_parts(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
   std::int64_t bytes = 0;
-  for (const ExchangePart& part : call.parts) {
+  for (const ExchangePart& part : call.parts()) {
     post.parts.push_back(part.in.is_null() ? nullptr : part.in.bytes());
     if (!part.in.is_null()) bytes += part.in.num_bytes();
   }
@@ -191,8 +192,8 @@ void publish_parts(ThreadsPost& post, const GroupPlace& place) {
   if (post.read_by_others) return;
   post.staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
   std::byte* at = post.staged.get();
-  for (std::size_t i = 0; i < call.parts.size(); ++i) {
-    const Array& in = call.parts[i].in;
+  for (std::size_t i = 0; i < call.parts().size(); ++i) {
+    const Array& in = call.parts()[i].in;
     if (in.is_null()) continue;
     copy_bytes(at, in.bytes(), in.num_bytes());
     post.parts[i] = at;
@@ -222,31 +223,31 @@ void transfer_peer_rows(ThreadsRound& round, int party, KernelContext& ctx, Stre
 
 void publish_data(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
-  if (call.kind == Kind::kExchange) return publish_parts(post, place);
-  if (call.kind == Kind::kPeerRows) return publish_peer_buffer(post, place);
+  if (call.kind() == Kind::kExchange) return publish_parts(post, place);
+  if (call.kind() == Kind::kPeerRows) return publish_peer_buffer(post, place);
   const Array* source = readable(call, place);
   if (source == nullptr || source->num_bytes() == 0) return;
   post.source = source->bytes();
-  if (place.size == 1 && call.kind != Kind::kSend) return;  // only a recv comes later
+  if (place.size == 1 && call.kind() != Kind::kSend) return;  // only a recv comes later
   const std::int64_t bytes = source->num_bytes();
-  const bool staged = call.kind == Kind::kAllReduce ? folds_all(*source) : bytes <= kStagedBytes;
+  const bool staged = call.kind() == Kind::kAllReduce ? folds_all(*source) : bytes <= kStagedBytes;
   if (staged) {
     post.staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
     copy_bytes(post.staged.get(), post.source, bytes);
     post.source = post.staged.get();
   } else {
     post.read_by_others = true;
-    if (call.kind == Kind::kAllReduce) post.target = call.out.bytes();
+    if (call.kind() == Kind::kAllReduce) post.target = call.out().bytes();
   }
 }
 
 void transfer(ThreadsRound& round, int party, int threads) {
   const CollectiveCall& call = *round.post(party).call;
   const auto take_whole = [&](int from) {
-    const std::int64_t bytes = call.out.num_bytes();
-    copy_rows({call.out.bytes(), bytes, bytes}, round.post(from).source, threads);
+    const std::int64_t bytes = call.out().num_bytes();
+    copy_rows({call.out().bytes(), bytes, bytes}, round.post(from).source, threads);
   };
-  switch (call.kind) {
+  switch (call.kind()) {
     case Kind::kBarrier:
     case Kind::kSend:
       return;
@@ -259,7 +260,7 @@ void transfer(ThreadsRound& round, int party, int threads) {
     case Kind::kAllToAll:
       return all_to_all(round, party, threads);
     case Kind::kBroadcast:
-      if (call.root != party) take_whole(call.root);
+      if (call.root() != party) take_whole(call.root());
       return;
     case Kind::kRecv:
       return take_whole(0);

@@ -126,19 +126,20 @@ void all_kinds(World& world, Results& results, std::int64_t width, DType dtype) 
 
 /// Reductions whose summands take more than the buffers that they may have.
 void large_folds(World& world, Results& results, DType dtype) {
-  CollectiveCall all_reduce{.kind = CollectiveCall::Kind::kAllReduce};
-  all_reduce.in = all_reduce.out = values(world, {10'007}, dtype);
-  all_reduce.pack_bytes = 3000;
-  results.push_back(all_reduce.out);
+  const Array whole = values(world, {10'007}, dtype);
+  const CollectiveCall all_reduce{.of =
+                                      AllReduceCall{.in = whole, .out = whole, .pack_bytes = 3000}};
+  results.push_back(whole);
   std::vector<std::int64_t> rows;  // of rank i: 40 i, so the first has none
   for (std::int64_t i = 0; i < world.size(); ++i) rows.push_back(40 * i);
   const std::int64_t all_rows = 20 * world.size() * (world.size() - 1);
-  CollectiveCall scatter{.kind = CollectiveCall::Kind::kReduceScatter, .reduce = ReduceOp::kAvg};
-  scatter.in = values(world, {all_rows, 21}, dtype);
-  scatter.out = room(world, {40 * world.rank(), 21}, dtype);
-  scatter.send_splits = rows;
-  scatter.pack_bytes = 1000;
-  results.push_back(scatter.out);
+  const CollectiveCall scatter{
+      .of = ReduceScatterCall{.in = values(world, {all_rows, 21}, dtype),
+                              .out = room(world, {40 * world.rank(), 21}, dtype),
+                              .reduce = ReduceOp::kAvg,
+                              .rows = rows,
+                              .pack_bytes = 1000}};
+  results.push_back(scatter.out());
   for (const CollectiveCall& call : {all_reduce, scatter}) everyone(world).start(call, {})->wait();
 }
 

@@ -11,7 +11,6 @@ using testing::on_world;
 using testing::values_here;
 using Notes = std::vector<std::string>;
 using Values = std::vector<double>;
-using Kind = CollectiveCall::Kind;
 
 /// `count` elements from `src` of `peer`'s line to `dst`.
 Transfer stretch(std::int64_t peer, const Run& run) { return {peer, 0, {{run}}}; }
@@ -22,7 +21,7 @@ std::shared_ptr<const ExchangeBoxes> share(ExchangeBoxes boxes, const Shape& cut
 }
 
 Status prepared(std::vector<ExchangePart> parts) {
-  CollectiveCall call{.kind = Kind::kExchange, .parts = std::move(parts)};
+  CollectiveCall call{.of = ExchangeCall{.parts = std::move(parts)}};
   return prepare(call, {0, 2});
 }
 
@@ -74,13 +73,13 @@ TEST_CASE("one exchange carries tensors of several types, some of which a rank o
       const auto swap = share({.into = {whole}, .from = {whole}}, {size});
       const Array got = filled(self == 0 ? DType::kI64 : DType::kF32, 0);
       const Array swapped = filled(DType::kF64, 0);
-      CollectiveCall call{.kind = Kind::kExchange};
+      ExchangeCall call;
       if (self == 0) {
         call.parts = {{first, Array(), give}, {Array(), got, take}, {third, swapped, swap}};
       } else {
         call.parts = {{Array(), got, take}, {second, Array(), give}, {third, swapped, swap}};
       }
-      everyone(world).start(std::move(call), {})->wait();
+      everyone(world).start({.of = std::move(call)}, {})->wait();
       if (values_here(got) != Values(size, self == 0 ? 7 : 5)) notes.push_back("one way");
       if (values_here(swapped) != Values(size, tenth(other))) notes.push_back("both ways");
       const Event& event = world.events().events().back();
@@ -106,9 +105,9 @@ TEST_CASE("an exchange may gather into the array that it reads", "[runtime][exch
         boxes.into.push_back(stretch(peer, {peer * each, peer * each, each}));
         boxes.from.push_back(stretch(peer, {world.rank() * each, world.rank() * each, each}));
       }
-      CollectiveCall call{.kind = Kind::kExchange};
+      ExchangeCall call;
       call.parts = {{array, array, share(std::move(boxes), {3 * each})}};
-      everyone(world).start(std::move(call), {})->wait();
+      everyone(world).start({.of = std::move(call)}, {})->wait();
       if (values_here(array) != expected) notes.push_back("values");
     });
     CHECK(complaints == Notes{});
@@ -124,12 +123,12 @@ TEST_CASE("elements on which no box lands stay as they were", "[runtime][exchang
       };
       const Array given = filled(size, static_cast<double>(world.rank())),
                   kept = filled(2 * size, 7);
-      CollectiveCall call{.kind = Kind::kExchange};
+      ExchangeCall call;
       call.parts = {{given, kept,
                      share({.into = {stretch(other, {0, size, size})},
                             .from = {stretch(other, {0, size, size})}},
                            {size})}};
-      everyone(world).start(std::move(call), {})->wait();
+      everyone(world).start({.of = std::move(call)}, {})->wait();
       Values expected(size, 7);
       expected.resize(2 * size, static_cast<double>(other));
       if (values_here(kept) != expected) notes.push_back("values");
@@ -141,9 +140,9 @@ TEST_CASE("elements on which no box lands stay as they were", "[runtime][exchang
 TEST_CASE("ranks with other numbers of tensors in a bucket learn of it", "[runtime][exchange]") {
   const Status status =
       testing::launch(2, {}, [](World& world, std::string&) {
-        CollectiveCall call{.kind = Kind::kExchange};
+        ExchangeCall call;
         call.parts.assign(world.rank() == 0 ? 2 : 3, {zeros(2), zeros(2), share({}, {})});
-        everyone(world).start(std::move(call), {})->wait();
+        everyone(world).start({.of = std::move(call)}, {})->wait();
       }).first;
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(testing::contains(status, "collective mismatch (plan)"));

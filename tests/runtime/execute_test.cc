@@ -372,9 +372,9 @@ TEST_CASE("an exchange whose contributors cut the target differently folds in or
     const Array in =
         on_world(world, Array::from_values({4}, dtype, Values{own, own + 2, -own, own}));
     const Array out = Array::empty({4}, dtype, world.allocator());
-    CollectiveCall call{.kind = CollectiveCall::Kind::kExchange};
+    ExchangeCall call;
     call.parts = {{in, out, std::make_shared<const ExchangeBoxes>(boxes)}};
-    everyone(world).start(call, {})->wait();
+    everyone(world).start({.of = std::move(call)}, {})->wait();
     const Values expected = op == ReduceOp::kSum   ? Values{10, 14, -10, 10}
                             : op == ReduceOp::kAvg ? Values{5, 7, -5, 5}
                                                    : Values{8, 10, -2, 8};

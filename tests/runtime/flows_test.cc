@@ -19,8 +19,6 @@ std::int64_t rows_between(int from, int to) { return (from * 3 + to * 5) % 4; }
 /// A prepared call of `kind` as `place`'s rank makes it; calls of all ranks fit together.
 CollectiveCall call_of(Kind kind, const GroupPlace& place) {
   CollectiveCall call;
-  call.kind = kind;
-  call.root = 1;
   const int last = place.size - 1;
   Rows out_rows, in_rows, own_rows;
   for (int i = 0; i < place.size; ++i) {
@@ -32,26 +30,24 @@ CollectiveCall call_of(Kind kind, const GroupPlace& place) {
   const auto sum = [](const Rows& rows) { return std::accumulate(rows.begin(), rows.end(), 0LL); };
   switch (kind) {
     case Kind::kAllReduce:
-      call.in = call.out = Array::zeros({1000}, DType::kF64);
+      call.of = AllReduceCall{.in = Array::zeros({1000}, DType::kF64),
+                              .out = Array::zeros({1000}, DType::kF64)};
       break;
     case Kind::kAllGather:
-      call.in = rows_of(own);
-      call.out = rows_of(sum(own_rows));
-      call.recv_splits = own_rows;
+      call.of = AllGatherCall{.in = rows_of(own), .out = rows_of(sum(own_rows)), .rows = own_rows};
       break;
     case Kind::kReduceScatter:
-      call.in = rows_of(sum(own_rows));
-      call.out = rows_of(own);
-      call.send_splits = own_rows;
+      call.of =
+          ReduceScatterCall{.in = rows_of(sum(own_rows)), .out = rows_of(own), .rows = own_rows};
       break;
     case Kind::kAllToAll:
-      call.in = rows_of(sum(out_rows));
-      call.out = rows_of(sum(in_rows));
-      call.send_splits = out_rows;
-      call.recv_splits = in_rows;
+      call.of = AllToAllCall{.in = rows_of(sum(out_rows)),
+                             .out = rows_of(sum(in_rows)),
+                             .send_splits = out_rows,
+                             .recv_splits = in_rows};
       break;
     case Kind::kBroadcast:
-      call.out = rows_of(7);
+      call.of = BroadcastCall{.in_out = rows_of(7), .root = 1};
       break;
     case Kind::kExchange: {
       ExchangeBoxes boxes;
@@ -64,7 +60,8 @@ CollectiveCall call_of(Kind kind, const GroupPlace& place) {
         boxes.into.push_back(box(i, rows_between(i, place.rank) + 1));
         boxes.cut_from.push_back({8, 3});
       }
-      call.parts = {{rows_of(8), rows_of(8), std::make_shared<const ExchangeBoxes>(boxes)}};
+      call.of = ExchangeCall{
+          .parts = {{rows_of(8), rows_of(8), std::make_shared<const ExchangeBoxes>(boxes)}}};
       break;
     }
     default:
@@ -119,16 +116,16 @@ TEST_CASE("a broadcast's flows leave its root only", "[runtime][trace]") {
 }
 
 TEST_CASE("a message to oneself has no flow", "[runtime][trace]") {
-  CollectiveCall call{.kind = Kind::kSend, .in = rows_of(2), .root = 1};
+  const CollectiveCall call{.of = SendCall{.in = rows_of(2), .to = 1}};
   CHECK(flows_of(call, {1, 2}).sent.empty());
   CHECK(flows_of(call, {0, 2}).sent == std::vector<Flow>{{1, 24}});
 }
 
 TEST_CASE("calls are numbered alike on their ranks and apart from all others", "[runtime][trace]") {
   const Rows ranks = {5, 2}, others = {2, 5};
-  const CollectiveCall send{.kind = Kind::kSend, .in = rows_of(2), .root = 1};
-  const CollectiveCall recv{.kind = Kind::kRecv, .out = rows_of(2), .root = 0};
-  const CollectiveCall back{.kind = Kind::kSend, .in = rows_of(2), .root = 0};
+  const CollectiveCall send{.of = SendCall{.in = rows_of(2), .to = 1}};
+  const CollectiveCall recv{.of = RecvCall{.out = rows_of(2), .from = 0}};
+  const CollectiveCall back{.of = SendCall{.in = rows_of(2), .to = 0}};
   const CollectiveCall all = call_of(Kind::kAllReduce, {0, 2});
   const EventTrace sent = trace_of(send, {{0, 2}, ranks, 3});
   CHECK(sent.sent == std::vector<Flow>{{2, 24}});  // world ranks

@@ -47,10 +47,9 @@ void reduce(Communicator& group, const Shape& shape, DType dtype, ReduceOp op) {
 void exchange(Communicator& group, std::uint64_t plan, ReduceOp op) {
   ExchangeBoxes boxes{
       .into = {{group.rank(), 0, {{{0, 0, 2}}}}}, .cut_from = {{2}}, .fold = true, .reduce = op};
-  CollectiveCall call{.kind = CollectiveCall::Kind::kExchange};
+  ExchangeCall call;
   call.parts = {{ones({2}), ones({2}), std::make_shared<const ExchangeBoxes>(std::move(boxes))}};
-  call.signature_extra = plan;
-  group.start(std::move(call), {})->wait();
+  group.start({.of = std::move(call), .signature_extra = plan}, {})->wait();
 }
 
 std::vector<Difference> differences() {
