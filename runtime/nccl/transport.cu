@@ -227,6 +227,17 @@ void Watch::add(Link& link) {
 void Watch::remove(Link& link) {
   const std::lock_guard lock(mutex_);
   links_.erase(&link);
+  aborted_.erase(&link);
+}
+
+// All at once: where the work of one communicator comes after that of another, its end waits for
+// the other's.
+void Watch::abort_all() {
+  std::vector<std::thread> aborts;
+  for (Link* link : links_) {
+    if (aborted_.insert(link).second) aborts.emplace_back([link] { link->abort(); });
+  }
+  for (std::thread& each : aborts) each.join();
 }
 
 void Watch::run() {
@@ -235,12 +246,10 @@ void Watch::run() {
     Status wrong;
     {
       const std::lock_guard lock(mutex_);
-      for (Link* link : links_) {
-        if (control_.failed()) {
-          link->abort();
-        } else {
-          wrong.Update(link->look());
-        }
+      if (control_.failed()) {
+        abort_all();
+      } else {
+        for (Link* link : links_) wrong.Update(link->look());
       }
     }
     if (!wrong.ok() && !control_.failed()) control_.poison(wrong);

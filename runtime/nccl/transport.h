@@ -34,9 +34,11 @@ class Watch {
 
  private:
   void run();
+  void abort_all();  // under mutex_
   ControlChannel& control_;
   std::mutex mutex_;
-  std::set<Link*> links_;  // under mutex_
+  std::set<Link*> links_;    // under mutex_
+  std::set<Link*> aborted_;  // under mutex_; of those
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
