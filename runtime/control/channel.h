@@ -108,7 +108,8 @@ class ControlChannel {
   /// returned".
   virtual void waits(ControlWait wait) = 0;
   virtual void stops_waiting() = 0;
-  /// Asks the parties where they stand (each at its own address, so a stopped hub is no hindrance).
+  /// Any thread. Asks the parties where they stand (each at its own address, so a stopped hub is no
+  /// hindrance).
   /// Waits at most `limit`.
   virtual std::vector<PartyState> ask(const ControlWait& wait, std::chrono::milliseconds limit) = 0;
   /// A party that has left without starting the call; nullopt while there is none.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,9 @@ using Clock = RankClock;
 
 // How long a stuck or a failed communicator goes unseen.
 constexpr std::chrono::milliseconds kLook{10};
+// Of a call past its time, about those who may be stopped.
+constexpr std::chrono::milliseconds kAskLimit{250};
+constexpr std::int64_t kMostAsked = 512;
 
 /// Texts of one call, or of a lane, between two ranks.
 enum class MailPart : std::int32_t {
@@ -240,6 +244,17 @@ void Watch::abort_all() {
   for (std::thread& each : aborts) each.join();
 }
 
+std::string Watch::silent_ranks() {
+  ControlWait everyone;
+  everyone.parties.resize(static_cast<std::size_t>(std::min(num_ranks_, kMostAsked)));
+  std::iota(everyone.parties.begin(), everyone.parties.end(), 0);
+  std::vector<std::int64_t> silent;
+  for (const PartyState& state : control_.ask(everyone, kAskLimit)) {
+    if (state.kind == PartyState::Kind::kSilent) silent.push_back(state.rank);
+  }
+  return silent.empty() ? "" : "; no answer (stopped or unreachable): " + list_ranks(silent);
+}
+
 void Watch::run() {
   while (!ends_) {
     std::this_thread::sleep_for(kLook);
@@ -252,7 +267,11 @@ void Watch::run() {
         for (Link* link : links_) wrong.Update(link->look());
       }
     }
-    if (!wrong.ok() && !control_.failed()) control_.poison(wrong);
+    if (wrong.ok() || control_.failed()) continue;
+    if (absl::IsDeadlineExceeded(wrong)) {
+      wrong = absl::DeadlineExceededError(to_absl(std::string(message_of(wrong)) + silent_ranks()));
+    }
+    control_.poison(wrong);
   }
 }
 
@@ -267,7 +286,7 @@ Transport::Transport(Parts parts)
       checks_(parts.checks),
       reduce_(parts.reduce),
       start_(parts.start),
-      watch_(control()) {}
+      watch_(control(), parts.size) {}
 
 double Transport::now_us() const {
   return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();
