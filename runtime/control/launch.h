@@ -28,6 +28,7 @@ struct Launch {
   int num_ports = 1;
   /// The same for the processes of this job and of this restart of it only.
   std::string job;
+  bool operator==(const Launch&) const = default;
 };
 
 /// The value of a variable; null where it is not set.

@@ -191,6 +191,8 @@ class Host final : public Rendezvous {
   Status go_on(milliseconds limit);
   Status hear(Guest& guest);
   Status seat(Guest& guest, const std::string& text);
+  /// Until all that was written has gone.
+  void flush();
   std::string absent() const;
 
   const Launch launch_;
@@ -391,7 +393,20 @@ Status Host::wait_for_all() {
   for (Guest& guest : guests_) {
     if (guest.who) guest.stream.write(begins);
   }
+  flush();
   return absl::OkStatus();
+}
+
+// One that ends meanwhile is missed at the next exchange, if there is any.
+void Host::flush() {
+  const auto is_behind = [](const Guest& guest) {
+    return guest.who && guest.stream.has_unsent() && !guest.stream.is_over();
+  };
+  const Deadline deadline(options_.timeout);
+  for (Guest& guest : guests_) guest.stream.pump();
+  while (!deadline.is_over() && std::any_of(guests_.begin(), guests_.end(), is_behind)) {
+    static_cast<void>(go_on(milliseconds(100)));
+  }
 }
 
 void Host::part(const Status& verdict) {
@@ -436,13 +451,8 @@ std::vector<std::string> Host::exchange(const std::string& own) {
   for (std::size_t rank = 1; rank < seats_.size(); ++rank) {
     seats_[rank]->text.reset();
     seats_[rank]->stream.write(sent);
-    seats_[rank]->stream.pump();
   }
-  while (std::any_of(guests_.begin(), guests_.end(), [](const Guest& guest) {
-    return guest.who && guest.stream.has_unsent() && !guest.stream.is_over();
-  })) {
-    status.Update(go_on(milliseconds(100)));
-  }
+  flush();
   return *std::move(all);
 }
 

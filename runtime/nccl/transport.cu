@@ -244,7 +244,8 @@ void Watch::abort_all() {
   for (std::thread& each : aborts) each.join();
 }
 
-std::string Watch::silent_ranks() {
+Status Watch::with_silent_ranks(const Status& wrong) {
+  if (!absl::IsDeadlineExceeded(wrong)) return wrong;
   ControlWait everyone;
   everyone.parties.resize(static_cast<std::size_t>(std::min(num_ranks_, kMostAsked)));
   std::iota(everyone.parties.begin(), everyone.parties.end(), 0);
@@ -252,7 +253,10 @@ std::string Watch::silent_ranks() {
   for (const PartyState& state : control_.ask(everyone, kAskLimit)) {
     if (state.kind == PartyState::Kind::kSilent) silent.push_back(state.rank);
   }
-  return silent.empty() ? "" : "; no answer (stopped or unreachable): " + list_ranks(silent);
+  if (silent.empty()) return wrong;
+  return absl::DeadlineExceededError(
+      to_absl(std::string(message_of(wrong)) +
+              "; no answer (stopped or unreachable): " + list_ranks(silent)));
 }
 
 void Watch::run() {
@@ -267,11 +271,7 @@ void Watch::run() {
         for (Link* link : links_) wrong.Update(link->look());
       }
     }
-    if (wrong.ok() || control_.failed()) continue;
-    if (absl::IsDeadlineExceeded(wrong)) {
-      wrong = absl::DeadlineExceededError(to_absl(std::string(message_of(wrong)) + silent_ranks()));
-    }
-    control_.poison(wrong);
+    if (!wrong.ok() && !control_.failed()) control_.poison(with_silent_ranks(wrong));
   }
 }
 

@@ -36,8 +36,8 @@ class Watch {
  private:
   void run();
   void abort_all();  // under mutex_
-  /// "; no answer (stopped or unreachable): …", or nothing.
-  std::string silent_ranks();
+  /// Of a timeout: names those that do not answer.
+  Status with_silent_ranks(const Status& wrong);
   ControlChannel& control_;
   const std::int64_t num_ranks_;
   std::mutex mutex_;
