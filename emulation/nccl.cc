@@ -1,21 +1,12 @@
 #include "emulation/nccl.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "emulation/nccl_comm.h"
 
 namespace tessera::emulation {
 namespace {
-
-std::mutex& registry_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-/// By unique id.
-std::map<std::string, std::weak_ptr<NcclClique>>& registry() {
-  static std::map<std::string, std::weak_ptr<NcclClique>> cliques;
-  return cliques;
-}
 
 /// What a thread has given between ncclGroupStart() and ncclGroupEnd().
 struct Group {
@@ -48,7 +39,8 @@ ncclResult_t add(NcclComm* comm, const NcclCall& call, cudaStream_t stream) {
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
-  *version = NCCL_VERSION_CODE;
+  const char* const asked = std::getenv("TESSERA_EMULATED_NCCL_VERSION");
+  *version = asked == nullptr ? NCCL_VERSION_CODE : std::atoi(asked);
   return ncclSuccess;
 }
 
@@ -77,10 +69,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t) { return last_refusal().c_str(); }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static std::atomic<int> next{1};
   std::memset(id->internal, 0, sizeof id->internal);
-  const std::string text = "emulated " + std::to_string(next++);
-  text.copy(id->internal, sizeof id->internal - 1);
+  new_clique_id().copy(id->internal, sizeof id->internal - 1);
   return ncclSuccess;
 }
 
@@ -93,14 +83,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
   }
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return refuse(ncclUnhandledCudaError, "no device");
-  std::shared_ptr<NcclClique> clique;
-  {
-    const std::lock_guard lock(registry_mutex());
-    std::erase_if(registry(), [](const auto& known) { return known.second.expired(); });
-    std::weak_ptr<NcclClique>& known = registry()[id.internal];
-    clique = known.lock();
-    if (clique == nullptr) known = clique = std::make_shared<NcclClique>(num_ranks);
-  }
+  id.internal[sizeof id.internal - 1] = '\0';
+  const std::shared_ptr<NcclClique> clique = clique_of(id.internal, num_ranks);
   if (clique->size != num_ranks) {
     return refuse(ncclInvalidArgument, std::to_string(num_ranks) + " ranks where others say " +
                                            std::to_string(clique->size));

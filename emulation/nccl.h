@@ -1,11 +1,11 @@
 // emulation/nccl.h: stands where NCCL's header of that name would: the calls that the engine uses,
-// among ranks that are threads of this process, on emulated streams. As on cards, a call gives its
-// stream the work and returns; the stream waits for the peers' streams, for ever where one never
-// comes, until the communicator is aborted. Stricter: calls that differ between ranks (kind, count,
-// dtype, operation, root) never end either, where NCCL may write anywhere; the calls of one
-// communicator go to one stream; two ranks of a communicator need two devices. Thread-safety: a
-// communicator is used by one thread at a time, but ncclCommAbort() and ncclCommGetAsyncError() may
-// come from any.
+// among ranks that are threads of this process or processes of this host, on emulated streams. As
+// on cards, a call gives its stream the work and returns; the stream waits for the peers' streams,
+// for ever where one never comes, until the communicator is aborted. Stricter: calls that differ
+// between ranks (kind, count, dtype, operation, root) never end either, where NCCL may write
+// anywhere; the calls of one communicator go to one stream; two ranks of a communicator need two
+// devices. Thread-safety: a communicator is used by one thread at a time, but ncclCommAbort() and
+// ncclCommGetAsyncError() may come from any.
 #pragma once
 
 #include <cstddef>
@@ -63,6 +63,7 @@ struct ncclConfig_t {
 #define NCCL_CONFIG_INITIALIZER \
   {}
 
+/// TESSERA_EMULATED_NCCL_VERSION in the environment, where it is set.
 ncclResult_t ncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
 /// What this thread's last failed call was refused for.
@@ -72,7 +73,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 /// Of the current device.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
-/// Collective over `comm`; a rank of NCCL_SPLIT_NOCOLOR gets none.
+/// Collective over `comm`; a rank of NCCL_SPLIT_NOCOLOR gets none. Refused where ranks are in
+/// several processes.
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);

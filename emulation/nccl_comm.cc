@@ -1,12 +1,15 @@
 // A communicator's ranks share a clique. Each call of a rank is work of its stream's thread: it
 // posts where its data lie, waits until all peers have posted theirs, reads what it needs from
 // their memory, and waits until nobody reads its own any more. Calls get their numbers when the
-// stream comes to them, so that a captured graph may do them again.
+// stream comes to them, so that a captured graph may do them again. To other processes a rank sends
+// its call with a copy of what they need (nccl_cliques.cc).
 #include "emulation/nccl_comm.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "emulation/nccl_cliques.h"
 
 namespace tessera::emulation {
 namespace {
@@ -148,33 +151,29 @@ const std::string& last_refusal() { return last_error(); }
 
 ncclResult_t NcclComm::come(ncclComm_t* made) {
   std::unique_ptr<NcclComm> own(this);
-  std::unique_lock lock(clique_->mutex);
-  for (const auto& [rank, device] : clique_->devices) {
-    if (rank == rank_) {
-      return refuse(ncclInvalidUsage, "rank " + std::to_string(rank) + " has joined before");
-    }
-    if (device == device_) {
-      return refuse(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank_) +
-                                          " and rank " + std::to_string(rank) + " both on device " +
-                                          std::to_string(device));
-    }
-  }
-  clique_->devices[rank_] = device_;
-  clique_->changed.notify_all();
+  const NcclRefusal refusal = take_seat(*clique_, rank_, device_);
+  if (refusal.result != ncclSuccess) return refuse(refusal.result, refusal.text);
   *made = own.release();
   if (!blocking) return ncclInProgress;
-  wait(lock, [&] { return static_cast<int>(clique_->devices.size()) == clique_->size; });
-  return ncclSuccess;
+  std::unique_lock lock(clique_->mutex);
+  wait(lock, [&] { return clique_->is_whole() || clique_->refusals.contains(rank_); });
+  lock.unlock();
+  return state();
 }
 
 bool NcclComm::is_whole() {
   const std::lock_guard lock(clique_->mutex);
-  return static_cast<int>(clique_->devices.size()) == clique_->size;
+  return clique_->is_whole();
 }
 
 ncclResult_t NcclComm::state() {
   if (failed_) return ncclRemoteError;
-  return is_whole() ? ncclSuccess : ncclInProgress;
+  const std::lock_guard lock(clique_->mutex);
+  if (const auto at = clique_->refusals.find(rank_); at != clique_->refusals.end()) {
+    return refuse(at->second.result, at->second.text);
+  }
+  if (clique_->is_whole()) return ncclSuccess;
+  return clique_->lost.contains(clique_->maker) ? ncclRemoteError : ncclInProgress;
 }
 
 void NcclComm::abort() {
@@ -228,70 +227,132 @@ void NcclComm::run(std::vector<NcclCall>& calls) {
   }
   // Messages first, all at once: what a rank sends may be what its peer waits for before it sends.
   std::vector<std::shared_ptr<NcclLetter>> sent;
-  {
-    const std::lock_guard lock(clique_->mutex);
-    for (const NcclCall& call : calls) {
-      if (call.kind != NcclKind::kSend) continue;
-      sent.push_back(std::make_shared<NcclLetter>(NcclLetter{call}));
-      clique_->letters[{rank_, call.peer}].push_back(sent.back());
-    }
+  for (const NcclCall& call : calls) {
+    if (call.kind == NcclKind::kSend) sent.push_back(send(call));
   }
-  clique_->changed.notify_all();
   for (const NcclCall& call : calls) {
     if (!call.is_pair()) run_collective(call);
   }
   for (const NcclCall& call : calls) {
-    if (call.kind != NcclKind::kRecv) continue;
-    std::unique_lock lock(clique_->mutex);
-    auto& waiting = clique_->letters[{call.peer, rank_}];
-    const bool here = wait(lock, [&] {
-      return !waiting.empty() && waiting.front()->call.count == call.count &&
-             waiting.front()->call.type == call.type;
-    });
-    if (!here) return;
-    const std::shared_ptr<NcclLetter> letter = waiting.front();
-    waiting.pop_front();
-    lock.unlock();
-    copy(call.recv, letter->call.send, call.count * size_of(call.type));
-    lock.lock();
-    letter->taken = true;
-    clique_->changed.notify_all();
+    if (call.kind == NcclKind::kRecv && !receive(call)) return;
   }
   std::unique_lock lock(clique_->mutex);
-  wait(lock, [&] {
-    return std::all_of(sent.begin(), sent.end(), [](const auto& letter) { return letter->taken; });
-  });
+  wait(
+      lock,
+      [&] { return std::all_of(sent.begin(), sent.end(), [](auto& each) { return each->taken; }); },
+      [&] {
+        return std::any_of(sent.begin(), sent.end(), [&](auto& each) {
+          return !each->taken && clique_->is_lost(each->call.peer);
+        });
+      });
+}
+
+void NcclComm::tell(const std::string& process, const NcclSlip& slip, std::size_t num_bytes,
+                    const void* bytes) {
+  if (NcclOffice::here().send(process, slip, bytes, num_bytes, aborted_)) return;
+  const std::lock_guard lock(clique_->mutex);
+  clique_->lost.insert(process);
+}
+
+std::shared_ptr<NcclLetter> NcclComm::send(const NcclCall& call) {
+  auto letter = std::make_shared<NcclLetter>(NcclLetter{.call = call});
+  std::unique_lock lock(clique_->mutex);
+  const std::string process = clique_->seats[call.peer].process;
+  if (process.empty()) {
+    clique_->letters[{rank_, call.peer}].push_back(letter);
+    clique_->changed.notify_all();
+    return letter;
+  }
+  letter->number = ++clique_->num_sent_far;
+  clique_->sent_far[letter->number] = letter;
+  lock.unlock();
+  NcclSlip slip = slip_of(*clique_, NcclSlip::Kind::kLetter, call);
+  slip.from = rank_;
+  slip.to = call.peer;
+  slip.number = letter->number;
+  tell(process, slip, call.count * size_of(call.type), call.send);
+  return letter;
+}
+
+bool NcclComm::receive(const NcclCall& call) {
+  std::unique_lock lock(clique_->mutex);
+  auto& waiting = clique_->letters[{call.peer, rank_}];
+  const bool here = wait(
+      lock,
+      [&] {
+        return !waiting.empty() && waiting.front()->call.count == call.count &&
+               waiting.front()->call.type == call.type;
+      },
+      [&] { return clique_->is_lost(call.peer); });
+  if (!here) return false;
+  const std::shared_ptr<NcclLetter> letter = waiting.front();
+  waiting.pop_front();
+  const std::string process = clique_->seats[call.peer].process;
+  lock.unlock();
+  copy(call.recv, letter->call.send, call.count * size_of(call.type));
+  if (!process.empty()) {
+    NcclSlip slip = slip_of(*clique_, NcclSlip::Kind::kTaken, call);
+    slip.number = letter->number;
+    tell(process, slip, 0, nullptr);
+    return true;
+  }
+  lock.lock();
+  letter->taken = true;
+  clique_->changed.notify_all();
+  return true;
+}
+
+void NcclComm::post_to_others(std::size_t number, const NcclCall& call) {
+  std::set<std::string> others;
+  {
+    const std::lock_guard lock(clique_->mutex);
+    others = clique_->others();
+  }
+  std::size_t num_bytes = call.count * size_of(call.type);
+  if (call.kind == NcclKind::kReduceScatter) num_bytes *= static_cast<std::size_t>(size());
+  if (call.kind == NcclKind::kBroadcast && rank_ != call.peer) num_bytes = 0;
+  NcclSlip slip = slip_of(*clique_, NcclSlip::Kind::kPost, call);
+  slip.from = rank_;
+  slip.number = number;
+  for (const std::string& process : others) {
+    tell(process, slip, num_bytes, call.send);
+  }
 }
 
 void NcclComm::run_collective(const NcclCall& call) {
   const std::size_t number = next_meeting_++;
-  const auto size = static_cast<std::size_t>(clique_->size);
+  post_to_others(number, call);
   std::unique_lock lock(clique_->mutex);
   NcclMeeting& meeting = clique_->meetings[number];
-  meeting.calls.resize(size);
-  meeting.calls[static_cast<std::size_t>(rank_)] = call;
-  ++meeting.num_posted;
-  const bool last = meeting.num_posted == clique_->size;
-  const auto agree = [&] {
-    return std::all_of(meeting.calls.begin(), meeting.calls.end(),
+  meeting.post(rank_, size(), call);
+  const auto all_agree = [&] {
+    return static_cast<int>(meeting.posted.size()) == size() &&
+           std::all_of(meeting.calls.begin(), meeting.calls.end(),
                        [&](const NcclCall& other) { return other.agrees_with(call); });
   };
-  if (last && call.kind == NcclKind::kAllReduce && agree()) {
+  clique_->changed.notify_all();
+  const bool agreed = wait(lock, all_agree, [&] {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (!meeting.posted.contains(rank) && clique_->is_lost(rank)) return true;
+    }
+    return false;
+  });
+  if (!agreed) return;
+  if (call.kind == NcclKind::kAllReduce && meeting.result.empty()) {  // nobody has written yet
     meeting.result.resize(call.count * size_of(call.type));
     std::vector<const char*> from;
     for (const NcclCall& each : meeting.calls) from.push_back(static_cast<const char*>(each.send));
     fold(from, meeting.result.data(), call);
   }
-  clique_->changed.notify_all();
-  if (!wait(lock, [&] { return meeting.num_posted == clique_->size && agree(); })) return;
   lock.unlock();
   read(call, meeting);
   lock.lock();
+  const int num_here = clique_->num_here();
   ++meeting.num_done;
   clique_->changed.notify_all();
-  if (!wait(lock, [&] { return meeting.num_done >= clique_->size; })) return;
+  if (!wait(lock, [&] { return meeting.num_done >= num_here; })) return;
   // The last to have seen that all are done clears up.
-  if (++meeting.num_done == 2 * clique_->size) clique_->meetings.erase(number);
+  if (++meeting.num_done == 2 * num_here) clique_->meetings.erase(number);
 }
 
 void NcclComm::read(const NcclCall& own, NcclMeeting& meeting) {
@@ -324,6 +385,9 @@ ncclResult_t NcclComm::split(int color, int key, bool blocks, ncclComm_t* made) 
   *made = nullptr;
   const std::size_t number = next_split++;
   std::unique_lock lock(clique_->mutex);
+  if (!clique_->others().empty()) {
+    return refuse(ncclInvalidUsage, "the emulation splits no communicator between processes");
+  }
   NcclClique::Split& split = clique_->splits[number];
   split.colors_and_keys.resize(static_cast<std::size_t>(clique_->size));
   split.colors_and_keys[static_cast<std::size_t>(rank_)] = {color, key};
@@ -341,7 +405,9 @@ ncclResult_t NcclComm::split(int color, int key, bool blocks, ncclComm_t* made) 
   }
   std::sort(members.begin(), members.end());
   std::shared_ptr<NcclClique>& clique = split.made[color];
-  if (clique == nullptr) clique = std::make_shared<NcclClique>(static_cast<int>(members.size()));
+  if (clique == nullptr) {
+    clique = std::make_shared<NcclClique>("", "", static_cast<int>(members.size()));
+  }
   const auto at = std::find_if(members.begin(), members.end(),
                                [&](const auto& member) { return member.second == rank_; });
   auto comm = std::make_unique<NcclComm>(clique, static_cast<int>(at - members.begin()), device_);

@@ -1,14 +1,18 @@
 // emulation/nccl_comm.h: what nccl.h's calls work on. Vocabulary: a communicator's ranks share a
-// clique; a meeting is one collective of it in flight, a letter one message.
+// clique, of which each process that has some of them has its own; a meeting is one collective of
+// it in flight, a letter one message. What ranks of other processes post and send lies here as if
+// they were threads, with data of its own.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +21,7 @@
 
 namespace tessera::emulation {
 
+struct NcclSlip;
 enum class NcclKind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kRecv };
 
 struct NcclCall {
@@ -36,26 +41,46 @@ struct NcclCall {
 
 /// One collective in flight.
 struct NcclMeeting {
-  std::vector<NcclCall> calls;  ///< by rank
-  std::vector<char> result;     ///< of an all_reduce, which may be in place
-  int num_posted = 0;
-  int num_done = 0;
+  std::vector<NcclCall> calls;              ///< by rank
+  std::map<int, std::vector<char>> copies;  ///< what ranks of other processes send
+  std::vector<char> result;                 ///< of an all_reduce, which may be in place
+  std::set<int> posted;
+  int num_done = 0;  ///< of this process
+  void post(int rank, int size, const NcclCall& call);
 };
 /// A message in flight.
 struct NcclLetter {
   NcclCall call;
+  std::vector<char> copy;    ///< from another process
+  std::uint64_t number = 0;  ///< to or from another process
   bool taken = false;
+};
+/// Where a rank is.
+struct NcclSeat {
+  std::string process;  ///< empty: this one
+  int device = 0;
+};
+struct NcclRefusal {
+  ncclResult_t result = ncclSuccess;
+  std::string text;
 };
 
 /// What a communicator's ranks share.
 struct NcclClique {
-  explicit NcclClique(int num_ranks) : size(num_ranks) {}
+  NcclClique(std::string id, std::string maker, int num_ranks)
+      : id(std::move(id)), maker(std::move(maker)), size(num_ranks) {}
+  const std::string id;     ///< empty: of a split
+  const std::string maker;  ///< the process where ranks say that they are there; empty: this one
   const int size;
-  std::mutex mutex;
+  std::mutex mutex;  ///< of all below
   std::condition_variable changed;
-  std::map<int, int> devices;  ///< by rank, of those that came
+  std::map<int, NcclSeat> seats;        ///< by rank; where the maker is another, of all at once
+  std::map<int, NcclRefusal> refusals;  ///< by rank
+  std::set<std::string> lost;           ///< processes that have ended
   std::map<std::size_t, NcclMeeting> meetings;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<NcclLetter>>> letters;  ///< by from, to
+  std::map<std::uint64_t, std::shared_ptr<NcclLetter>> sent_far;                   ///< not taken
+  std::uint64_t num_sent_far = 0;
   /// Of splits, by their number.
   struct Split {
     std::vector<std::pair<int, int>> colors_and_keys;
@@ -63,6 +88,15 @@ struct NcclClique {
     std::map<int, std::shared_ptr<NcclClique>> made;
   };
   std::map<std::size_t, Split> splits;
+
+  // Under mutex.
+  bool is_whole() const { return static_cast<int>(seats.size()) == size; }
+  int num_here() const;
+  /// Other processes that have ranks of it.
+  std::set<std::string> others() const;
+  bool is_lost(int rank) const;
+  /// Gives a rank its place, or says why not.
+  NcclRefusal seat(int rank, const NcclSeat& seat);
 };
 
 class NcclComm {
@@ -78,6 +112,7 @@ class NcclComm {
   /// this where it is refused.
   ncclResult_t come(ncclComm_t* made);
   bool is_whole();
+  /// Where it was refused, ncclGetLastError() says why.
   ncclResult_t state();
   void abort();
   /// Until the stream has no more work of this communicator.
@@ -90,10 +125,25 @@ class NcclComm {
  private:
   void run(std::vector<NcclCall>& calls);
   void run_collective(const NcclCall& call);
+  std::shared_ptr<NcclLetter> send(const NcclCall& call);
+  bool receive(const NcclCall& call);
+  void tell(const std::string& process, const NcclSlip& slip, std::size_t num_bytes,
+            const void* bytes);
+  void post_to_others(std::size_t number, const NcclCall& call);
+  /// Until `ready`. Where a rank is `missing` that never comes the communicator has failed, and
+  /// waits on for its end. False where that has come.
+  template <class Ready, class Missing>
+  bool wait(std::unique_lock<std::mutex>& lock, const Ready& ready, const Missing& missing) {
+    clique_->changed.wait(lock, [&] {
+      if (aborted_ || ready()) return true;
+      if (!clique_->lost.empty() && missing()) failed_ = true;
+      return false;
+    });
+    return !aborted_;
+  }
   template <class Ready>
   bool wait(std::unique_lock<std::mutex>& lock, const Ready& ready) {
-    clique_->changed.wait(lock, [&] { return aborted_ || ready(); });
-    return !aborted_;
+    return wait(lock, ready, [] { return false; });
   }
   void read(const NcclCall& own, NcclMeeting& meeting);
 
@@ -105,6 +155,11 @@ class NcclComm {
   int under_way_ = 0;             ///< guarded by the clique's mutex
   cudaStream_t stream_ = nullptr;
 };
+
+/// The clique of an id, made where there is none of it yet.
+std::shared_ptr<NcclClique> clique_of(const std::string& id, int num_ranks);
+/// An id that other processes can meet by.
+std::string new_clique_id();
 
 /// Keeps why this thread's call is refused, for ncclGetLastError().
 ncclResult_t refuse(ncclResult_t result, std::string text);

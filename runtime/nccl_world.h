@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "placement/api.h"
+#include "runtime/control/launch.h"
 #include "runtime/world.h"
 
 namespace tessera TSR_API {
@@ -18,5 +19,24 @@ Status run_nccl_ranks(int num_ranks, const WorldOptions& options,
 /// The same over NCCL emulated, on emulated devices (emulation/nccl.h).
 Status run_emulated_nccl_ranks(int num_ranks, const WorldOptions& options,
                                const std::function<void(World&)>& body);
+
+struct NcclProcessOptions {
+  /// `allocator` is asked for this process's memory with its local rank; `timeout` is also how long
+  /// ranks wait for one another at the start.
+  WorldOptions world = {};
+  /// Called once with the job's first failure, before this process is heard to end: a launcher ends
+  /// the others with the first that does. Must not throw.
+  std::function<void(const Status&)> on_failure = nullptr;
+};
+
+/// Runs `body` as this process's rank: a rank that throws poisons the others. Returns the first
+/// error of any rank ("rank 3: …"), or OK. Collective: yes, over the processes of the launch.
+/// Errors: as run_nccl_ranks(); Unavailable where the ranks do not find one another in time, say
+/// other numbers of ranks, come twice, or have other versions of NCCL.
+Status run_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+                        const std::function<void(World&)>& body);
+/// The same over NCCL emulated, with all ranks on one host.
+Status run_emulated_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+                                 const std::function<void(World&)>& body);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 // collectives of a group, or the messages of one ordered pair); rank 0's end is the hub.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <compare>
@@ -28,6 +29,9 @@ struct ControlOptions {
   int port = 0;  ///< of rank 0; 0: any free one
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stranger_limit{1'000};  ///< by when a connection has proved itself
+  /// The job's token, where all ranks have it already; else rank 0 chooses one and the exchange of
+  /// texts carries it.
+  std::optional<std::array<std::uint8_t, 16>> token = {};
 };
 
 struct ControlPlace {
@@ -104,7 +108,8 @@ class ControlChannel {
   /// returned".
   virtual void waits(ControlWait wait) = 0;
   virtual void stops_waiting() = 0;
-  /// Asks the parties where they stand (each at its own address, so a stopped hub is no hindrance).
+  /// Any thread. Asks the parties where they stand (each at its own address, so a stopped hub is no
+  /// hindrance).
   /// Waits at most `limit`.
   virtual std::vector<PartyState> ask(const ControlWait& wait, std::chrono::milliseconds limit) = 0;
   /// A party that has left without starting the call; nullopt while there is none.

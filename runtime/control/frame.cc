@@ -15,7 +15,7 @@ void describe(Archive& archive, Hello& message) {
   for (std::uint8_t& byte : message.nonce) archive(byte);
   archive(message.rank);
   archive(message.to);
-  archive(message.purpose, Purpose::kVisit);
+  archive(message.purpose, Purpose::kMail);
 }
 template <class Archive>
 void describe(Archive& archive, Challenge& message) {

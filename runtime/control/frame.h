@@ -29,8 +29,9 @@ inline bool has_started(const StartedCounts& counts, const ControlWait& wait) {
 
 namespace control {
 
-/// What a connection is for: a rank's link to the hub, or one question.
-enum class Purpose : std::uint8_t { kJoin, kVisit };
+/// What a connection is for: a rank's link to the hub, or one question; beside the channel
+/// (sealed_stream.h): how ranks first meet, and their mail.
+enum class Purpose : std::uint8_t { kJoin, kVisit, kMeet, kMail };
 /// Why a rank starts no more calls.
 enum class End : std::uint8_t { kLeft, kFailed, kDied };
 

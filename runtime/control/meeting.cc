@@ -56,7 +56,8 @@ std::optional<ControlToken> parse_token(const std::string& text) {
   return token;
 }
 
-// ---- what a rank publishes: "listens ADDRESS PORT", on rank 0 with the token, or "fails TEXT"
+// ---- what a rank publishes: "listens ADDRESS PORT", on rank 0 with the token unless all have it,
+// or "fails TEXT"
 
 constexpr const char* kListens = "listens";
 constexpr const char* kFails = "fails ";
@@ -69,23 +70,20 @@ struct Opening {
 StatusOr<Opening> begin(const ControlPlace& place, const ControlOptions& options,
                         const StatusOr<std::vector<std::string>>& networks) {
   if (!networks.ok()) return networks.status();
-  const bool one_network =
-      std::all_of(networks->begin(), networks->end(),
-                  [&](const std::string& network) { return network == networks->front(); });
-  const std::string host = !options.host.empty() ? options.host
-                           : one_network         ? kLoopback
-                                                 : address_for_others();
+  const std::string host = options.host.empty() ? host_to_listen_on(*networks) : options.host;
   Opening opening;
   TSR_ASSIGN_OR_RETURN(opening.listener, listen_on(host, place.rank == 0 ? options.port : 0));
   const Endpoint& at = opening.listener.endpoint;
   opening.published = std::string(kListens) + " " + at.address + " " + std::to_string(at.port);
-  if (place.rank == 0) {
+  if (place.rank == 0 && !options.token) {
     opening.published += " " + to_text(random_token());
   }
   return opening;
 }
 
-Status read_published(const std::vector<std::string>& texts, ControlMeeting& meeting) {
+/// The token too, unless it is known.
+Status read_published(const std::vector<std::string>& texts, bool has_token,
+                      ControlMeeting& meeting) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].starts_with(kFails)) {
       return unavailable(rank_text(rank) + " " + texts[rank].substr(std::string(kFails).size()));
@@ -95,7 +93,7 @@ Status read_published(const std::vector<std::string>& texts, ControlMeeting& mee
     Endpoint at;
     words >> verb >> at.address >> at.port;
     bool is_sound = !words.fail() && verb == kListens && at.port > 0 && at.port < 65536;
-    if (rank == 0) {
+    if (rank == 0 && !has_token) {
       words >> token_text;
       const std::optional<ControlToken> token = parse_token(token_text);
       is_sound = is_sound && token.has_value();
@@ -144,6 +142,13 @@ bool is_taken_in(ControlLink& link, const ControlToken& token, std::int64_t rank
 
 }  // namespace
 
+std::string host_to_listen_on(std::span<const std::string> networks) {
+  const bool is_one =
+      std::all_of(networks.begin(), networks.end(),
+                  [&](const std::string& network) { return network == networks.front(); });
+  return is_one ? kLoopback : address_for_others();
+}
+
 StatusOr<ControlMeeting> meet(const ControlPlace& place, const ControlOptions& options,
                               const ExchangeTexts& exchange) {
   StatusOr<Opening> opening = begin(place, options, texts_of_all(place, network_id(), exchange));
@@ -151,7 +156,8 @@ StatusOr<ControlMeeting> meet(const ControlPlace& place, const ControlOptions& o
       opening.ok() ? opening->published : kFails + std::string(message_of(opening.status()));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> texts, texts_of_all(place, own, exchange));
   ControlMeeting meeting;
-  TSR_RETURN_IF_ERROR(read_published(texts, meeting));
+  if (options.token) meeting.token.bytes = *options.token;
+  TSR_RETURN_IF_ERROR(read_published(texts, options.token.has_value(), meeting));
   if (!opening.ok()) return opening.status();  // what was published did not arrive
   meeting.listener = std::move(opening->listener.socket);
   return meeting;

@@ -3,6 +3,7 @@
 // part in its exchanges whatever happened before, so that no rank waits for another's.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct ControlMeeting {
   std::vector<Endpoint> endpoints;  ///< by rank
   ControlToken token;               ///< rank 0's choice
 };
+
+/// Where a rank listens, given each rank's network_id(): the loopback where all have one.
+std::string host_to_listen_on(std::span<const std::string> networks);
 
 /// Collective: yes, two exchanges. Errors: Unavailable, the same on all ranks, naming the rank and
 /// what it could not listen on.

@@ -238,7 +238,9 @@ void ControlServer::take(Connection& from, const control::Message& message) {
 
 void ControlServer::challenge(Connection& stranger, const control::Hello& hello) {
   const ControlPlace& place = state_.place();
-  if (hello.rank < 0 || hello.rank >= place.size || hello.to != place.rank) {
+  const bool is_ours = hello.purpose == control::Purpose::kJoin ||  //
+                       hello.purpose == control::Purpose::kVisit;
+  if (!is_ours || hello.rank < 0 || hello.rank >= place.size || hello.to != place.rank) {
     stranger.over = true;
     return;
   }

@@ -178,6 +178,23 @@ std::string address_for_others() {
   return own.empty() ? name : own.front();
 }
 
+StatusOr<std::vector<std::string>> addresses_of(const std::string& host) {
+  TSR_ASSIGN_OR_RETURN(const Addresses found, resolve(host, 0, 0));
+  std::vector<std::string> addresses;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+      if (at->ai_family != family) continue;
+      addresses.push_back(numeric(at->ai_addr, at->ai_addrlen));
+    }
+  }
+  return addresses;
+}
+
+bool is_loopback_address(const std::string& numeric) {
+  const StatusOr<Addresses> found = resolve(numeric, 0, AI_NUMERICHOST);
+  return found.ok() && is_loopback((*found)->ai_addr);
+}
+
 std::optional<Descriptor> accept_from(const Descriptor& listener) {
   if (Environment* const stand_in = environment()) {
     const int number = stand_in->accept(listener.number());

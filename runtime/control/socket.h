@@ -54,6 +54,11 @@ StatusOr<Listener> listen_on(const std::string& host, int port);
 /// interfaces has that, else that of the first which is not the loopback.
 std::string address_for_others();
 
+/// Numeric ones that a host's name stands for; of IPv4 first. Errors: Unavailable with what the
+/// system said.
+StatusOr<std::vector<std::string>> addresses_of(const std::string& host);
+bool is_loopback_address(const std::string& numeric);
+
 /// nullopt where nobody waits to be accepted; errno says whether that is an error.
 std::optional<Descriptor> accept_from(const Descriptor& listener);
 /// Begins to connect: writable once that is decided. Errors: Unavailable with what the system said.

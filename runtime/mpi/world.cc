@@ -1,6 +1,5 @@
 #include <mpi.h>
 #include <omp.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
@@ -8,9 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_format.h"
 #include "runtime/call/transport_world.h"
-#include "runtime/control/host_identity.h"
+#include "runtime/control/process_job.h"
 #include "runtime/mpi/clock.h"
 #include "runtime/mpi/device_pointers.h"
 #include "runtime/mpi/host_memory.h"
@@ -82,42 +80,6 @@ std::vector<std::string> exchange_texts(MPI_Comm comm, const std::string& own) {
 Status agree(const ExchangeTexts& exchange, const Status& own) {
   const std::string complaint = first_complaint(exchange, own);
   return complaint.empty() ? absl::OkStatus() : io_error(complaint);
-}
-
-/// How many ranks may run on just this one's processors, itself included.
-int ranks_on_these_processors(const ExchangeTexts& exchange) {
-  const std::string own = processors_id();
-  const std::vector<std::string> all = exchange(own);
-  return static_cast<int>(std::count(all.begin(), all.end(), own));
-}
-
-/// Opens every rank's record in one folder that rank 0 chooses.
-StatusOr<std::unique_ptr<FlightRecorder>> open_recorder(const MpiLink& link,
-                                                        const MpiOptions& options,
-                                                        const ExchangeTexts& exchange) {
-  const bool asked = !options.world.recorder_dir.empty();
-  std::uint64_t job = 0;
-  std::string place;
-  Status problem;
-  if (link.rank() == 0) {
-    if (getrandom(&job, sizeof job, 0) != sizeof job) job = 1;
-    const StatusOr<std::string> dir = make_recorder_dir(options.world.recorder_dir);
-    if (dir.ok()) place = absl::StrFormat("%016x%s", job, *dir);
-    if (!dir.ok() && asked) problem = dir.status();
-  }
-  const std::string first = exchange(place)[0];
-  TSR_RETURN_IF_ERROR(agree(exchange, problem));
-  RecorderOptions recorder{.file = asked ? RecorderFile::kRequired : RecorderFile::kIfPossible,
-                           .rank = link.rank(),
-                           .world_size = link.size(),
-                           .backend = "mpi"};
-  if (!first.empty()) {
-    recorder.job = std::stoull(first.substr(0, 16), nullptr, 16);
-    recorder.dir = first.substr(16);
-  }
-  StatusOr<std::unique_ptr<FlightRecorder>> opened = FlightRecorder::open(recorder);
-  TSR_RETURN_IF_ERROR(agree(exchange, opened.status()));
-  return opened;
 }
 
 HostMemory::Use use_of_host_memory(const MpiOptions& options) {
@@ -210,14 +172,10 @@ StatusOr<std::unique_ptr<MpiWorld>> make_world(const MpiOptions& options) {
   TSR_ASSIGN_OR_RETURN(ends.device_path, agree_on_device_path(options.device_pointers, exchange));
   TSR_ASSIGN_OR_RETURN(ends.control, ControlChannel::open(place, options.control, exchange));
   TSR_ASSIGN_OR_RETURN(parts.memory, memory_of_caller(*ends.link, options.world, exchange));
-  TSR_ASSIGN_OR_RETURN(parts.recorder, open_recorder(*ends.link, options, exchange));
+  TSR_ASSIGN_OR_RETURN(parts.recorder,
+                       open_job_records(place, {.dir = options.world.recorder_dir}, exchange));
   // Before the exchanges below: no rank makes a call until all have come so far.
-  if (!parts.recorder->path().empty()) {
-    const std::string path = parts.recorder->path();
-    ends.control->describe_dead([dir = path.substr(0, path.rfind('/'))](std::int64_t rank) {
-      return last_call_in(dir, rank);
-    });
-  }
+  describe_dead_by(*parts.recorder, *ends.control);
   ends.host = std::make_unique<HostMemory>(place, use_of_host_memory(options), exchange);
   // Arrays lie where near ranks can read them, unless the caller has them elsewhere.
   if (parts.memory == nullptr) parts.memory = ends.host->allocator();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,9 @@ using Clock = RankClock;
 
 // How long a stuck or a failed communicator goes unseen.
 constexpr std::chrono::milliseconds kLook{10};
+// Of a call past its time, about those who may be stopped.
+constexpr std::chrono::milliseconds kAskLimit{250};
+constexpr std::int64_t kMostAsked = 512;
 
 /// Texts of one call, or of a lane, between two ranks.
 enum class MailPart : std::int32_t {
@@ -227,6 +231,32 @@ void Watch::add(Link& link) {
 void Watch::remove(Link& link) {
   const std::lock_guard lock(mutex_);
   links_.erase(&link);
+  aborted_.erase(&link);
+}
+
+// All at once: where the work of one communicator comes after that of another, its end waits for
+// the other's.
+void Watch::abort_all() {
+  std::vector<std::thread> aborts;
+  for (Link* link : links_) {
+    if (aborted_.insert(link).second) aborts.emplace_back([link] { link->abort(); });
+  }
+  for (std::thread& each : aborts) each.join();
+}
+
+Status Watch::with_silent_ranks(const Status& wrong) {
+  if (!absl::IsDeadlineExceeded(wrong)) return wrong;
+  ControlWait everyone;
+  everyone.parties.resize(static_cast<std::size_t>(std::min(num_ranks_, kMostAsked)));
+  std::iota(everyone.parties.begin(), everyone.parties.end(), 0);
+  std::vector<std::int64_t> silent;
+  for (const PartyState& state : control_.ask(everyone, kAskLimit)) {
+    if (state.kind == PartyState::Kind::kSilent) silent.push_back(state.rank);
+  }
+  if (silent.empty()) return wrong;
+  return absl::DeadlineExceededError(
+      to_absl(std::string(message_of(wrong)) +
+              "; no answer (stopped or unreachable): " + list_ranks(silent)));
 }
 
 void Watch::run() {
@@ -235,15 +265,13 @@ void Watch::run() {
     Status wrong;
     {
       const std::lock_guard lock(mutex_);
-      for (Link* link : links_) {
-        if (control_.failed()) {
-          link->abort();
-        } else {
-          wrong.Update(link->look());
-        }
+      if (control_.failed()) {
+        abort_all();
+      } else {
+        for (Link* link : links_) wrong.Update(link->look());
       }
     }
-    if (!wrong.ok() && !control_.failed()) control_.poison(wrong);
+    if (!wrong.ok() && !control_.failed()) control_.poison(with_silent_ranks(wrong));
   }
 }
 
@@ -258,7 +286,7 @@ Transport::Transport(Parts parts)
       checks_(parts.checks),
       reduce_(parts.reduce),
       start_(parts.start),
-      watch_(control()) {}
+      watch_(control(), parts.size) {}
 
 double Transport::now_us() const {
   return std::chrono::duration<double, std::micro>(Clock::now() - start_).count();

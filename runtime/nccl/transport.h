@@ -25,7 +25,8 @@ namespace tessera::nccl::TSR_CUDA {
 /// that waits for its device cannot.
 class Watch {
  public:
-  explicit Watch(ControlChannel& control) : control_(control) {}
+  Watch(ControlChannel& control, std::int64_t num_ranks)
+      : control_(control), num_ranks_(num_ranks) {}
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
   ~Watch();
@@ -34,9 +35,14 @@ class Watch {
 
  private:
   void run();
+  void abort_all();  // under mutex_
+  /// Of a timeout: names those that do not answer.
+  Status with_silent_ranks(const Status& wrong);
   ControlChannel& control_;
+  const std::int64_t num_ranks_;
   std::mutex mutex_;
-  std::set<Link*> links_;  // under mutex_
+  std::set<Link*> links_;    // under mutex_
+  std::set<Link*> aborted_;  // under mutex_; of those
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };

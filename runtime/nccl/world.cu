@@ -1,9 +1,12 @@
 #include <omp.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "runtime/call/transport_world.h"
+#include "runtime/control/rendezvous.h"
+#include "runtime/nccl/place.h"
 #include "runtime/nccl/transport.h"
 #include "runtime/nccl_world.h"
 
@@ -17,16 +20,13 @@ constexpr DeviceId::Kind kKind = DeviceId::Kind::kCuda;
 constexpr DeviceId::Kind kKind = DeviceId::Kind::kEmulated;
 #endif
 
-/// The first error of any rank, the same on all.
-Status agree(const ExchangeTexts& exchange, const Status& own) {
-  const std::string complaint = first_complaint(exchange, own);
-  return complaint.empty() ? absl::OkStatus() : invalid_argument(complaint);
-}
+using Body = std::function<void(World&)>;
 
-StatusOr<std::shared_ptr<Allocator>> memory_of(const WorldOptions& options, std::int64_t rank) {
+/// `card`: the rank that the caller is asked for.
+StatusOr<std::shared_ptr<Allocator>> memory_of(const WorldOptions& options, std::int64_t card) {
   std::shared_ptr<Allocator> memory;
   try {
-    if (options.allocator) memory = options.allocator(rank);
+    if (options.allocator) memory = options.allocator(card);
   } catch (...) {
     return status_of(std::current_exception());
   }
@@ -36,59 +36,47 @@ StatusOr<std::shared_ptr<Allocator>> memory_of(const WorldOptions& options, std:
                           "; give each rank memory of a card (WorldOptions::allocator)");
 }
 
-/// What a rank knows before its World.
-struct Place {
-  std::int64_t rank = 0;
-  std::int64_t size = 1;
-  std::unique_ptr<HostMail> mail;
-  ExchangeTexts exchange;
-};
-
-Status run_rank(Place place, const WorldOptions& options, const std::function<void(World&)>& body) {
-  using Clock = RankClock;
-  const StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, place.rank);
-  TSR_RETURN_IF_ERROR(agree(place.exchange, memory.status()));
-  TSR_ASSIGN_OR_RETURN(std::unique_ptr<ControlChannel> control,
-                       ControlChannel::open({place.rank, place.size}, {}, place.exchange));
-  RecorderOptions records{.dir = options.recorder_dir,
-                          .file = RecorderFile::kIfPossible,
-                          .rank = place.rank,
-                          .world_size = place.size,
-                          .backend = "nccl"};
-  StatusOr<std::unique_ptr<FlightRecorder>> recorder = FlightRecorder::open(records);
-  TSR_RETURN_IF_ERROR(agree(place.exchange, recorder.status()));
-  // The clock of one host is the same to all its ranks.
-  const auto now = Clock::now().time_since_epoch().count();
-  const Clock::duration zero(std::stoll(place.exchange(std::to_string(now))[0]));
-  const std::shared_ptr<FlightRecorder> record = *std::move(recorder);
+/// `end`: called once with the job's first failure, or OK, before this rank is heard to leave.
+Status run_rank(const ControlPlace& at, NcclPlace place, const std::shared_ptr<Allocator>& memory,
+                const WorldOptions& options, const Body& body,
+                const std::function<void(const Status&, FlightRecorder&)>& end) {
   auto made =
-      std::make_unique<Transport>(Transport::Parts{.control = std::move(control),
+      std::make_unique<Transport>(Transport::Parts{.control = std::move(place.control),
                                                    .mail = std::move(place.mail),
-                                                   .device = (*memory)->device().shared_from_this(),
-                                                   .rank = place.rank,
-                                                   .size = place.size,
+                                                   .device = memory->device().shared_from_this(),
+                                                   .rank = at.rank,
+                                                   .size = at.size,
                                                    .checks = options.checks,
                                                    .reduce = options.reduce,
-                                                   .start = Clock::time_point(zero)});
+                                                   .start = place.start});
   Transport& transport = *made;
-  const int threads = library_threads(options.threads_per_rank, static_cast<int>(place.size));
-  omp_set_num_threads(threads);
+  omp_set_num_threads(place.threads_per_rank);
   TransportWorld world({.transport = std::move(made),
-                        .recorder = record,
+                        .recorder = place.recorder,
                         .timeout = options.timeout,
-                        .threads_per_rank = threads,
-                        .allocator = *memory});
-  const auto end = [&] {
-    const Status failure = transport.control().first_failure();
-    if (!failure.ok()) record->note_failure(message_of(failure));
-    record->close(FlightRecorder::Leave::kKeep);
+                        .threads_per_rank = place.threads_per_rank,
+                        .allocator = memory});
+  const auto leave = [&] {
+    return transport.leave([&] {
+      const Status failure = transport.control().first_failure();
+      if (!failure.ok()) place.recorder->note_failure(message_of(failure));
+      end(failure, *place.recorder);
+    });
   };
   return run_body(
-      world, [&] { body(world); }, [&] { return transport.leave(end); });
+      world, [&] { body(world); }, leave);
 }
 
-Status run_threads(int num_ranks, const WorldOptions& options,
-                   const std::function<void(World&)>& body) {
+Status run_thread(const NcclMeeting& meeting, const WorldOptions& options, const Body& body) {
+  const StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, meeting.place.rank);
+  TSR_RETURN_IF_ERROR(agree_on_argument(meeting.exchange, memory.status()));
+  TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
+  return run_rank(
+      meeting.place, std::move(place), *memory, options, body,
+      [](const Status&, FlightRecorder& record) { record.close(FlightRecorder::Leave::kKeep); });
+}
+
+Status run_threads(int num_ranks, const WorldOptions& options, const Body& body) {
   if (num_ranks < 1) {
     return invalid_argument("run_nccl_ranks: " + std::to_string(num_ranks) +
                             " ranks; allowed: 1 or more");
@@ -100,12 +88,10 @@ Status run_threads(int num_ranks, const WorldOptions& options,
     threads.emplace_back([&, rank] {
       Status& status = first[static_cast<std::size_t>(rank)];
       try {
-        status.Update(run_rank(
-            {.rank = rank,
-             .size = num_ranks,
-             .mail = mail.end_of(rank),
-             .exchange = [&mail,
-                          rank](const std::string& own) { return mail.exchange(rank, own); }},
+        status.Update(run_thread(
+            {.place = {rank, num_ranks},
+             .exchange = [&mail, rank](const std::string& own) { return mail.exchange(rank, own); },
+             .mail = &mail},
             options, body));
       } catch (...) {
         status.Update(status_of(std::current_exception()));
@@ -119,6 +105,64 @@ Status run_threads(int num_ranks, const WorldOptions& options,
   return absl::OkStatus();
 }
 
+// ---- processes
+
+std::string version_text() {
+  int version = 0;
+  check(ncclGetVersion(&version), nullptr, "ncclGetVersion");
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+struct Opened {
+  std::shared_ptr<Allocator> memory;
+  NcclPlace place;
+};
+StatusOr<Opened> open_process(const NcclMeeting& meeting, const Launch& launch,
+                              const WorldOptions& options) {
+  try {
+    StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, launch.local_rank);
+    const std::string complaint = first_complaint(meeting.exchange, memory.status());
+    if (!complaint.empty()) return unavailable(complaint);
+    TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
+    return Opened{*std::move(memory), std::move(place)};
+  } catch (...) {
+    return status_of(std::current_exception());
+  }
+}
+
+Status run_process(const Launch& launch, const NcclProcessOptions& options, const Body& body) {
+  const auto tell = [&](const Status& failure) {
+    if (options.on_failure) options.on_failure(failure);
+  };
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> rendezvous,
+                       Rendezvous::meet(launch, {.timeout = options.world.timeout,
+                                                 .alike = {{"NCCL version", version_text()}},
+                                                 .on_failure = options.on_failure}));
+  const NcclMeeting meeting{
+      .place = {launch.rank, launch.size},
+      .exchange = [&](const std::string& own) { return rendezvous->exchange(own); },
+      .token = rendezvous->token()};
+  StatusOr<Opened> opened = open_process(meeting, launch, options.world);
+  if (!opened.ok()) {
+    tell(opened.status());
+    try {
+      rendezvous->exchange("has told");
+    } catch (const Error&) {  // the others hear no more of this one
+    }
+    return opened.status();
+  }
+  rendezvous.reset();
+  const bool keeps_record = !options.world.recorder_dir.empty();
+  const auto end = [&](const Status& failure, FlightRecorder& record) {
+    const bool keep = keeps_record || (!failure.ok() && !record.is_empty());
+    record.close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
+    if (!failure.ok()) tell(failure);
+  };
+  return run_rank(meeting.place, std::move(opened->place), opened->memory, options.world, body,
+                  end);
+}
+
 }  // namespace
 }  // namespace nccl::TSR_CUDA
 
@@ -127,10 +171,18 @@ Status run_nccl_ranks(int num_ranks, const WorldOptions& options,
                       const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_threads(num_ranks, options, body);
 }
+Status run_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+                        const std::function<void(World&)>& body) {
+  return nccl::TSR_CUDA::run_process(launch, options, body);
+}
 #else
 Status run_emulated_nccl_ranks(int num_ranks, const WorldOptions& options,
                                const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_threads(num_ranks, options, body);
+}
+Status run_emulated_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+                                 const std::function<void(World&)>& body) {
+  return nccl::TSR_CUDA::run_process(launch, options, body);
 }
 #endif
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -43,19 +44,19 @@ std::string read_whole_file(const std::string& path) {
   return text.str();
 }
 
-Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
-                const std::string& input, const std::map<std::string, std::string>& environment) {
-  const ScratchFolder scratch;
-  const std::string in = scratch.file("in", input);
-  const std::string out = scratch / "out", err = scratch / "err";
+StartedProgram::StartedProgram(const std::string& program,
+                               const std::vector<std::string>& arguments, const std::string& input,
+                               const std::map<std::string, std::string>& environment) {
+  const std::string in = scratch_->file("in", input);
+  const std::string out = *scratch_ / "out", err = *scratch_ / "err";
   std::string path = program.starts_with('/') ? "" : built("/");
   path += program;
   std::vector<char*> argv = {path.data()};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
 
-  const pid_t child = ::fork();
-  if (child == 0) {
+  child_ = ::fork();
+  if (child_ == 0) {
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     ::dup2(::open(in.c_str(), O_RDONLY), STDIN_FILENO);
     ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
@@ -63,11 +64,28 @@ Ran run_program(const std::string& program, const std::vector<std::string>& argu
     ::execv(path.c_str(), argv.data());
     ::_exit(126);
   }
+}
+
+StartedProgram::~StartedProgram() {
+  if (child_ <= 0) return;
+  signal(SIGKILL);
+  finish();
+}
+
+void StartedProgram::signal(int number) const { ::kill(child_, number); }
+
+Ran StartedProgram::finish() {
   int status = 0;
   rusage used = {};
-  ::wait4(child, &status, 0, &used);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_whole_file(out),
-          read_whole_file(err), std::int64_t{used.ru_maxrss} * 1024};
+  ::wait4(std::exchange(child_, -1), &status, 0, &used);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          read_whole_file(*scratch_ / "out"), read_whole_file(*scratch_ / "err"),
+          std::int64_t{used.ru_maxrss} * 1024};
+}
+
+Ran run_program(const std::string& program, const std::vector<std::string>& arguments,
+                const std::string& input, const std::map<std::string, std::string>& environment) {
+  return StartedProgram(program, arguments, input, environment).finish();
 }
 
 }  // namespace tessera::testing

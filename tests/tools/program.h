@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/paths.h"
@@ -37,6 +39,24 @@ class ScratchFolder {
 std::string read_whole_file(const std::string& path);
 
 std::size_t count_of(const std::string& text, const std::string& part);
+
+/// A program under way, as run_program() runs it.
+class StartedProgram {
+ public:
+  StartedProgram(const std::string& program, const std::vector<std::string>& arguments,
+                 const std::string& input = "",
+                 const std::map<std::string, std::string>& environment = {});
+  StartedProgram(StartedProgram&& other) noexcept
+      : scratch_(std::move(other.scratch_)), child_(std::exchange(other.child_, -1)) {}
+  ~StartedProgram();  ///< kills what has not been waited for
+  void signal(int number) const;
+  /// Waits for its end.
+  Ran finish();
+
+ private:
+  std::unique_ptr<ScratchFolder> scratch_ = std::make_unique<ScratchFolder>();
+  int child_ = -1;
+};
 
 /// Runs `program` (a name in the build's bin folder, or an absolute path) with `arguments`, `input`
 /// as standard input, and further environment variables.

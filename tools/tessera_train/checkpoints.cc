@@ -1,6 +1,9 @@
 #include "tools/tessera_train/checkpoints.h"
 
+#include <filesystem>
+
 #include "checkpoint/agree.h"
+#include "checkpoint/manifest.h"
 
 namespace tessera {
 
@@ -12,6 +15,33 @@ std::unique_ptr<FileSystem> open_checkpoints(World& world, const std::string& fl
                    ? status
                    : Status(status.code(), to_absl(flag + " " + std::string(message_of(status)))));
   return *std::move(files);
+}
+
+namespace {
+
+bool save_holds_checkpoint(const TrainFlags& flags) {
+  return flags.resume && std::filesystem::exists(flags.save + "/" + std::string(kManifestName));
+}
+void go_on_from_save(TrainFlags& flags) {
+  flags.load = flags.save;
+  flags.init.clear();
+  flags.generation.reset();
+}
+
+}  // namespace
+
+void resume_from_save(TrainFlags& flags) {
+  if (save_holds_checkpoint(flags)) go_on_from_save(flags);
+}
+
+void resume_from_save(World& world, TrainFlags& flags) {
+  if (!flags.resume) return;
+  const Array resumes = Array::empty({1}, DType::kI64, world.host_allocator());
+  const bool holds = world.rank() == 0 && save_holds_checkpoint(flags);
+  *resumes.data<std::int64_t>() = holds ? 1 : 0;
+  everyone(world).all_reduce(resumes, resumes, ReduceOp::kMax,
+                             {.tensor = "resumes", .log = CallLog::kNo});
+  if (*resumes.data<std::int64_t>() != 0) go_on_from_save(flags);
 }
 
 Saver::Saver(World& world, const TrainFlags& flags)

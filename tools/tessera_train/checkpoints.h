@@ -1,4 +1,4 @@
-// tools/tessera_train/checkpoints.h: --load and --save of one rank's training.
+// tools/tessera_train/checkpoints.h: --load, --save and --resume of one rank's training.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,12 @@ namespace tessera {
 /// Collective: yes.
 std::unique_ptr<FileSystem> open_checkpoints(World& world, const std::string& flag,
                                              const std::string& path, MissingFolder missing);
+
+/// Where --resume is given and the folder of --save holds a checkpoint: the run goes on from that,
+/// whatever --load and --init say.
+void resume_from_save(TrainFlags& flags);
+/// The same on all ranks alike, as rank 0 sees the folder. Collective: yes.
+void resume_from_save(World& world, TrainFlags& flags);
 
 /// Saves every so many steps beside training, and after the last step.
 class Saver {

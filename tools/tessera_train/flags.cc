@@ -60,11 +60,13 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                  "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
   add_number<std::int64_t>(
       app, "--ranks", flags.ranks, 1, kMaxProcesses,
-      "number of ranks; the product of the degrees. On MPI: as many as mpirun starts");
+      "number of ranks; the product of the degrees. Of processes: as many as are started");
   app.add_option(
       "--backend", flags.backend,
-      "threads: ranks of this process; mpi: processes of mpirun; nccl: ranks of this process, each "
-      "with a card of its own, that move data by NCCL (with --device emulated: by NCCL emulated)");
+      "threads: ranks of this process; mpi: processes of mpirun; nccl: ranks with a card each, "
+      "that "
+      "move data by NCCL (with --device emulated: by NCCL emulated): processes of torchrun or "
+      "mpirun, else of this process");
   app.add_option("--device", flags.device,
                  "where arrays lie and kernels run: cpu, cuda, or emulated: the kernels of cuda on "
                  "the processor");
@@ -104,6 +106,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_flag("--verify", flags.verify,
                "read each save again from the disk before it replaces the one before");
   app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
+  app.add_flag("--resume", flags.resume,
+               "go on from the checkpoint of --save, where there is one: for a job that is started "
+               "again as it was, possibly on another number of ranks");
   add_number<std::int64_t>(app, "--generation", flags.generation, 1, kMaxGeneration,
                            "of --load: a save that --keep has kept; else the last");
   app.add_flag("--placements", flags.placements,

@@ -25,6 +25,7 @@
 #include "moe/weights.h"
 #include "placement/printable.h"
 #include "placement/version.h"
+#include "runtime/control/launch.h"
 #include "runtime/mpi_world.h"
 #include "runtime/nccl_world.h"
 #include "tools/command_line_error.h"
@@ -45,9 +46,10 @@ void print_error(std::string_view text) {
 /// The JSONL log: opened by rank 0 once every check has passed, one flushed line a step.
 class StepLog {
  public:
-  explicit StepLog(const std::string& path) {
+  /// `mode`: fopen()'s.
+  StepLog(const std::string& path, const char* mode) {
     if (path.empty()) return;
-    file_.reset(std::fopen(path.c_str(), "w"));
+    file_.reset(std::fopen(path.c_str(), mode));
     if (!file_) {
       throw Error(io_error("--log " + in_quotes(path) + ": cannot be opened for writing: " +
                            std::generic_category().message(errno)));
@@ -166,7 +168,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
   TrainProgress progress = begin_of(world, flags, model, trainer);
   Saver saver(world, flags);
   const bool speaks = world.rank() == 0;
-  StepLog log(speaks ? flags.log : std::string());
+  StepLog log(speaks ? flags.log : std::string(), is_resumed(flags) ? "a" : "w");
   const ModelSize size = size_of_all_stages(model);
   if (speaks) print_header(world, plan, model, size);
   if (speaks && progress.step > 0) print_resumed(flags, progress);
@@ -222,6 +224,7 @@ struct Job {
 
 Status run_on_threads(TrainFlags& flags, Job& job) {
   const std::int64_t ranks = flags.ranks.value_or(1);
+  resume_from_save(flags);
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
   WorldOptions options = world_options(flags);
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
@@ -247,6 +250,15 @@ Status run_on_threads(TrainFlags& flags, Job& job) {
 using Report = std::function<void(const Status& failure, const std::string& records)>;
 
 // Each process reads the files; one that cannot ends the others' run.
+void train_process(World& world, TrainFlags flags, Job& job) {
+  job.records = world.recorder_dir();
+  resume_from_save(world, flags);
+  const TrainPlan plan = value_or_throw(make_train_plan(flags));
+  const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
+  if (flags.trace.empty()) return train();
+  run_traced_process(world, mesh_of_rank(plan, world), flags.trace, train);
+}
+
 Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
   MpiOptions options = {.world = world_options(flags),
                         .on_failure = [&](const Status& failure) { report(failure, job.records); }};
@@ -256,13 +268,26 @@ Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
       return value_or_throw(memory_of_devices(device))(rank);
     };
   }
-  return run_mpi_rank(options, [&](World& world) {
-    job.records = world.recorder_dir();
-    const TrainPlan plan = value_or_throw(make_train_plan(flags));
-    const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
-    if (flags.trace.empty()) return train();
-    run_traced_process(world, mesh_of_rank(plan, world), flags.trace, train);
-  });
+  return run_mpi_rank(options, [&](World& world) { train_process(world, flags, job); });
+}
+
+std::shared_ptr<Allocator> memory_of_emulated_card(std::int64_t local_rank) {
+  if (local_rank >= num_emulated_devices()) {
+    throw Error(
+        unavailable(absl::StrFormat("LOCAL_RANK %d: NCCL takes one rank a card, and this "
+                                    "host has %d emulated ones",
+                                    local_rank, num_emulated_devices())));
+  }
+  return value_or_throw(memory_of_devices(DeviceId::Kind::kEmulated))(local_rank);
+}
+
+Status run_on_nccl(const TrainFlags& flags, const Launch& launch, const Report& report, Job& job) {
+  NcclProcessOptions options = {
+      .world = world_options(flags),
+      .on_failure = [&](const Status& failure) { report(failure, job.records); }};
+  options.world.allocator = memory_of_emulated_card;
+  return run_emulated_nccl_process(launch, options,
+                                   [&](World& world) { train_process(world, flags, job); });
 }
 
 Status show_schedule(const TrainFlags& flags, bool speaks) {
@@ -277,9 +302,9 @@ Status show_schedule(const TrainFlags& flags, bool speaks) {
 }
 
 // What all ranks know is said once; of a lost rank each survivor tells.
-void report_failure(const Status& failure, const std::string& records, const MpiSession* session) {
+void report_failure(const Status& failure, const std::string& records, std::int64_t rank) {
   const bool lost = absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure);
-  if (session != nullptr && session->rank() != 0 && !lost) return;
+  if (rank != 0 && !lost) return;
   print_error(message_of(failure));
   if (!records.empty() && std::filesystem::exists(records)) {
     std::fprintf(stderr, "flight records: %s\n", printable(records).c_str());
@@ -297,9 +322,9 @@ int run_process(TrainFlags& flags, MpiSession& session, Signals& signals) {
   const Report report = [&](const Status& failure, const std::string& records) {
     told = true;
     signals.note_training(false);
-    report_failure(failure, records, &session);
+    report_failure(failure, records, session.rank());
   };
-  Status status = check_launch(flags, session.size());
+  Status status = check_launch(flags, "mpirun", session.size());
   if (status.ok()) status = run_on_mpi(flags, report, job);
   if (status.ok()) return exit_code_of(job);
   if (!told) {  // no World was made
@@ -311,17 +336,45 @@ int run_process(TrainFlags& flags, MpiSession& session, Signals& signals) {
   return code;  // GCC does not see that abort() never returns
 }
 
-int run(TrainFlags& flags, MpiSession* session, Signals& signals) {
+/// As one of a launcher's processes, without MPI. All have said what they had to before any ends.
+int run_process(TrainFlags& flags, const Launch& launch, Signals& signals) {
+  Job job{signals};
+  bool told = false;
+  const Report report = [&](const Status& failure, const std::string& records) {
+    told = true;
+    signals.note_training(false);
+    report_failure(failure, records, launch.rank);
+  };
+  const Status fits = check_launch(flags, launch.launcher, launch.size);
+  if (!fits.ok()) {
+    report(fits, "");
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const Status status = run_on_nccl(flags, launch, report, job);
+  if (status.ok()) return exit_code_of(job);
+  if (!told) report(status, job.records);
+  return static_cast<int>(exit_code_for(status));
+}
+
+/// Where ranks are processes, what has started them.
+struct Launchers {
+  std::unique_ptr<MpiSession> mpi;
+  std::optional<Launch> other;
+  std::int64_t rank() const { return mpi ? mpi->rank() : other ? other->rank : 0; }
+};
+
+int run(TrainFlags& flags, const Launchers& launchers, Signals& signals) {
   if (flags.show_schedule) {
-    const Status status = show_schedule(flags, session == nullptr || session->rank() == 0);
-    if (!status.ok()) report_failure(status, "", session);
+    const Status status = show_schedule(flags, launchers.rank() == 0);
+    if (!status.ok()) report_failure(status, "", launchers.rank());
     return static_cast<int>(exit_code_for(status));
   }
-  if (session != nullptr) return run_process(flags, *session, signals);
+  if (launchers.mpi) return run_process(flags, *launchers.mpi, signals);
+  if (launchers.other) return run_process(flags, *launchers.other, signals);
   Job job{signals};
   const Status status = run_on_threads(flags, job);
   if (status.ok()) return exit_code_of(job);
-  report_failure(status, job.records, nullptr);
+  report_failure(status, job.records, 0);
   return static_cast<int>(exit_code_for(status));
 }
 
@@ -345,7 +398,15 @@ int main(int argc, char** argv) {
     tessera::print_error(tessera::message_of(status));
     return static_cast<int>(ExitCode::kUsage);
   }
-  std::unique_ptr<tessera::MpiSession> session;
+  tessera::Launchers launchers;
+  if (flags.backend == "nccl") {
+    tessera::StatusOr<std::optional<tessera::Launch>> launch = tessera::read_launch();
+    if (!launch.ok()) {
+      tessera::print_error(tessera::message_of(launch.status()));
+      return static_cast<int>(ExitCode::kUsage);
+    }
+    launchers.other = *std::move(launch);
+  }
   try {
     if (flags.placements) {
       tessera::print_placements(flags);
@@ -356,8 +417,10 @@ int main(int argc, char** argv) {
       return static_cast<int>(ExitCode::kFine);
     }
     tessera::Signals signals;  // before MPI's threads
-    if (flags.backend == "mpi") session = tessera::value_or_throw(tessera::MpiSession::start());
-    return tessera::run(flags, session.get(), signals);
+    if (flags.backend == "mpi") {
+      launchers.mpi = tessera::value_or_throw(tessera::MpiSession::start());
+    }
+    return tessera::run(flags, launchers, signals);
   } catch (const tessera::Error& error) {
     tessera::print_error(error.what());
     return static_cast<int>(tessera::exit_code_for(error.status()));

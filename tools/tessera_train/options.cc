@@ -61,6 +61,7 @@ Status check_load(const TrainFlags& flags, std::int64_t num_steps) {
   if (step == nullptr || step->if_integer() == nullptr || *step->if_integer() < num_steps) {
     return absl::OkStatus();  // loading says what is missing
   }
+  if (is_resumed(flags)) return absl::OkStatus();  // it came to its end before it was started again
   return invalid_argument(
       absl::StrFormat("%s: the checkpoint is of step %d; a run of %d steps has none left",
                       flags.load, *step->if_integer(), num_steps));
@@ -79,6 +80,7 @@ Status check_checkpoints(const TrainFlags& flags) {
   if (flags.keep > 1 && flags.save.empty()) {
     return invalid_argument(absl::StrFormat("--keep %d: goes with --save", flags.keep));
   }
+  if (flags.resume && flags.save.empty()) return invalid_argument("--resume: goes with --save");
   if (flags.verify && flags.save.empty()) return invalid_argument("--verify: goes with --save");
   if (flags.generation && flags.load.empty()) {
     return invalid_argument(
@@ -146,13 +148,15 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   return plan;
 }
 
-Status check_launch(TrainFlags& flags, std::int64_t num_processes) {
+Status check_launch(TrainFlags& flags, std::string_view launcher, std::int64_t num_processes) {
   if (!flags.ranks) flags.ranks = num_processes;
-  if (flags.ranks == num_processes) return check_ranks(flags);
+  if (flags.ranks == num_processes) return absl::OkStatus();
+  const std::string remedy =
+      launcher == "mpirun" ? absl::StrFormat(" (mpirun -n %d)", *flags.ranks) : "";
   return invalid_argument(absl::StrFormat(
-      "--ranks %d, but mpirun has started %d processes; start as many as there are ranks (mpirun "
-      "-n %d), or leave --ranks out",
-      *flags.ranks, num_processes, *flags.ranks));
+      "--ranks %d, but %s has started %d processes; start as many as there are ranks%s, or leave "
+      "--ranks out",
+      *flags.ranks, std::string(launcher), num_processes, remedy));
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moe/config.h"
@@ -13,7 +14,7 @@
 namespace tessera {
 
 constexpr std::int64_t kMaxThreads = 256;         ///< ranks as threads
-constexpr std::int64_t kMaxProcesses = 65'536;    ///< ranks of mpirun
+constexpr std::int64_t kMaxProcesses = 65'536;    ///< ranks of mpirun or torchrun
 constexpr std::int64_t kMaxLibraryThreads = 256;  ///< of one rank
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr std::int64_t kMaxKept = 1'000;                 ///< generations of a checkpoint
@@ -23,7 +24,7 @@ constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
-  std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes of mpirun
+  std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes launched
   std::string backend = "threads";
   std::string device = "cpu";  ///< where arrays lie and kernels run
   bool capture = false;        ///< the second step is captured, and done again
@@ -36,6 +37,7 @@ struct TrainFlags {
   std::string recorder;  ///< folder of the flight records; empty: see WorldOptions
   std::string trace;
   std::string save, load;
+  bool resume = false;                          ///< from what --save has, where it has something
   std::int64_t save_every = 0;                  ///< Units: steps; 0: after the last only
   std::int64_t keep = 1;                        ///< generations of --save that stay
   bool verify = false;                          ///< each save is read back
@@ -49,6 +51,11 @@ struct TrainFlags {
   std::string format = "text";  ///< of that: text or json
   std::int64_t threads = 0;     ///< library threads per rank; 0: cores / ranks
 };
+
+/// The run goes on from what its --save held, see resume_from_save().
+inline bool is_resumed(const TrainFlags& flags) {
+  return flags.resume && !flags.save.empty() && flags.load == flags.save;
+}
 
 /// What is wrong whatever the files hold: usage, as CLI11's own errors are. Errors:
 /// InvalidArgument, and Unimplemented, naming the flag, what was seen and what is allowed.
@@ -66,7 +73,7 @@ struct TrainPlan {
 /// flag or file; Unimplemented for what this version does not have.
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags);
 
-/// Completes and checks --ranks against the number of processes that mpirun has started.
-Status check_launch(TrainFlags& flags, std::int64_t num_processes);
+/// Completes and checks --ranks against the number of processes that a launcher has started.
+Status check_launch(TrainFlags& flags, std::string_view launcher, std::int64_t num_processes);
 
 }  // namespace tessera

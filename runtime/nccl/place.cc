@@ -1,0 +1,69 @@
+#include "runtime/nccl/place.h"
+
+#include <utility>
+#include <vector>
+
+#include "runtime/control/host_identity.h"
+#include "runtime/control/process_job.h"
+#include "runtime/nccl/process_mail.h"
+
+namespace tessera {
+namespace {
+
+StatusOr<std::shared_ptr<FlightRecorder>> open_record(const NcclMeeting& meeting,
+                                                      const WorldOptions& options) {
+  if (meeting.mail == nullptr) {
+    return open_job_records(meeting.place, {.dir = options.recorder_dir, .backend = "nccl"},
+                            meeting.exchange);
+  }
+  StatusOr<std::unique_ptr<FlightRecorder>> recorder =
+      FlightRecorder::open({.dir = options.recorder_dir,
+                            .file = RecorderFile::kIfPossible,
+                            .rank = meeting.place.rank,
+                            .world_size = meeting.place.size,
+                            .backend = "nccl"});
+  TSR_RETURN_IF_ERROR(agree_on_argument(meeting.exchange, recorder.status()));
+  return std::shared_ptr<FlightRecorder>(*std::move(recorder));
+}
+
+/// Rank 0's time. The clock of one kernel is the same to all its ranks; on another host it is as
+/// far off as an exchange takes.
+RankClock::time_point agree_on_zero(const ExchangeTexts& exchange) {
+  const RankClock::time_point before = RankClock::now();
+  const std::string own = " " + boot_id();
+  const std::vector<std::string> texts =
+      exchange(std::to_string(before.time_since_epoch().count()) + own);
+  const RankClock::time_point after = RankClock::now();
+  if (!texts[0].ends_with(own)) return before + (after - before) / 2;
+  return RankClock::time_point(RankClock::duration(std::stoll(texts[0])));
+}
+
+}  // namespace
+
+Status agree_on_argument(const ExchangeTexts& exchange, const Status& own) {
+  const std::string complaint = first_complaint(exchange, own);
+  return complaint.empty() ? absl::OkStatus() : invalid_argument(complaint);
+}
+
+StatusOr<NcclPlace> open_nccl_place(const NcclMeeting& meeting, const WorldOptions& options) {
+  ControlOptions control;
+  if (meeting.token) control.token = meeting.token->bytes;
+  NcclPlace made;
+  TSR_ASSIGN_OR_RETURN(made.control,
+                       ControlChannel::open(meeting.place, control, meeting.exchange));
+  TSR_ASSIGN_OR_RETURN(made.recorder, open_record(meeting, options));
+  auto sharers = static_cast<int>(meeting.place.size);
+  if (meeting.mail != nullptr) {
+    made.mail = meeting.mail->end_of(meeting.place.rank);
+  } else {
+    describe_dead_by(*made.recorder, *made.control);
+    TSR_ASSIGN_OR_RETURN(made.mail,
+                         open_process_mail(meeting.place, meeting.token.value(), meeting.exchange));
+    sharers = ranks_on_these_processors(meeting.exchange);
+  }
+  made.threads_per_rank = library_threads(options.threads_per_rank, sharers);
+  made.start = agree_on_zero(meeting.exchange);
+  return made;
+}
+
+}  // namespace tessera
