@@ -265,8 +265,11 @@ NcclRefusal take_seat(NcclClique& clique, int rank, int device) {
   slip.from = rank;
   slip.peer = device;
   slip.count = static_cast<std::uint64_t>(clique.size);
-  if (open_office().post(clique.maker, slip, "")) return {};
-  return {ncclSystemError, "the process that made the id cannot be reached"};
+  if (!open_office().post(clique.maker, slip, "")) {
+    const std::lock_guard lock(clique.mutex);
+    clique.lost.insert(clique.maker);
+  }
+  return {};
 }
 
 NcclSlip slip_of(const NcclClique& clique, NcclSlip::Kind kind, const NcclCall& call) {

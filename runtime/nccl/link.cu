@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstring>
 
 #include "runtime/nccl/link.h"
@@ -5,6 +6,9 @@
 namespace tessera::nccl::TSR_CUDA {
 
 namespace {
+
+/// How long others have to say which rank has died, once NCCL tells that some peer is gone.
+constexpr std::chrono::milliseconds kGrace{500};
 
 std::string text_of(ncclResult_t result, ncclComm_t comm, const char* call) {
   std::string text = std::string(call) + ": " + ncclGetErrorString(result);
@@ -57,6 +61,10 @@ bool Link::is_ready() {
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError");
   if (state == ncclInProgress) return false;
+  if (state == ncclRemoteError) {
+    if (!is_lost_for_long()) return false;
+    throw Error(unavailable(text_of(state, comm_, "ncclCommInitRankConfig")));
+  }
   check(state, comm_, "ncclCommInitRankConfig");
   return is_ready_ = true;
 }
@@ -76,6 +84,12 @@ void Link::note_call(std::string text, RankClock::time_point limit) {
   given_.push_back({done, std::move(text), limit});
 }
 
+bool Link::is_lost_for_long() {
+  const RankClock::time_point now = RankClock::now();
+  if (!lost_since_) lost_since_ = now;
+  return now >= *lost_since_ + kGrace;
+}
+
 Status Link::look() {
   const std::lock_guard lock(mutex_);
   if (aborted_ || comm_ == nullptr) return absl::OkStatus();
@@ -84,6 +98,7 @@ Status Link::look() {
   while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
   if (given_.empty()) return absl::OkStatus();
   const Given& first = given_.front();
+  if (state == ncclRemoteError && !is_lost_for_long()) return absl::OkStatus();
   if (state != ncclSuccess && state != ncclInProgress) {
     return unavailable(text_of(state, comm_, "NCCL") + ", in " + first.text);
   }

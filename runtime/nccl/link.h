@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -54,12 +55,16 @@ class Link {
     std::string text;
     RankClock::time_point limit;
   };
+  /// Under mutex_. NCCL tells that a peer is gone, and nobody has said who for a while.
+  bool is_lost_for_long();
+
   CudaDevice& device_;
   CudaStream stream_;
   std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;  // under mutex_
-  bool aborted_ = false;       // under mutex_
-  std::deque<Given> given_;    // under mutex_; not yet seen to be done
+  ncclComm_t comm_ = nullptr;                        // under mutex_
+  bool aborted_ = false;                             // under mutex_
+  std::deque<Given> given_;                          // under mutex_; not yet seen to be done
+  std::optional<RankClock::time_point> lost_since_;  // under mutex_
   bool has_begun_ = false;
   bool is_ready_ = false;
 };

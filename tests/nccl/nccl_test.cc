@@ -116,7 +116,7 @@ TEST_CASE("a card that never comes to a call ends the job at the timeout", "[ncc
   CHECK(ended.seconds < testing::kSoonSeconds);
 }
 
-TEST_CASE("what NCCL tells of later ends the job at once", "[nccl][faults]") {
+TEST_CASE("what NCCL tells of later ends the job soon", "[nccl][faults]") {
   const PlantedFault planted(2, emulation::NcclFault::kFails, 2);
   const Ended ended =
       run(4, {.timeout = milliseconds(600'000)}, [](World& world) { sum_and_read(world, 6); });

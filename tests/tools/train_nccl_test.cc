@@ -160,7 +160,7 @@ TEST_CASE("a stopped process is named at the timeout", "[tools][train][nccl][fau
   const Ran first = ranks[0].finish();
   CAPTURE(first.err);
   CHECK(first.exit_code == 4);
-  CHECK_THAT(first.err, Catch::Contains("timed out in ") &&
+  CHECK_THAT(first.err, Catch::Contains("timed out ") &&
                             Catch::Contains("no answer (stopped or unreachable): rank 1"));
 }
 
