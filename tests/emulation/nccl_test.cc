@@ -20,7 +20,7 @@ class Rank {
     cudaSetDevice(rank);
     cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    joined_ = ncclCommInitRankConfig(&comm_, size, id, rank, &config);
+    ncclCommInitRankConfig(&comm_, size, id, rank, &config);
   }
   ~Rank() {
     if (comm_ != nullptr) ncclCommDestroy(comm_);
@@ -29,7 +29,6 @@ class Rank {
   }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  ncclResult_t joined() const { return joined_; }
   ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_; }
   float* memory(const Values& values) {
@@ -51,7 +50,6 @@ class Rank {
   int rank_, size_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
-  ncclResult_t joined_ = ncclSuccess;
   std::vector<float*> memory_;
 };
 
