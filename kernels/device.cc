@@ -1,6 +1,8 @@
 #include "kernels/device.h"
 
+#include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "kernels/array.h"
 #include "kernels/kernel_table.h"
@@ -59,7 +61,9 @@ Status read_while_capturing(const Device& device) {
 }
 
 Device& cpu_device() noexcept {
-  static CpuDevice* const device = new CpuDevice;  // arrays of static objects outlive other statics
+  // Never destroyed: arrays of static objects outlive other statics.
+  alignas(CpuDevice) static std::byte memory[sizeof(CpuDevice)];
+  static CpuDevice* const device = ::new (memory) CpuDevice;
   return *device;
 }
 
