@@ -38,6 +38,32 @@ void add_boxes(ByRank& flows, std::span<const Transfer> boxes, std::int64_t elem
   for (const Transfer& box : boxes) flows.add(box.peer, box.num_elements() * element);
 }
 
+/// Bytes to each rank, and as many from it.
+void add_all_reduce(const CollectiveCall& call, const GroupPlace& place, ByRank& flows) {
+  if (call.in().num_bytes() <= kFoldAllBytes) {
+    return flows.add_all([&](int) { return call.in().num_bytes(); });
+  }
+  // Each rank gets the others' summands of its slice, and gives them the folded slice.
+  const auto slice_bytes = [&](int rank) {
+    const Slice slice = slice_of(call.in().num_elements(), {rank, place.size});
+    return (slice.end - slice.begin) * size_of(call.in().dtype());
+  };
+  const std::int64_t own = slice_bytes(place.rank);
+  flows.add_all([&](int rank) { return slice_bytes(rank) + own; });
+}
+
+void add_peer_rows(const CollectiveCall& call, const GroupPlace& place, ByRank& sent,
+                   ByRank& received) {
+  const PeerRowCounts counts = peer_row_counts(call, place);
+  const std::int64_t row = row_bytes(peer_buffer(call));
+  const bool puts = call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut;
+  const auto add = [&](ByRank& flows, const std::vector<std::int64_t>& rows) {
+    flows.add_all([&](int rank) { return rows[static_cast<std::size_t>(rank)] * row; });
+  };
+  add(puts ? sent : received, counts.of_tokens);
+  add(puts ? received : sent, counts.of_buffer);
+}
+
 /// The same on all machines and in all processes, unlike a container's hash. Source: SplitMix64.
 std::uint64_t mixed(std::uint64_t state, std::uint64_t value) {
   std::uint64_t z = state + value + 0x9e3779b97f4a7c15ULL;
@@ -78,22 +104,10 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
   switch (call.kind()) {
     case Kind::kBarrier:
       break;
-    case Kind::kAllReduce: {
-      if (call.in().num_bytes() <= kFoldAllBytes) {
-        sent.add_all([&](int) { return call.in().num_bytes(); });
-        received = sent;
-        break;
-      }
-      // Each rank gets the others' summands of its slice, and gives them the folded slice.
-      const auto slice_bytes = [&](int rank) {
-        const Slice slice = slice_of(call.in().num_elements(), {rank, place.size});
-        return (slice.end - slice.begin) * size_of(call.in().dtype());
-      };
-      const std::int64_t own = slice_bytes(place.rank);
-      sent.add_all([&](int rank) { return slice_bytes(rank) + own; });
+    case Kind::kAllReduce:
+      add_all_reduce(call, place, sent);
       received = sent;
       break;
-    }
     case Kind::kAllGather: {
       const std::int64_t row = row_bytes(call.out());
       sent.add_all([&](int) { return call.in().num_bytes(); });
@@ -130,18 +144,9 @@ Flows flows_of(const CollectiveCall& call, const GroupPlace& place) {
         add_boxes(received, part.boxes->into, size_of(dtype_of(part)));
       }
       break;
-    case Kind::kPeerRows: {
-      const PeerRowCounts counts = peer_row_counts(call, place);
-      const std::int64_t row = row_bytes(peer_buffer(call));
-      const bool puts = call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut;
-      (puts ? sent : received).add_all([&](int rank) {
-        return split(counts.of_tokens, rank) * row;
-      });
-      (puts ? received : sent).add_all([&](int rank) {
-        return split(counts.of_buffer, rank) * row;
-      });
+    case Kind::kPeerRows:
+      add_peer_rows(call, place, sent, received);
       break;
-    }
   }
   return {sent.flows(), received.flows()};
 }

@@ -60,7 +60,8 @@ StagedCall::StagedCall(const CollectiveCall& call, int self, Staging& staging)
     : device_(device_of(call)), staging_(staging), call_(call) {
   std::vector<Use> all = uses(self);
   device_.wait(device_.comm(), device_.record(device_.compute()));
-  place(std::move(all), staging.memory_for(*all.front().array));
+  const std::shared_ptr<Allocator>& memory = staging.memory_for(*all.front().array);
+  place(std::move(all), memory);
   down_ = device_.record(device_.comm());
 }
 
