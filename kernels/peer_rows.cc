@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/key_counts.h"
 #include "kernels/parallel_loop.h"
 #include "kernels/peer_rows_checks.h"
 #include "kernels/row_sum_strips.h"
@@ -134,53 +135,45 @@ void dot_rows(KernelContext& ctx, const PeerBuffers& from, const Array& tokens, 
                   });
 }
 
+KeyCounts counts_of(const PeerLayout& layout) {
+  return key_counts(layout.counts_PSE, layout.counts_PSE.data<std::int64_t>());
+}
+
 /// Where the rows of each expert begin with its peer, and how many there are.
 struct Blocks {
   std::vector<std::int64_t> begin, size, held;
 };
-std::int64_t count_of(const PeerLayout& layout, std::int64_t sender, std::int64_t expert) {
-  const Array& counts = layout.counts_PSE;
-  const Shape& strides = counts.strides();
-  return counts.data<std::int64_t>()[sender / counts.size(1) * strides[0] +
-                                     sender % counts.size(1) * strides[1] + expert * strides[2]];
-}
 Blocks blocks_of(const PeerLayout& layout) {
-  const std::int64_t senders = layout.counts_PSE.size(0) * layout.counts_PSE.size(1);
+  const KeyCounts counts = counts_of(layout);
   Blocks blocks;
   std::int64_t next = 0;
-  for (std::int64_t expert = 0; expert < layout.counts_PSE.size(2); ++expert) {
+  for (std::int64_t expert = 0; expert < counts.keys; ++expert) {
     std::int64_t held = 0;
-    for (std::int64_t s = 0; s < senders; ++s) held += count_of(layout, s, expert);
-    const std::int64_t wanted = layout.size.rows == kAnyNumber ? held : layout.size.rows;
-    if (held > wanted) throw Error(too_many_expert_rows(expert, held, wanted));
+    for (std::int64_t s = 0; s < counts.parts; ++s) held += counts.of(s, expert);
+    if (!layout.size.has_room(held)) {
+      throw Error(too_many_expert_rows(expert, held, layout.size.rows));
+    }
     if (expert % layout.experts_per_peer == 0) next = 0;
-    const std::int64_t alignment = layout.size.alignment;
     blocks.begin.push_back(next);
     blocks.held.push_back(held);
-    blocks.size.push_back((wanted + alignment - 1) / alignment * alignment);
+    blocks.size.push_back(layout.size.of(held));
     next += blocks.size.back();
   }
   return blocks;
 }
 
-/// Of rows [begin, begin + rows), those that there is room for.
-std::int64_t within(const PeerLayout& layout, std::int64_t begin, std::int64_t rows) {
-  if (layout.room == kAnyNumber) return rows;
-  return std::clamp(layout.room - begin, std::int64_t{0}, rows);
-}
-
 void place_slots(const PeerLayout& layout, const Blocks& blocks, const Array& slots_N,
                  const Array& place_S) {
+  const KeyCounts counts = counts_of(layout);
   const auto* slot = slots_N.data<std::int64_t>();
   const auto* const end = slot + slots_N.num_elements();
   auto* place = place_S.data<std::int64_t>();
   std::fill_n(place, place_S.num_elements(), -1);
-  for (std::int64_t expert = 0; expert < layout.counts_PSE.size(2); ++expert) {
+  for (std::int64_t expert = 0; expert < counts.keys; ++expert) {
     std::int64_t row = blocks.begin[static_cast<std::size_t>(expert)];
-    for (std::int64_t s = 0; s < layout.sender; ++s) row += count_of(layout, s, expert);
+    for (std::int64_t s = 0; s < layout.sender; ++s) row += counts.of(s, expert);
     const std::int64_t peer = expert / layout.experts_per_peer * layout.copies;
-    for (std::int64_t n = count_of(layout, layout.sender, expert); n > 0 && slot != end;
-         --n, ++row) {
+    for (std::int64_t n = counts.of(layout.sender, expert); n > 0 && slot != end; --n, ++row) {
       const bool fits = layout.room == kAnyNumber || row < layout.room;
       place[*slot++] = fits ? peer_place(peer, row) : -1;
     }
@@ -228,21 +221,15 @@ void cpu::lay_out_peers(KernelContext&, const PeerLayout& layout, const Array& s
                         const PeerLists& out) {
   check_peer_layout(layout, slots_N, out);
   const Blocks blocks = blocks_of(layout);
-  auto* const totals = out.totals_4.data<std::int64_t>();
-  std::fill_n(totals, 4, 0);
+  std::int64_t came = 0;
   for (std::int64_t i = 0; i < out.counts_e.num_elements(); ++i) {
-    const std::int64_t expert = layout.own * layout.experts_per_peer + i;
-    const auto at = static_cast<std::size_t>(expert);
+    const auto at = static_cast<std::size_t>(layout.own * layout.experts_per_peer + i);
     const std::int64_t begin = blocks.begin[at];
-    out.counts_e.data<std::int64_t>()[i] = within(layout, begin, blocks.size[at]);
-    out.filled_e.data<std::int64_t>()[i] = within(layout, begin, blocks.held[at]);
-    totals[0] += out.counts_e.data<std::int64_t>()[i];
-    totals[1] += blocks.held[at];
-    totals[2] += count_of(layout, layout.sender, expert);
+    out.counts_e.data<std::int64_t>()[i] = rows_with_room(layout.room, begin, blocks.size[at]);
+    out.filled_e.data<std::int64_t>()[i] = rows_with_room(layout.room, begin, blocks.held[at]);
+    came += blocks.held[at];
   }
-  for (std::int64_t expert = 0; expert < layout.counts_PSE.size(2); ++expert) {
-    totals[3] += count_of(layout, layout.sender, expert);
-  }
+  *out.came_1.data<std::int64_t>() = came;
   place_slots(layout, blocks, slots_N, out.place_S);
 }
 

@@ -77,9 +77,8 @@ struct PeerLists {
   Array
       counts_e;  ///< rows of each of its own experts, added ones included, as far as there is room
   Array filled_e;  ///< of these, those that somebody puts there
-  /// Rows of this rank's buffer; rows that come for it, with room or not, without added ones; of
-  /// these its own; rows that it sends, without copies, with room or not.
-  Array totals_4;
+  /// One number: rows that come for this rank, with room or not, without added ones.
+  Array came_1;
 };
 /// `slots_N`: this rank's slots in order of their experts, as many as its counts say; what comes
 /// behind them is not looked at.

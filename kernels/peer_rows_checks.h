@@ -73,7 +73,7 @@ inline void check_peer_layout(const PeerLayout& layout, const Array& slots_N,
   require_list(kName, "places", out.place_S, {out.place_S.num_elements()});
   require_list(kName, "counts", out.counts_e, {out.counts_e.num_elements()});
   require_list(kName, "filled rows", out.filled_e, out.counts_e.shape());
-  require_list(kName, "totals", out.totals_4, {4});
+  require_list(kName, "the number of rows that come", out.came_1, {1});
   if (layout.size.alignment < 1) {
     throw Error(invalid_argument("lay_out_peers: the alignment must be positive"));
   }
@@ -90,6 +90,13 @@ inline void check_peer_layout(const PeerLayout& layout, const Array& slots_N,
       absl::StrFormat("%s: sender %d of %d, experts [%d, %d) of %d, %d a peer, %d copies", kName,
                       layout.sender, senders, first, first + out.counts_e.num_elements(), experts,
                       layout.experts_per_peer, layout.copies)));
+}
+/// Of rows [first, first + rows) of a peer's buffer, those that there is room for.
+TSR_HOST_DEVICE inline std::int64_t rows_with_room(std::int64_t room, std::int64_t first,
+                                                   std::int64_t rows) {
+  if (room < 0) return rows;
+  const std::int64_t rest = room - first;
+  return rest < 0 ? 0 : rest < rows ? rest : rows;
 }
 inline Status too_many_expert_rows(std::int64_t expert, std::int64_t rows, std::int64_t room) {
   return failed_precondition(

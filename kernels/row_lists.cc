@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/kernel_table.h"
+#include "kernels/key_counts.h"
 #include "kernels/row_lists_checks.h"
 
 namespace tessera::kernels::cpu {
@@ -24,27 +25,20 @@ struct Blocks {
 };
 
 Blocks blocks_of(const KeyedRows& rows) {
-  const Array& counts = rows.counts_PSK;
-  const Shape& strides = counts.strides();
-  Blocks blocks{.parts = counts.size(0) * counts.size(1), .keys = counts.size(2)};
+  const KeyCounts counts = key_counts(rows.counts_PSK, rows.counts_PSK.data<std::int64_t>());
+  Blocks blocks{.parts = counts.parts, .keys = counts.keys};
   std::int64_t next = 0;
   for (std::int64_t part = 0; part < blocks.parts; ++part) {
-    const std::int64_t* count = counts.data<std::int64_t>() + part / counts.size(1) * strides[0] +
-                                part % counts.size(1) * strides[1];
     if (rows.room != kAnyNumber) next = part * rows.room;
     const std::int64_t stop = next + rows.room;
     for (std::int64_t key = 0; key < blocks.keys; ++key) {
       blocks.begin.push_back(next);
-      next += count[key * strides[2]];
+      next += counts.of(part, key);
       if (rows.room != kAnyNumber) next = std::min(next, stop);
       blocks.end.push_back(next);
     }
   }
   return blocks;
-}
-
-std::int64_t round_up(std::int64_t rows, std::int64_t alignment) {
-  return (rows + alignment - 1) / alignment * alignment;
 }
 
 /// Added rows included. Throws where a key has more than it may.
@@ -56,9 +50,8 @@ Numbers rows_by_key(const Blocks& blocks, const KeySize& size) {
       const auto at = static_cast<std::size_t>(part * blocks.keys + key);
       held += blocks.end[at] - blocks.begin[at];
     }
-    const std::int64_t wanted = size.rows == kAnyNumber ? held : size.rows;
-    if (held > wanted) throw Error(too_many_rows(key, held, wanted));
-    counts.push_back(round_up(wanted, size.alignment));
+    if (!size.has_room(held)) throw Error(too_many_rows(key, held, size.rows));
+    counts.push_back(size.of(held));
   }
   return counts;
 }

@@ -27,6 +27,12 @@ struct KeyedRows {
 struct KeySize {
   std::int64_t rows = kAnyNumber;  ///< none may have more
   std::int64_t alignment = 1;      ///< these or its own, up to a multiple
+
+  TSR_HOST_DEVICE bool has_room(std::int64_t held) const { return rows < 0 || held <= rows; }
+  /// Of a key that has so many of its own.
+  TSR_HOST_DEVICE std::int64_t of(std::int64_t held) const {
+    return ((rows < 0 ? held : rows) + alignment - 1) / alignment * alignment;
+  }
 };
 /// Dense lists.
 struct OrderedLists {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "moe/exchange_dispatcher.h"
+#include "moe/dispatcher_kinds.h"
 
 namespace tessera {
 namespace {

@@ -1,12 +1,10 @@
-#include "moe/exchange_dispatcher.h"
-
 #include <array>
 #include <limits>
 #include <utility>
 
-#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/recompute.h"
+#include "moe/dispatcher_kinds.h"
 #include "moe/exchange_route.h"
 
 namespace tessera {
@@ -153,15 +151,9 @@ class DirectDispatcher final : public ExchangeDispatcher {
     if (rooms(chunks.front())) return table;
     std::vector<DTensor> lists = {table.received};
     lists.insert(lists.end(), counts.begin(), counts.end());
-    const Indices values = kept_values(runtime, [&] {
-      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
-    });
-    auto next = values.begin() + table.received.size(0);
-    table.values.assign(values.begin(), next);
-    for (Chunk& chunk : chunks) {
-      chunk.counts_E.assign(next, next + num_experts());
-      next += num_experts();
-    }
+    const std::vector<Indices> values = read_counts(runtime, lists);
+    table.values = values[0];
+    for (std::size_t c = 0; c < chunks.size(); ++c) chunks[c].counts_E = values[c + 1];
     return table;
   }
 

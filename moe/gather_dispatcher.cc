@@ -1,11 +1,10 @@
 #include <utility>
 
-#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
-#include "moe/exchange_dispatcher.h"
+#include "moe/dispatcher_kinds.h"
 #include "moe/expert_blocks.h"
 
 namespace tessera {
@@ -133,15 +132,8 @@ class GatherDispatcher final : public Dispatcher {
   void count_rows(Runtime& runtime, std::vector<Chunk>& chunks) const {
     std::vector<DTensor> counts;
     for (const Chunk& chunk : chunks) counts.push_back(chunk.sorted.counts_K);
-    const Indices values = kept_values(runtime, [&] {
-      return read_lists(runtime, counts, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
-    });
-    auto next = values.begin();
-    for (Chunk& chunk : chunks) {
-      const auto stop = next + chunk.sorted.counts_K.size(0);
-      chunk.counts_e.assign(next, stop);
-      next = stop;
-    }
+    const std::vector<Indices> values = read_counts(runtime, counts);
+    for (std::size_t c = 0; c < chunks.size(); ++c) chunks[c].counts_e = values[c];
   }
 
   GatherSteps steps_of(const Chunk& chunk, const std::optional<ExpertRoom>& room) const {

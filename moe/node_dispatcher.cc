@@ -3,13 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
 #include "kernels/index_search.h"
-#include "moe/exchange_dispatcher.h"
+#include "moe/dispatcher_kinds.h"
 #include "moe/expert_blocks.h"
 #include "moe/peer_step.h"
 
@@ -301,27 +300,24 @@ class NodeDispatcher final : public Dispatcher {
     for (const Passage& passage : passages) counts.push_back(passage.spread.counts_K);
     table.received =
         kept_tensor(runtime, [&] { return move_rows(counts_to_send(counts, told), move); });
-    if (!has_fixed_sizes(passages.front())) read_counts(runtime, passages, table);
+    if (!has_fixed_sizes(passages.front())) read_sizes(runtime, passages, table);
     return table;
   }
-  void read_counts(Runtime& runtime, std::vector<Passage>& passages, CountTable& table) const {
+  /// All that an exact pass needs on the host; of one by peers the table says what comes of each
+  /// expert.
+  void read_sizes(Runtime& runtime, std::vector<Passage>& passages, CountTable& table) const {
     std::vector<DTensor> lists = {table.received};
     for (const Passage& passage : passages) {
-      lists.insert(lists.end(), {passage.crossing.counts_K, passage.came, passage.spread.counts_K});
+      lists.insert(lists.end(), {passage.crossing.counts_K, passage.came});
+      if (!uses_peers()) lists.push_back(passage.spread.counts_K);
     }
-    const Indices values = kept_values(runtime, [&] {
-      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
-    });
+    const std::vector<Indices> values = read_counts(runtime, lists);
     auto next = values.begin();
-    const auto take = [&next](const DTensor& list) {
-      const auto begin = std::exchange(next, next + list.size(0));
-      return Indices(begin, next);
-    };
-    table.values = take(table.received);
+    table.values = *next++;
     for (Passage& passage : passages) {
-      passage.crossing_by_node = take(passage.crossing.counts_K);
-      passage.came_by_node = take(passage.came);
-      passage.rows_by_expert = take(passage.spread.counts_K);
+      passage.crossing_by_node = *next++;
+      passage.came_by_node = *next++;
+      if (!uses_peers()) passage.rows_by_expert = *next++;
     }
   }
 
@@ -336,14 +332,15 @@ class NodeDispatcher final : public Dispatcher {
             .etp_rank = self.etp,
             .held = Indices(first, first + per_node_)};
   }
-  /// Counts of what each rank of the node passes on, and, where rows are bound, of what it would.
+  /// From counts of what each rank of the node passes on, and, where rows are bound, of what it
+  /// would.
   void add_peer_routes(Runtime& runtime, const NodePlace& self, std::vector<Passage>& passages,
                        RoutePlan& plan) const {
     const PeerGroup peers = peers_of(self);
     std::vector<DTensor> lists;
     for (const Passage& passage : passages) lists.push_back(passage.spread.counts_K);
-    PeerCounts counts{.table = gather_counts(runtime, peers, lists), .chunks = config().chunks};
-    if (!has_fixed_sizes(passages.front())) read_peer_counts(runtime, passages, counts);
+    CountTable counts = gather_counts(runtime, peers, lists);
+    if (!has_fixed_sizes(passages.front())) read_sizes(runtime, passages, counts);
     for (const Passage& passage : passages) {
       NodeSteps steps;
       set_crossing(self, passage, steps);
@@ -356,42 +353,20 @@ class NodeDispatcher final : public Dispatcher {
     }
     if (config().rows_bound > 0) plan.rows_needed = rows_needed_by_peers(runtime, self, passages);
   }
-  void read_peer_counts(Runtime& runtime, std::vector<Passage>& passages,
-                        PeerCounts& counts) const {
-    std::vector<DTensor> lists = {counts.table};
-    for (const Passage& passage : passages) {
-      lists.insert(lists.end(), {passage.crossing.counts_K, passage.came});
-    }
-    const Indices values = kept_values(runtime, [&] {
-      return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
-    });
-    auto next = values.begin();
-    const auto take = [&next](const DTensor& list) {
-      const auto begin = std::exchange(next, next + list.size(0));
-      return Indices(begin, next);
-    };
-    counts.values = take(counts.table);
-    for (Passage& passage : passages) {
-      passage.crossing_by_node = take(passage.crossing.counts_K);
-      passage.came_by_node = take(passage.came);
-    }
-  }
   /// As rows_needed(), but a rank's rows within the node are bounded in all, not by sender.
   DTensor rows_needed_by_peers(Runtime& runtime, const NodePlace& self,
                                const std::vector<Passage>& passages) const {
     std::vector<DTensor> lists;
     for (const Passage& passage : passages) lists.push_back(passage.wanted);
     const PeerGroup peers = peers_of(self);
-    const DTensor wanted = reshape(gather_counts(runtime, peers, lists),
-                                   {peers.ep * peers.etp, config().chunks, peers.num_experts()});
+    const DTensor wanted = reshape(gather_counts(runtime, peers, lists).received,
+                                   {peers.num_ranks(), config().chunks, sum_of(peers.held)});
     const ExpertRange own = experts_of(peers.held, self.local);
     DTensor most;
     for (const Passage& passage : passages) {
-      const DTensor across =
-          mul(fullest(passage.crossing.counts_K, nodes_, 1), static_cast<double>(nodes_));
       const DTensor of_chunk = slice(wanted, 1, passage.index, passage.index + 1);
       const DTensor within = reshape(sum(slice(of_chunk, 2, own.begin, own.end()), {}), {1});
-      const DTensor both = maximum(across, within);
+      const DTensor both = maximum(needed_across(passage), within);
       most = most.defined() ? maximum(most, both) : both;
     }
     return mul(most, static_cast<double>(config().chunks));
@@ -467,15 +442,16 @@ class NodeDispatcher final : public Dispatcher {
     steps.order = expert_order_of(arrival, size);
   }
 
+  DTensor needed_across(const Passage& passage) const {
+    return mul(fullest(passage.crossing.counts_K, nodes_, 1), static_cast<double>(nodes_));
+  }
   /// The rows_bound with which the rows of every chunk from this rank would all have room.
   DTensor rows_needed(const std::vector<Passage>& passages) const {
     DTensor most;
     for (const Passage& passage : passages) {
-      const DTensor across =
-          mul(fullest(passage.crossing.counts_K, nodes_, 1), static_cast<double>(nodes_));
       const DTensor within =
           mul(fullest(passage.wanted, per_node_, held_[0]), static_cast<double>(per_node_));
-      const DTensor own = maximum(across, within);
+      const DTensor own = maximum(needed_across(passage), within);
       most = most.defined() ? maximum(most, own) : own;
     }
     return mul(most, static_cast<double>(config().chunks));

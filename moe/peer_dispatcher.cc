@@ -2,10 +2,8 @@
 // back as sums.
 #include <utility>
 
-#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
-#include "dtensor/recompute.h"
-#include "moe/exchange_dispatcher.h"
+#include "moe/dispatcher_kinds.h"
 #include "moe/peer_step.h"
 
 namespace tessera {
@@ -46,12 +44,9 @@ class PeerDispatcher final : public Dispatcher {
       chunks.push_back(chunk_at(tokens, c, plan.chunks.back()));
       by_chunk.push_back(chunks.back().sorted.counts_K);
     }
-    PeerCounts counts{.table = gather_counts(runtime, peers, by_chunk), .chunks = config().chunks};
+    CountTable counts = gather_counts(runtime, peers, by_chunk);
     if (config().rows_bound == 0 && !tokens.room) {
-      counts.values = kept_values(runtime, [&] {
-        return read_lists(runtime, std::span(&counts.table, 1),
-                          {.why = "moe.dispatch.counts", .tensor = "counts_E"});
-      });
+      counts.values = read_counts(runtime, std::span(&counts.received, 1))[0];
     }
     DTensor most;
     for (std::int64_t c = 0; c < config().chunks; ++c) {

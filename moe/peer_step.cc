@@ -11,41 +11,24 @@
 namespace tessera {
 namespace {
 
-/// The counts on the host, as one chunk's layout reads them.
-class HostCounts {
- public:
-  HostCounts(const PeerGroup& group, const PeerCounts& counts, std::int64_t chunk)
-      : group_(group), counts_(counts), chunk_(chunk) {}
-
-  /// Rows that `rank` hands out for the experts of a position.
-  std::int64_t rows(std::int64_t rank, std::int64_t ep_rank) const {
-    const ExpertRange experts = experts_of(group_.held, ep_rank);
-    std::int64_t rows = 0;
-    for (std::int64_t e = experts.begin; e < experts.end(); ++e) rows += at(rank, e);
-    return rows;
+/// Rows of a chunk that `rank` hands out for the experts of a position.
+std::int64_t rows_for(const CountTable& counts, std::int64_t rank, std::int64_t chunk,
+                      const ExpertRange& experts) {
+  std::int64_t rows = 0;
+  for (std::int64_t e = experts.begin; e < experts.end(); ++e) rows += counts.at(rank, chunk, e);
+  return rows;
+}
+/// Of a buffer with the rows of these experts.
+std::int64_t buffer_rows(const CountTable& counts, std::int64_t num_ranks, std::int64_t chunk,
+                         const ExpertRange& experts, std::int64_t alignment) {
+  std::int64_t rows = 0;
+  for (std::int64_t e = experts.begin; e < experts.end(); ++e) {
+    std::int64_t held = 0;
+    for (std::int64_t rank = 0; rank < num_ranks; ++rank) held += counts.at(rank, chunk, e);
+    rows += padded_rows(held, alignment);
   }
-  /// Of this rank's buffer.
-  std::int64_t buffer_rows(std::int64_t alignment) const {
-    const ExpertRange experts = experts_of(group_.held, group_.ep_rank);
-    std::int64_t rows = 0;
-    for (std::int64_t e = experts.begin; e < experts.end(); ++e) {
-      std::int64_t held = 0;
-      for (std::int64_t rank = 0; rank < group_.ep * group_.etp; ++rank) held += at(rank, e);
-      rows += padded_rows(held, alignment);
-    }
-    return rows;
-  }
-
- private:
-  std::int64_t at(std::int64_t rank, std::int64_t expert) const {
-    return counts_.values[static_cast<std::size_t>(
-        (rank * counts_.chunks + chunk_) * group_.num_experts() + expert)];
-  }
-
-  const PeerGroup& group_;
-  const PeerCounts& counts_;
-  std::int64_t chunk_;
-};
+  return rows;
+}
 
 }  // namespace
 
@@ -58,19 +41,20 @@ void check_reach(Runtime& runtime, const std::string& layer, const AxisGroup& ra
       "dispatchers, or ranks_per_node with no more ranks than do"));
 }
 
-DTensor gather_counts(Runtime& runtime, const PeerGroup& group, std::span<const DTensor> by_chunk) {
-  const std::vector<DTensor> lists(by_chunk.begin(), by_chunk.end());
-  const DTensor own = joined(lists);
-  const Indices sizes(static_cast<std::size_t>(group.ep * group.etp), own.size(0));
-  return kept_tensor(runtime, [&] {
-    return move_rows(own, {.kind = RowMove::Kind::kAllGather, .group = group.ranks, .send = sizes});
-  });
+CountTable gather_counts(Runtime& runtime, const PeerGroup& group,
+                         std::span<const DTensor> by_chunk) {
+  const DTensor own = joined({by_chunk.begin(), by_chunk.end()});
+  const Indices sizes(static_cast<std::size_t>(group.num_ranks()), own.size(0));
+  const RowMove move{.kind = RowMove::Kind::kAllGather, .group = group.ranks, .send = sizes};
+  return {.received = kept_tensor(runtime, [&] { return move_rows(own, move); }),
+          .chunks = std::ssize(by_chunk),
+          .num_experts = sum_of(group.held)};
 }
 
 PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t index,
-                   const PeerCounts& counts, std::int64_t alignment, std::int64_t bound) {
-  Runtime& runtime = counts.table.runtime();
-  const std::int64_t num_experts = group.num_experts(), by_rank = num_experts * counts.chunks;
+                   const CountTable& counts, std::int64_t alignment, std::int64_t bound) {
+  Runtime& runtime = counts.received.runtime();
+  const std::int64_t num_experts = counts.num_experts, by_rank = num_experts * counts.chunks;
   const bool is_exact = !chunk.rows_per_expert && bound == 0;
   auto places = std::make_shared<PeerPlaces>();
   places->copies = group.etp;
@@ -83,20 +67,18 @@ PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t 
     // The same on every rank, which tell each other's rows from it.
     room = places->rows = padded_bound(bound, group.held[0], alignment);
   } else {
-    const HostCounts host(group, counts, index);
-    places->rows = host.buffer_rows(alignment);
-    for (std::int64_t ep = 0; ep < group.ep; ++ep) {
-      for (std::int64_t etp = 0; etp < group.etp; ++etp) {
-        places->rows_of_tokens.push_back(
-            host.rows(group.rank_at(group.ep_rank, group.etp_rank), ep));
-        places->rows_of_buffer.push_back(host.rows(group.rank_at(ep, etp), group.ep_rank));
-      }
+    const ExpertRange own = experts_of(group.held, group.ep_rank);
+    places->rows = buffer_rows(counts, group.num_ranks(), index, own, alignment);
+    for (std::int64_t rank = 0; rank < group.num_ranks(); ++rank) {
+      const ExpertRange theirs = experts_of(group.held, rank / group.etp);
+      places->rows_of_tokens.push_back(rows_for(counts, group.own_rank(), index, theirs));
+      places->rows_of_buffer.push_back(rows_for(counts, rank, index, own));
     }
   }
   const DTensor place_S = empty_list(runtime, {chunk.rows * chunk.top_k}),
                 counts_e = empty_list(runtime, {group.own()}),
-                filled_e = empty_list(runtime, {group.own()}), totals = empty_list(runtime, {4});
-  const Array& table = counts.table.local();
+                filled_e = empty_list(runtime, {group.own()}), came = empty_list(runtime, {1});
+  const Array& table = counts.received.local();
   kernels::lay_out_peers(runtime.kernels(),
                          {.counts_PSE = table.as_strided({group.etp, group.ep, num_experts},
                                                          {by_rank, group.etp * by_rank, 1},
@@ -108,7 +90,7 @@ PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t 
                           .size = size,
                           .room = room},
                          chunk.sorted.slots.local(),
-                         {place_S.local(), counts_e.local(), filled_e.local(), totals.local()});
+                         {place_S.local(), counts_e.local(), filled_e.local(), came.local()});
   places->place_TK = reshape(place_S, {chunk.rows, chunk.top_k});
   if (!is_exact || alignment > 1) {
     places->counts_e = counts_e;
@@ -116,7 +98,7 @@ PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t 
   }
   return {.put = {.kind = RowMove::Kind::kPut, .group = group.ranks, .peers = std::move(places)},
           .counts_e = counts_e,
-          .came = slice(totals, 0, 1, 2)};
+          .came = came};
 }
 
 }  // namespace tessera

@@ -22,11 +22,10 @@ struct PeerGroup {
   std::int64_t ep_rank = 0, etp_rank = 0;  ///< this rank's position
   Indices held = {};                       ///< experts by position
 
-  std::int64_t rank_at(std::int64_t ep_at, std::int64_t etp_at) const {
-    return ep_at * etp + etp_at;
-  }
+  std::int64_t num_ranks() const { return ep * etp; }
+  std::int64_t own_rank() const { return ep_rank * etp + etp_rank; }
+  /// Experts of this rank.
   std::int64_t own() const { return held[static_cast<std::size_t>(ep_rank)]; }
-  std::int64_t num_experts() const { return sum_of(held); }
 };
 /// Errors: throws Unimplemented where the ranks do not reach each other's memory, naming the layer.
 void check_reach(Runtime& runtime, const std::string& layer, const AxisGroup& ranks);
@@ -38,14 +37,10 @@ struct PeerChunk {
   std::int64_t top_k = 1;
   std::optional<std::int64_t> rows_per_expert = {};  ///< see RoutedTokens::room
 };
-/// What every rank of the group knows of every other's chunks.
-struct PeerCounts {
-  DTensor table = {};   ///< I64, flat: by rank, chunk and expert
-  Indices values = {};  ///< the same on the host, where sizes are exact
-  std::int64_t chunks = 1;
-};
-/// Collective: each rank's counts, chunk by chunk, to all. A recomputed pass sees the same.
-DTensor gather_counts(Runtime& runtime, const PeerGroup& group, std::span<const DTensor> by_chunk);
+/// Collective: each rank's counts of the group's experts, chunk by chunk, known to all. A
+/// recomputed pass sees the same.
+CountTable gather_counts(Runtime& runtime, const PeerGroup& group,
+                         std::span<const DTensor> by_chunk);
 
 /// A chunk's way there; the way back is its reverse.
 struct PeerStep {
@@ -56,6 +51,6 @@ struct PeerStep {
 /// `bound`: rows that a chunk may bring a rank, pad rows excluded; 0: exact sizes, for which
 /// counts.values are needed unless the chunk has rows_per_expert.
 PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t index,
-                   const PeerCounts& counts, std::int64_t alignment, std::int64_t bound);
+                   const CountTable& counts, std::int64_t alignment, std::int64_t bound);
 
 }  // namespace tessera

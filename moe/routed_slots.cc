@@ -4,7 +4,9 @@
 #include <array>
 #include <numeric>
 
+#include "dtensor/host_read.h"
 #include "dtensor/ops.h"
+#include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
 
 namespace tessera {
@@ -23,6 +25,20 @@ DTensor joined(const std::vector<DTensor>& lists) {
 
 DTensor first_of(const DTensor& list, std::int64_t count) {
   return count == list.size(0) ? list : slice(list, 0, 0, count);
+}
+
+std::vector<Indices> read_counts(Runtime& runtime, std::span<const DTensor> lists) {
+  const Indices values = kept_values(runtime, [&] {
+    return read_lists(runtime, lists, {.why = "moe.dispatch.counts", .tensor = "counts_E"});
+  });
+  std::vector<Indices> counts;
+  auto next = values.begin();
+  for (const DTensor& list : lists) {
+    const auto begin = next;
+    next += list.size(0);
+    counts.emplace_back(begin, next);
+  }
+  return counts;
 }
 
 SortedSlots sort_keys(const DTensor& keys, std::int64_t num_keys) {

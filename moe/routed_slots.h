@@ -26,6 +26,10 @@ DTensor joined(const std::vector<DTensor>& lists);
 /// The first `count` of a list.
 DTensor first_of(const DTensor& list, std::int64_t count);
 
+/// Counts that the sizes of an exact pass need, on the host, by the one read that it does; a
+/// recomputed pass must see the same.
+std::vector<Indices> read_counts(Runtime& runtime, std::span<const DTensor> lists);
+
 /// Slots in order of a key, equal ones in their own order, then those that go nowhere.
 struct SortedSlots {
   DTensor slots;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/dispatch.h"
+#include "moe/expert_blocks.h"
 
 namespace tessera {
 
@@ -10,7 +11,7 @@ using Kind = CollectiveCall::Kind;
 
 void SimulatedPeers::arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
   if (call.out().is_null() || call.out().dtype() != DType::kI64) return;
-  if (call.kind() == Kind::kAllToAll) fill_counts(call, ranks);
+  if (call.kind() == Kind::kAllToAll) fill_counts(call, ranks, {ep_rank_of(of_.rank), 1});
   if (call.kind() == Kind::kAllGather) fill_gathered(call, ranks);
 }
 
@@ -34,13 +35,6 @@ SimulatedPeers::Numbers SimulatedPeers::counts_of(std::int64_t rank) const {
 std::int64_t SimulatedPeers::ep_rank_of(std::int64_t rank) const {
   const auto axis = static_cast<std::size_t>(of_.group.ep_axes[0]);
   return (*of_.group.mesh.coord_of(rank))[axis];
-}
-
-/// Where the experts of a position of ep begin.
-std::int64_t SimulatedPeers::first_expert_at(std::int64_t ep_rank) const {
-  const std::int64_t ranks = of_.group.ep_size();
-  const std::int64_t chunk = (of_.num_experts + ranks - 1) / ranks;
-  return std::min(of_.num_experts, chunk * ep_rank);
 }
 
 /// Positions of ep in each node where tokens cross nodes once; else all.
@@ -68,41 +62,22 @@ SimulatedPeers::Numbers SimulatedPeers::sent_through(std::int64_t rank) const {
   return ranks;
 }
 
-/// From each rank its counts of this rank's experts, chunk by chunk.
-void SimulatedPeers::fill_counts(const CollectiveCall& call,
-                                 std::span<const std::int64_t> ranks) const {
-  const std::int64_t chunks = of_.dispatch.chunks, first = first_expert_at(ep_rank_of(of_.rank));
-  std::int64_t* out = call.out().data<std::int64_t>();
-  std::fill_n(out, call.out().num_elements(), 0);
-  for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-    const std::int64_t own = call.as<AllToAllCall>().recv_splits[peer] / chunks;
-    for (const std::int64_t sender : sent_through(ranks[peer])) {
-      const Numbers counts = counts_of(sender);
-      for (std::int64_t i = 0; i < own * chunks; ++i) {
-        out[i] += counts[static_cast<std::size_t>(i / own * of_.num_experts + first + i % own)];
-      }
-    }
-    out += call.as<AllToAllCall>().recv_splits[peer];
-  }
-}
-
-/// From each rank its counts of all experts of this rank's node, chunk by chunk.
-void SimulatedPeers::fill_peer_counts(const CollectiveCall& call,
-                                      std::span<const std::int64_t> ranks) const {
-  const std::int64_t chunks = of_.dispatch.chunks, per_node = ep_per_node();
-  const std::int64_t node = ep_rank_of(of_.rank) / per_node;
-  const std::int64_t begin = first_expert_at(node * per_node),
-                     own = first_expert_at((node + 1) * per_node) - begin;
+/// From each rank its counts of the experts of these positions, chunk by chunk.
+void SimulatedPeers::fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks,
+                                 EpRange positions) const {
+  const Numbers held = experts_by_rank(of_.num_experts, of_.group.ep_size());
+  const ExpertRange experts = experts_of(held, positions.first, positions.count);
   std::int64_t* out = call.out().data<std::int64_t>();
   std::fill_n(out, call.out().num_elements(), 0);
   for (const std::int64_t rank : ranks) {
     for (const std::int64_t sender : sent_through(rank)) {
       const Numbers counts = counts_of(sender);
-      for (std::int64_t i = 0; i < own * chunks; ++i) {
-        out[i] += counts[static_cast<std::size_t>(i / own * of_.num_experts + begin + i % own)];
+      for (std::int64_t i = 0; i < experts.size * of_.dispatch.chunks; ++i) {
+        const std::int64_t expert = experts.begin + i % experts.size;
+        out[i] += counts[static_cast<std::size_t>(i / experts.size * of_.num_experts + expert)];
       }
     }
-    out += own * chunks;
+    out += experts.size * of_.dispatch.chunks;
   }
 }
 
@@ -112,7 +87,9 @@ void SimulatedPeers::fill_gathered(const CollectiveCall& call,
   const auto node_of = [&](std::int64_t rank) { return ep_rank_of(rank) / ep_per_node(); };
   const bool in_a_node = std::ranges::all_of(
       ranks, [&](std::int64_t rank) { return node_of(rank) == node_of(ranks.front()); });
-  if (of_.dispatch.kind == DispatcherKind::kPeer && in_a_node) return fill_peer_counts(call, ranks);
+  if (of_.dispatch.kind == DispatcherKind::kPeer && in_a_node) {
+    return fill_counts(call, ranks, {node_of(of_.rank) * ep_per_node(), ep_per_node()});
+  }
   std::int64_t* out = call.out().data<std::int64_t>();
   for (const std::int64_t rank : ranks) {
     const Numbers ids = of_.ids_of(rank);

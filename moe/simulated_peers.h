@@ -31,13 +31,16 @@ class SimulatedPeers {
 
  private:
   using Numbers = std::vector<std::int64_t>;
+  /// Positions of ep.
+  struct EpRange {
+    std::int64_t first = 0, count = 1;
+  };
   Numbers counts_of(std::int64_t rank) const;
   std::int64_t ep_rank_of(std::int64_t rank) const;
-  std::int64_t first_expert_at(std::int64_t ep_rank) const;
   std::int64_t ep_per_node() const;
   Numbers sent_through(std::int64_t rank) const;
-  void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const;
-  void fill_peer_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks) const;
+  void fill_counts(const CollectiveCall& call, std::span<const std::int64_t> ranks,
+                   EpRange positions) const;
   void fill_gathered(const CollectiveCall& call, std::span<const std::int64_t> ranks) const;
 
   Setting of_;

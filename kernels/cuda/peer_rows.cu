@@ -5,6 +5,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/lists.h"
 #include "kernels/cuda/row_sums.h"
+#include "kernels/key_counts.h"
 #include "kernels/peer_rows.h"
 #include "kernels/peer_rows_checks.h"
 
@@ -287,9 +288,8 @@ constexpr unsigned kExpertThreads = 64;
 
 /// Who sends how much to each expert, and tables of that.
 struct PeerBlocks {
-  const std::int64_t* counts;
-  std::int64_t steps[3];
-  std::int64_t second, senders, experts;
+  KeyCounts counts;
+  std::int64_t senders, experts;
   std::int64_t sender, experts_per_peer, copies, room;
   KeySize size;
   std::int64_t* begin;       // [expert], the last: their end; as if one peer had all
@@ -297,24 +297,15 @@ struct PeerBlocks {
   std::int64_t* first;       // [expert]: this sender's first row, with the expert's peer
   std::int64_t* held;        // [expert]
 
-  __device__ std::int64_t count(std::int64_t from, std::int64_t expert) const {
-    return counts[from / second * steps[0] + from % second * steps[1] + expert * steps[2]];
-  }
   /// The expert's first row with its peer.
   __device__ std::int64_t begin_there(std::int64_t expert) const {
     return begin[expert] - begin[expert / experts_per_peer * experts_per_peer];
-  }
-  /// Of rows [first_row, first_row + rows), those that there is room for.
-  __device__ std::int64_t within(std::int64_t first_row, std::int64_t rows) const {
-    if (room < 0) return rows;
-    const std::int64_t rest = room - first_row;
-    return rest < 0 ? 0 : rest < rows ? rest : rows;
   }
 };
 /// Of this rank's own experts, from `first` on.
 struct OwnRows {
   std::int64_t first, experts;
-  std::int64_t *counts, *filled, *totals;
+  std::int64_t *counts, *filled, *came;
 };
 
 /// Senders are split among neighbouring threads.
@@ -326,7 +317,7 @@ __device__ void count_experts(const PeerBlocks& blocks, FaultWord fault) {
     std::int64_t held = 0, before = 0;
     if (expert < blocks.experts) {
       for (std::int64_t from = member; from < blocks.senders; from += kTeam) {
-        const std::int64_t count = blocks.count(from, expert);
+        const std::int64_t count = blocks.counts.of(from, expert);
         held += count;
         if (from < blocks.sender) before += count;
       }
@@ -334,11 +325,9 @@ __device__ void count_experts(const PeerBlocks& blocks, FaultWord fault) {
     held = warp_sum(held, kTeam);
     before = warp_sum(before, kTeam);
     if (expert >= blocks.experts || member != 0) continue;
-    const std::int64_t wanted = blocks.size.rows < 0 ? held : blocks.size.rows;
-    if (held > wanted) fault.note(expert);
-    const std::int64_t alignment = blocks.size.alignment;
-    blocks.begin[expert] = (wanted + alignment - 1) / alignment * alignment;
-    blocks.slot_begin[expert] = blocks.count(blocks.sender, expert);
+    if (!blocks.size.has_room(held)) fault.note(expert);
+    blocks.begin[expert] = blocks.size.of(held);
+    blocks.slot_begin[expert] = blocks.counts.of(blocks.sender, expert);
     blocks.first[expert] = before;
     blocks.held[expert] = held;
   }
@@ -346,23 +335,16 @@ __device__ void count_experts(const PeerBlocks& blocks, FaultWord fault) {
 
 /// By a warp.
 __device__ void count_own(const PeerBlocks& blocks, const OwnRows& own, int lane) {
-  std::int64_t rows = 0, held = 0, sent = 0;
+  std::int64_t held = 0;
   for (std::int64_t i = lane; i < own.experts; i += kLanes) {
     const std::int64_t expert = own.first + i, begin = blocks.begin_there(expert);
-    own.counts[i] = blocks.within(begin, blocks.begin[expert + 1] - blocks.begin[expert]);
-    own.filled[i] = blocks.within(begin, blocks.held[expert]);
-    rows += own.counts[i];
+    own.counts[i] =
+        rows_with_room(blocks.room, begin, blocks.begin[expert + 1] - blocks.begin[expert]);
+    own.filled[i] = rows_with_room(blocks.room, begin, blocks.held[expert]);
     held += blocks.held[expert];
-    sent += blocks.slot_begin[expert + 1] - blocks.slot_begin[expert];
   }
-  rows = warp_sum(rows);
   held = warp_sum(held);
-  sent = warp_sum(sent);
-  if (lane != 0) return;
-  own.totals[0] = rows;
-  own.totals[1] = held;
-  own.totals[2] = sent;
-  own.totals[3] = blocks.slot_begin[blocks.experts];
+  if (lane == 0) *own.came = held;
 }
 
 /// One block. Positions of faults: an expert with too many rows.
@@ -426,30 +408,27 @@ void lay_out_peers(KernelContext& ctx, const PeerLayout& layout, const Array& sl
                    const PeerLists& out) {
   constexpr const char* kName = "lay_out_peers";
   check_peer_layout(layout, slots_N, out);
-  const Array& counts = layout.counts_PSE;
-  const std::int64_t experts = counts.size(2), slots = slots_N.num_elements();
+  const KeyCounts counts = key_counts(layout.counts_PSE, list_data(layout.counts_PSE));
+  const std::int64_t experts = counts.keys, slots = slots_N.num_elements();
   const Array tables = list_scratch(ctx, 4 * experts + 2);
   std::int64_t* const table = list_data(tables);
-  const PeerBlocks blocks = {
-      .counts = list_data(counts),
-      .steps = {counts.strides()[0], counts.strides()[1], counts.strides()[2]},
-      .second = counts.size(1),
-      .senders = counts.size(0) * counts.size(1),
-      .experts = experts,
-      .sender = layout.sender,
-      .experts_per_peer = layout.experts_per_peer,
-      .copies = layout.copies,
-      .room = layout.room,
-      .size = layout.size,
-      .begin = table,
-      .slot_begin = table + experts + 1,
-      .first = table + 2 * experts + 2,
-      .held = table + 3 * experts + 2};
+  const PeerBlocks blocks = {.counts = counts,
+                             .senders = counts.parts,
+                             .experts = experts,
+                             .sender = layout.sender,
+                             .experts_per_peer = layout.experts_per_peer,
+                             .copies = layout.copies,
+                             .room = layout.room,
+                             .size = layout.size,
+                             .begin = table,
+                             .slot_begin = table + experts + 1,
+                             .first = table + 2 * experts + 2,
+                             .held = table + 3 * experts + 2};
   const OwnRows own = {.first = layout.own * layout.experts_per_peer,
                        .experts = out.counts_e.num_elements(),
                        .counts = list_data(out.counts_e),
                        .filled = list_data(out.filled_e),
-                       .totals = list_data(out.totals_4)};
+                       .came = list_data(out.came_1)};
   const FaultWord fault = device_of(ctx).next_fault_word(
       [tables, held = 3 * experts + 2, most = layout.size.rows](std::int64_t expert) {
         return too_many_expert_rows(expert, integer_at(tables, held + expert), most);

@@ -3,6 +3,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/lists.h"
 #include "kernels/cuda/map.h"
+#include "kernels/key_counts.h"
 #include "kernels/row_lists.h"
 #include "kernels/row_lists_checks.h"
 
@@ -17,18 +18,13 @@ constexpr unsigned kLayoutThreads = 64;
 
 /// Tables of one order: blocks of rows by part and key.
 struct RowBlocks {
-  const std::int64_t* counts;
-  std::int64_t steps[3];
-  std::int64_t second, parts, keys;
+  KeyCounts counts;
+  std::int64_t parts, keys;
   std::int64_t room;
   std::int64_t* part_begin;            // [part], the last: their end
   std::int64_t *begin, *held;          // [part][key]
   std::int64_t* goes_to;               // [key][part]
   std::int64_t *key_begin, *key_held;  // [key], the last of key_begin: their end
-
-  __device__ std::int64_t count(std::int64_t part, std::int64_t key) const {
-    return counts[part / second * steps[0] + part % second * steps[1] + key * steps[2]];
-  }
 };
 struct OrderLists {
   std::int64_t size_r, size_n;
@@ -37,13 +33,12 @@ struct OrderLists {
 };
 
 /// One block. Positions of faults: a key with too many rows, or keys where lists are too short.
-__global__ void lay_out_blocks(RowBlocks blocks, std::int64_t rows_per_key, std::int64_t alignment,
-                               OrderLists lists, FaultWord fault) {
+__global__ void lay_out_blocks(RowBlocks blocks, KeySize size, OrderLists lists, FaultWord fault) {
   for (std::int64_t part = threadIdx.x; part < blocks.parts; part += blockDim.x) {
     std::int64_t rows = blocks.room;
     if (rows < 0) {
       rows = 0;
-      for (std::int64_t key = 0; key < blocks.keys; ++key) rows += blocks.count(part, key);
+      for (std::int64_t key = 0; key < blocks.keys; ++key) rows += blocks.counts.of(part, key);
     }
     blocks.part_begin[part] = rows;
   }
@@ -54,7 +49,7 @@ __global__ void lay_out_blocks(RowBlocks blocks, std::int64_t rows_per_key, std:
     std::int64_t next = blocks.part_begin[part];
     const std::int64_t stop = blocks.part_begin[part + 1];
     for (std::int64_t key = 0; key < blocks.keys; ++key) {
-      const std::int64_t count = blocks.count(part, key), rest = stop - next;
+      const std::int64_t count = blocks.counts.of(part, key), rest = stop - next;
       const std::int64_t rows = count < rest ? count : rest;
       blocks.begin[part * blocks.keys + key] = next;
       blocks.held[part * blocks.keys + key] = rows;
@@ -69,9 +64,8 @@ __global__ void lay_out_blocks(RowBlocks blocks, std::int64_t rows_per_key, std:
       rows += blocks.held[part * blocks.keys + key];
     }
     blocks.key_held[key] = rows;
-    if (rows_per_key >= 0 && rows > rows_per_key) fault.note(key);
-    const std::int64_t wanted = rows_per_key < 0 ? rows : rows_per_key;
-    lists.counts[key] = (wanted + alignment - 1) / alignment * alignment;
+    if (!size.has_room(rows)) fault.note(key);
+    lists.counts[key] = size.of(rows);
     blocks.key_begin[key] = lists.counts[key];
   }
   __syncthreads();
@@ -239,8 +233,8 @@ __global__ void compare_counts(const std::int64_t* said, std::int64_t step_said,
 void order_by_key(KernelContext& ctx, const KeyedRows& rows, const KeySize& size, const Array& of_N,
                   const OrderedLists& out) {
   check_order_by_key(rows, size, of_N, out);
-  const Array& counts = rows.counts_PSK;
-  const std::int64_t parts = counts.size(0) * counts.size(1), keys = counts.size(2);
+  const KeyCounts counts = key_counts(rows.counts_PSK, device_data<std::int64_t>(rows.counts_PSK));
+  const std::int64_t parts = counts.parts, keys = counts.keys;
   const Array tables = list_scratch(ctx, parts + 1 + 3 * parts * keys + 2 * keys + 1);
   std::int64_t* next = list_data(tables);
   const auto take = [&next](std::int64_t entries) {
@@ -248,19 +242,16 @@ void order_by_key(KernelContext& ctx, const KeyedRows& rows, const KeySize& size
     next += entries;
     return table;
   };
-  const RowBlocks blocks = {
-      .counts = device_data<std::int64_t>(counts),
-      .steps = {counts.strides()[0], counts.strides()[1], counts.strides()[2]},
-      .second = counts.size(1) > 0 ? counts.size(1) : 1,
-      .parts = parts,
-      .keys = keys,
-      .room = rows.room,
-      .part_begin = take(parts + 1),
-      .begin = take(parts * keys),
-      .held = take(parts * keys),
-      .goes_to = take(parts * keys),
-      .key_begin = take(keys + 1),
-      .key_held = take(keys)};
+  const RowBlocks blocks = {.counts = counts,
+                            .parts = parts,
+                            .keys = keys,
+                            .room = rows.room,
+                            .part_begin = take(parts + 1),
+                            .begin = take(parts * keys),
+                            .held = take(parts * keys),
+                            .goes_to = take(parts * keys),
+                            .key_begin = take(keys + 1),
+                            .key_held = take(keys)};
   const OrderLists lists = {.size_r = out.source_R.num_elements(),
                             .size_n = out.restore_N.is_null() ? 0 : out.restore_N.num_elements(),
                             .of = list_data(of_N),
@@ -276,8 +267,7 @@ void order_by_key(KernelContext& ctx, const KeyedRows& rows, const KeySize& size
         return too_short_lists(integer_at(tables, rows_in_all), room);
       });
   const Current current(*ctx.device);
-  check(launch<lay_out_blocks>({1, kLayoutThreads, 0}, stream_of(ctx), blocks, size.rows,
-                               size.alignment, lists, fault),
+  check(launch<lay_out_blocks>({1, kLayoutThreads, 0}, stream_of(ctx), blocks, size, lists, fault),
         *ctx.device, "order_by_key");
   const std::int64_t most = std::max(lists.size_r, lists.size_n);
   if (most == 0) return;

@@ -65,9 +65,10 @@ struct PartyState {
 /// another.
 using ExchangeTexts = std::function<std::vector<std::string>(const std::string& own)>;
 
-/// The first rank's error, "rank 3: …", the same on all ranks; empty where none has one.
-/// Collective: yes.
-std::string first_complaint(const ExchangeTexts& exchange, const Status& own);
+/// The first rank's error, "rank 3: …", as `kind` (io_error, …) makes it; the same on all ranks. OK
+/// where none has one. Collective: yes.
+Status first_error_as(Status (*kind)(std::string_view text), const ExchangeTexts& exchange,
+                      const Status& own);
 
 /// Thread-safety: its rank's thread only, unless said otherwise. A background thread, which sleeps
 /// in poll(), serves the sockets; it never calls MPI.

@@ -12,14 +12,7 @@ constexpr std::string_view kFromCallee = "tessera control 1: from the callee";
 
 FrameSeal seal_of(const ControlToken& token, const std::string& greeting,
                   std::string_view direction) {
-  const std::string text = greeting + std::string(direction);
-  FrameSeal::Key key;
-  crypto_auth_hmacsha256_state state;
-  crypto_auth_hmacsha256_init(&state, token.bytes.data(), token.bytes.size());
-  crypto_auth_hmacsha256_update(&state, reinterpret_cast<const unsigned char*>(text.data()),
-                                text.size());
-  crypto_auth_hmacsha256_final(&state, key.data());
-  return FrameSeal(key);
+  return FrameSeal(hmac_of(token.text(), greeting + std::string(direction)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "runtime/control/frame.h"
 
@@ -15,6 +16,9 @@ namespace tessera {
 /// Known to the ranks of one job only, who never send it over a control connection.
 struct ControlToken {
   std::array<std::uint8_t, 16> bytes{};
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
 };
 ControlToken random_token();
 

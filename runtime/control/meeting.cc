@@ -56,53 +56,34 @@ std::optional<ControlToken> parse_token(const std::string& text) {
   return token;
 }
 
-// ---- what a rank publishes: "listens ADDRESS PORT", on rank 0 with the token unless all have it,
-// or "fails TEXT"
+// What a rank publishes: "listens ADDRESS PORT", on rank 0 with the token unless all have it, or
+// "fails TEXT".
+constexpr std::string_view kListens = "listens";
+constexpr std::string_view kFails = "fails ";
 
-constexpr const char* kListens = "listens";
-constexpr const char* kFails = "fails ";
-
-struct Opening {
-  Listener listener;
-  std::string published;
-};
-
-StatusOr<Opening> begin(const ControlPlace& place, const ControlOptions& options,
-                        const StatusOr<std::vector<std::string>>& networks) {
+StatusOr<Listener> begin(const ControlPlace& place, const ControlOptions& options,
+                         const StatusOr<std::vector<std::string>>& networks) {
   if (!networks.ok()) return networks.status();
   const std::string host = options.host.empty() ? host_to_listen_on(*networks) : options.host;
-  Opening opening;
-  TSR_ASSIGN_OR_RETURN(opening.listener, listen_on(host, place.rank == 0 ? options.port : 0));
-  const Endpoint& at = opening.listener.endpoint;
-  opening.published = std::string(kListens) + " " + at.address + " " + std::to_string(at.port);
-  if (place.rank == 0 && !options.token) {
-    opening.published += " " + to_text(random_token());
-  }
-  return opening;
+  return listen_on(host, place.rank == 0 ? options.port : 0);
+}
+
+Status no_address(std::size_t rank, std::string_view what) {
+  return unavailable(rank_text(rank) + " published no address for " + std::string(what));
 }
 
 /// The token too, unless it is known.
-Status read_published(const std::vector<std::string>& texts, bool has_token,
-                      ControlMeeting& meeting) {
+Status read_all_published(const std::vector<std::string>& texts, bool has_token,
+                          ControlMeeting& meeting) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].starts_with(kFails)) {
-      return unavailable(rank_text(rank) + " " + texts[rank].substr(std::string(kFails).size()));
-    }
-    std::istringstream words(texts[rank]);
-    std::string verb, token_text;
-    Endpoint at;
-    words >> verb >> at.address >> at.port;
-    bool is_sound = !words.fail() && verb == kListens && at.port > 0 && at.port < 65536;
+    TSR_ASSIGN_OR_RETURN(const Published said,
+                         read_published(rank, texts[rank], "the control channel"));
     if (rank == 0 && !has_token) {
-      words >> token_text;
-      const std::optional<ControlToken> token = parse_token(token_text);
-      is_sound = is_sound && token.has_value();
-      meeting.token = token.value_or(ControlToken{});
+      const std::optional<ControlToken> token = parse_token(said.more);
+      if (!token) return no_address(rank, "the control channel");
+      meeting.token = *token;
     }
-    if (!is_sound) {
-      return unavailable(rank_text(rank) + " published no address for the control channel");
-    }
-    meeting.endpoints.push_back(at);
+    meeting.endpoints.push_back(said.at);
   }
   return absl::OkStatus();
 }
@@ -149,17 +130,39 @@ std::string host_to_listen_on(std::span<const std::string> networks) {
   return is_one ? kLoopback : address_for_others();
 }
 
+std::string published(const StatusOr<Listener>& listener) {
+  if (!listener.ok()) return std::string(kFails) + std::string(message_of(listener.status()));
+  const Endpoint& at = listener->endpoint;
+  return std::string(kListens) + " " + at.address + " " + std::to_string(at.port);
+}
+
+StatusOr<Published> read_published(std::size_t rank, const std::string& text,
+                                   std::string_view what) {
+  if (text.starts_with(kFails)) {
+    return unavailable(rank_text(rank) + " " + text.substr(kFails.size()));
+  }
+  std::istringstream words(text);
+  std::string verb;
+  Published said;
+  words >> verb >> said.at.address >> said.at.port;
+  const bool is_sound =
+      !words.fail() && verb == kListens && said.at.port > 0 && said.at.port < 65536;
+  if (!is_sound) return no_address(rank, what);
+  words >> said.more;
+  return said;
+}
+
 StatusOr<ControlMeeting> meet(const ControlPlace& place, const ControlOptions& options,
                               const ExchangeTexts& exchange) {
-  StatusOr<Opening> opening = begin(place, options, texts_of_all(place, network_id(), exchange));
-  const std::string own =
-      opening.ok() ? opening->published : kFails + std::string(message_of(opening.status()));
+  StatusOr<Listener> opening = begin(place, options, texts_of_all(place, network_id(), exchange));
+  std::string own = published(opening);
+  if (opening.ok() && place.rank == 0 && !options.token) own += " " + to_text(random_token());
   TSR_ASSIGN_OR_RETURN(const std::vector<std::string> texts, texts_of_all(place, own, exchange));
   ControlMeeting meeting;
   if (options.token) meeting.token.bytes = *options.token;
-  TSR_RETURN_IF_ERROR(read_published(texts, options.token.has_value(), meeting));
+  TSR_RETURN_IF_ERROR(read_all_published(texts, options.token.has_value(), meeting));
   if (!opening.ok()) return opening.status();  // what was published did not arrive
-  meeting.listener = std::move(opening->listener.socket);
+  meeting.listener = std::move(opening->socket);
   return meeting;
 }
 
@@ -188,13 +191,14 @@ StatusOr<ControlLink> join_hub(const ControlPlace& place, const ControlMeeting& 
   return refuse("it does not take this rank in");
 }
 
-std::string first_complaint(const ExchangeTexts& exchange, const Status& own) {
+Status first_error_as(Status (*kind)(std::string_view text), const ExchangeTexts& exchange,
+                      const Status& own) {
   const std::vector<std::string> texts =
       exchange(own.ok() ? std::string() : std::string(message_of(own)));
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].empty()) return "rank " + std::to_string(rank) + ": " + texts[rank];
+    if (!texts[rank].empty()) return kind("rank " + std::to_string(rank) + ": " + texts[rank]);
   }
-  return {};
+  return absl::OkStatus();
 }
 
 Status agree(const ControlPlace& place, const Status& own, const ExchangeTexts& exchange) {

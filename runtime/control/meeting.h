@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/control/greeting.h"
@@ -22,6 +23,17 @@ struct ControlMeeting {
 
 /// Where a rank listens, given each rank's network_id(): the loopback where all have one.
 std::string host_to_listen_on(std::span<const std::string> networks);
+
+/// What a rank tells the others of its listener, and what that was.
+std::string published(const StatusOr<Listener>& listener);
+struct Published {
+  Endpoint at;
+  std::string more;  ///< a word behind it
+};
+/// Errors: Unavailable, naming the rank and why it does not listen, or `what` it gave no address
+/// for.
+StatusOr<Published> read_published(std::size_t rank, const std::string& text,
+                                   std::string_view what);
 
 /// Collective: yes, two exchanges. Errors: Unavailable, the same on all ranks, naming the rank and
 /// what it could not listen on.

@@ -9,15 +9,6 @@
 #include "runtime/control/host_identity.h"
 
 namespace tessera {
-namespace {
-
-Status agree_on_io(const ExchangeTexts& exchange, const Status& own) {
-  const std::string complaint = first_complaint(exchange, own);
-  return complaint.empty() ? absl::OkStatus() : io_error(complaint);
-}
-
-}  // namespace
-
 StatusOr<std::unique_ptr<FlightRecorder>> open_job_records(const ControlPlace& place,
                                                            const JobRecordsOptions& options,
                                                            const ExchangeTexts& exchange) {
@@ -32,7 +23,7 @@ StatusOr<std::unique_ptr<FlightRecorder>> open_job_records(const ControlPlace& p
     if (!dir.ok() && asked) problem = dir.status();
   }
   const std::string first = exchange(chosen)[0];
-  TSR_RETURN_IF_ERROR(agree_on_io(exchange, problem));
+  TSR_RETURN_IF_ERROR(first_error_as(io_error, exchange, problem));
   RecorderOptions recorder{.file = asked ? RecorderFile::kRequired : RecorderFile::kIfPossible,
                            .rank = place.rank,
                            .world_size = place.size,
@@ -42,7 +33,7 @@ StatusOr<std::unique_ptr<FlightRecorder>> open_job_records(const ControlPlace& p
     recorder.dir = first.substr(16);
   }
   StatusOr<std::unique_ptr<FlightRecorder>> opened = FlightRecorder::open(recorder);
-  TSR_RETURN_IF_ERROR(agree_on_io(exchange, opened.status()));
+  TSR_RETURN_IF_ERROR(first_error_as(io_error, exchange, opened.status()));
   return opened;
 }
 

@@ -23,12 +23,21 @@ ControlNonce random_nonce() {
   return nonce;
 }
 
+ControlHash hmac_of(std::string_view key, std::string_view text) {
+  ControlHash hash;
+  crypto_auth_hmacsha256_state state;
+  crypto_auth_hmacsha256_init(&state, bytes_of(key), key.size());
+  crypto_auth_hmacsha256_update(&state, bytes_of(text), text.size());
+  crypto_auth_hmacsha256_final(&state, hash.data());
+  return hash;
+}
+
 FrameSeal::FrameSeal(const Key& key) {
   crypto_auth_hmacsha256_init(&keyed_, key.data(), key.size());
 }
 
-FrameSeal::Tag FrameSeal::tag_of(std::string_view numbered) const {
-  Tag tag;
+ControlHash FrameSeal::tag_of(std::string_view numbered) const {
+  ControlHash tag;
   crypto_auth_hmacsha256_state state = keyed_;
   crypto_auth_hmacsha256_update(&state, bytes_of(numbered), numbered.size());
   crypto_auth_hmacsha256_final(&state, tag.data());
@@ -43,7 +52,7 @@ std::string FrameSeal::seal(std::string_view content) {
   }
   ++next_;
   frame.append(content);
-  const Tag tag = tag_of(frame);
+  const ControlHash tag = tag_of(frame);
   frame.append(tag.begin(), tag.begin() + kTagBytes);
   return frame;
 }
@@ -51,7 +60,7 @@ std::string FrameSeal::seal(std::string_view content) {
 std::optional<std::string_view> FrameSeal::open(std::string_view frame) {
   if (has_gap_ || frame.size() < kBytes) return std::nullopt;
   const std::string_view numbered = frame.substr(0, frame.size() - kTagBytes);
-  const Tag tag = tag_of(numbered);
+  const ControlHash tag = tag_of(numbered);
   if (sodium_memcmp(tag.data(), frame.data() + numbered.size(), kTagBytes) != 0) {
     return std::nullopt;
   }

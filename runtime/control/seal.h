@@ -19,10 +19,14 @@ using ControlNonce = std::array<std::uint8_t, 16>;
 /// From the system's generator. Ends the process where that gives none.
 ControlNonce random_nonce();
 
+using ControlHash = std::array<std::uint8_t, crypto_auth_hmacsha256_BYTES>;
+/// HMAC-SHA256: nobody without the key can tell it from chance.
+ControlHash hmac_of(std::string_view key, std::string_view text);
+
 /// One direction of a connection: its sender's end or its receiver's.
 class FrameSeal {
  public:
-  using Key = std::array<std::uint8_t, crypto_auth_hmacsha256_BYTES>;
+  using Key = ControlHash;
   static constexpr std::size_t kNumberBytes = sizeof(std::uint64_t);
   static constexpr std::size_t kTagBytes = 16;
   static constexpr std::size_t kBytes = kNumberBytes + kTagBytes;  ///< beside the content
@@ -37,8 +41,7 @@ class FrameSeal {
   bool has_gap() const noexcept { return has_gap_; }
 
  private:
-  using Tag = std::array<std::uint8_t, crypto_auth_hmacsha256_BYTES>;
-  Tag tag_of(std::string_view numbered) const;
+  ControlHash tag_of(std::string_view numbered) const;
 
   crypto_auth_hmacsha256_state keyed_;
   std::uint64_t next_ = 0;

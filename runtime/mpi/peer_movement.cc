@@ -17,21 +17,16 @@ std::vector<const Array*> PeerMovement::given() const {
   return arrays;
 }
 
-/// Of a peer with so many rows. The calls agree in all else.
-std::int64_t PeerMovement::bytes_of(std::size_t array, std::int64_t rows) const {
-  return rows * row_bytes(*given()[array]);
-}
-
 void PeerMovement::begin() {
-  const std::vector<const Array*> arrays = given();
-  own_.rows = arrays[0]->size(0);
+  arrays_ = given();
+  own_.rows = arrays_[0]->size(0);
   peers_.resize(static_cast<std::size_t>(place_.group.size));
   Peer& self = peers_[static_cast<std::size_t>(place_.group.rank)];
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const std::int64_t bytes = arrays[i]->num_bytes();
-    own_.arrays[i] = {place_.host->offset_of(arrays[i]->bytes(), bytes).value_or(kNotInPlace),
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const std::int64_t bytes = arrays_[i]->num_bytes();
+    own_.arrays[i] = {place_.host->offset_of(arrays_[i]->bytes(), bytes).value_or(kNotInPlace),
                       bytes};
-    self.arrays[i] = arrays[i]->bytes();
+    self.arrays[i] = arrays_[i]->bytes();
   }
   self.offer = own_;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // also of what went past the caches
@@ -66,17 +61,16 @@ bool PeerMovement::advance() {
 }
 
 void PeerMovement::fetch() {
-  const std::vector<const Array*> arrays = given();
   for (int peer = 0; peer < place_.group.size; ++peer) {
     if (is_own(peer)) continue;
     Peer& from = peers_[static_cast<std::size_t>(peer)];
     const auto address = place_.at(peer, MessagePart::kData);
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
       if (own_.arrays[i].offset == kNotInPlace && own_.arrays[i].bytes > 0) {
-        messages_.send(*place_.link, address, arrays[i]->bytes(), own_.arrays[i].bytes, 1);
+        messages_.send(*place_.link, address, arrays_[i]->bytes(), own_.arrays[i].bytes, 1);
       }
       const Notice& notice = from.offer.arrays[i];
-      const std::int64_t bytes = bytes_of(i, from.offer.rows);
+      const std::int64_t bytes = from.offer.rows * row_bytes(*arrays_[i]);  // the calls agree in it
       if (notice.bytes != bytes) throw_different(place_, peer, notice.bytes, bytes);
       if (bytes == 0) continue;
       if (notice.offset == kNotInPlace) {

@@ -35,7 +35,6 @@ class PeerMovement final : public Movement {
   enum class Phase : std::uint8_t { kOffering, kFetching, kThanking };
 
   std::vector<const Array*> given() const;
-  std::int64_t bytes_of(std::size_t array, std::int64_t rows) const;
   void fetch();
   void move();
   void thank();
@@ -45,6 +44,7 @@ class PeerMovement final : public Movement {
   const CollectiveCall& call_;
   Messages messages_;
   Phase phase_ = Phase::kOffering;
+  std::vector<const Array*> arrays_;  ///< that this rank gives
   Offer own_;
   std::vector<Peer> peers_;  ///< by group rank
 };

@@ -76,12 +76,6 @@ std::vector<std::string> exchange_texts(MPI_Comm comm, const std::string& own) {
   return texts;
 }
 
-/// The first error of any rank, the same on all.
-Status agree(const ExchangeTexts& exchange, const Status& own) {
-  const std::string complaint = first_complaint(exchange, own);
-  return complaint.empty() ? absl::OkStatus() : io_error(complaint);
-}
-
 HostMemory::Use use_of_host_memory(const MpiOptions& options) {
   const char* asked = std::getenv("TESSERA_MPI_PEER_MEMORY");
   const bool off = asked != nullptr && std::string_view(asked) == "off";
@@ -100,7 +94,7 @@ StatusOr<std::shared_ptr<Allocator>> memory_of_caller(const MpiLink& link,
   } catch (...) {
     status = status_of(std::current_exception());
   }
-  TSR_RETURN_IF_ERROR(agree(exchange, status));
+  TSR_RETURN_IF_ERROR(first_error_as(io_error, exchange, status));
   return memory;
 }
 

@@ -22,7 +22,7 @@ StatusOr<std::shared_ptr<FlightRecorder>> open_record(const NcclMeeting& meeting
                             .rank = meeting.place.rank,
                             .world_size = meeting.place.size,
                             .backend = "nccl"});
-  TSR_RETURN_IF_ERROR(agree_on_argument(meeting.exchange, recorder.status()));
+  TSR_RETURN_IF_ERROR(first_error_as(invalid_argument, meeting.exchange, recorder.status()));
   return std::shared_ptr<FlightRecorder>(*std::move(recorder));
 }
 
@@ -39,11 +39,6 @@ RankClock::time_point agree_on_zero(const ExchangeTexts& exchange) {
 }
 
 }  // namespace
-
-Status agree_on_argument(const ExchangeTexts& exchange, const Status& own) {
-  const std::string complaint = first_complaint(exchange, own);
-  return complaint.empty() ? absl::OkStatus() : invalid_argument(complaint);
-}
 
 StatusOr<NcclPlace> open_nccl_place(const NcclMeeting& meeting, const WorldOptions& options) {
   ControlOptions control;

@@ -35,7 +35,4 @@ struct NcclPlace {
 /// and open_process_mail() refuse.
 StatusOr<NcclPlace> open_nccl_place(const NcclMeeting& meeting, const WorldOptions& options);
 
-/// The first error of any rank, the same on all. Collective: yes.
-Status agree_on_argument(const ExchangeTexts& exchange, const Status& own);
-
 }  // namespace tessera

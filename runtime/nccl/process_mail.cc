@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <list>
-#include <sstream>
 #include <utility>
 
 #include "runtime/control/host_identity.h"
@@ -230,17 +229,11 @@ void ProcessMail::wait() {
   wake_up_.clear();
 }
 
-/// Where a rank listens, "ADDRESS PORT", or "fails TEXT".
 StatusOr<std::vector<Endpoint>> read_endpoints(const std::vector<std::string>& texts) {
   std::vector<Endpoint> endpoints;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].starts_with("fails ")) {
-      return unavailable("rank " + std::to_string(rank) + " " + texts[rank].substr(6));
-    }
-    std::istringstream words(texts[rank]);
-    Endpoint at;
-    words >> at.address >> at.port;
-    endpoints.push_back(at);
+    TSR_ASSIGN_OR_RETURN(Published said, read_published(rank, texts[rank], "mail"));
+    endpoints.push_back(std::move(said.at));
   }
   return endpoints;
 }
@@ -251,10 +244,8 @@ StatusOr<std::unique_ptr<HostMail>> open_process_mail(const ControlPlace& place,
                                                       const ControlToken& token,
                                                       const ExchangeTexts& exchange) {
   StatusOr<Listener> listener = listen_on(host_to_listen_on(exchange(network_id())), 0);
-  const std::string own =
-      listener.ok() ? listener->endpoint.address + " " + std::to_string(listener->endpoint.port)
-                    : "fails " + std::string(message_of(listener.status()));
-  TSR_ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints, read_endpoints(exchange(own)));
+  TSR_ASSIGN_OR_RETURN(std::vector<Endpoint> endpoints,
+                       read_endpoints(exchange(published(listener))));
   TSR_ASSIGN_OR_RETURN(WakeUp wake_up, WakeUp::make());
   auto mail = std::make_unique<ProcessMail>(place, token, std::move(wake_up));
   mail->start(std::move(listener->socket), std::move(endpoints));

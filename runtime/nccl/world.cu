@@ -69,7 +69,7 @@ Status run_rank(const ControlPlace& at, NcclPlace place, const std::shared_ptr<A
 
 Status run_thread(const NcclMeeting& meeting, const WorldOptions& options, const Body& body) {
   const StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, meeting.place.rank);
-  TSR_RETURN_IF_ERROR(agree_on_argument(meeting.exchange, memory.status()));
+  TSR_RETURN_IF_ERROR(first_error_as(invalid_argument, meeting.exchange, memory.status()));
   TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
   return run_rank(
       meeting.place, std::move(place), *memory, options, body,
@@ -122,8 +122,7 @@ StatusOr<Opened> open_process(const NcclMeeting& meeting, const Launch& launch,
                               const WorldOptions& options) {
   try {
     StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, launch.local_rank);
-    const std::string complaint = first_complaint(meeting.exchange, memory.status());
-    if (!complaint.empty()) return unavailable(complaint);
+    TSR_RETURN_IF_ERROR(first_error_as(unavailable, meeting.exchange, memory.status()));
     TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
     return Opened{*std::move(memory), std::move(place)};
   } catch (...) {

@@ -180,15 +180,8 @@ void DeviceShare::exchange() {
   for (const Bucket& bucket : buckets()) run(bucket);
 }
 
-}  // namespace
-
-void publish_on_device(ThreadsPost& post, const GroupPlace& place) {
+void publish_arrays(ThreadsPost& post, const GroupPlace& place) {
   const CollectiveCall& call = *post.call;
-  if (call.kind() == Kind::kPeerRows) {
-    publish_peer_buffer(post, place);
-    post.ready = post.device->record(post.device->compute());
-    return;
-  }
   for (const ExchangePart& part : call.parts()) {
     post.parts.push_back(part.in.is_null() ? nullptr : part.in.bytes());
   }
@@ -197,6 +190,17 @@ void publish_on_device(ThreadsPost& post, const GroupPlace& place) {
   if (call.kind() == Kind::kAllReduce) post.target = call.out().bytes();
   post.read_by_others =
       call.kind() == Kind::kSend || (place.size > 1 && call.kind() != Kind::kRecv);
+}
+
+}  // namespace
+
+void publish_on_device(ThreadsPost& post, const GroupPlace& place) {
+  const CollectiveCall& call = *post.call;
+  if (call.kind() == Kind::kPeerRows) {
+    publish_peer_buffer(post, place);
+  } else {
+    publish_arrays(post, place);
+  }
   post.ready = post.device->record(post.device->compute());
 }
 

@@ -26,7 +26,7 @@ constexpr std::int64_t kSenders = 2, kExperts = 3;
 const Numbers kCounts = {2, 0, 1, 1, 3, 2};
 
 struct Lists {
-  Numbers places, counts, filled, totals;
+  Numbers places, counts, filled, came;
 };
 Lists lay_out(std::int64_t sender, std::int64_t own, const KeySize& size, std::int64_t room,
               std::int64_t copies = 1) {
@@ -43,7 +43,7 @@ Lists lay_out(std::int64_t sender, std::int64_t own, const KeySize& size, std::i
   const PeerLists out = {.place_S = list_of(Numbers(static_cast<std::size_t>(slots + 2), 7)),
                          .counts_e = list_of(Numbers(static_cast<std::size_t>(own_experts))),
                          .filled_e = list_of(Numbers(static_cast<std::size_t>(own_experts))),
-                         .totals_4 = list_of(Numbers(4))};
+                         .came_1 = list_of(Numbers(1))};
   lay_out_peers(ctx,
                 {.counts_PSE = counts,
                  .sender = sender,
@@ -54,7 +54,7 @@ Lists lay_out(std::int64_t sender, std::int64_t own, const KeySize& size, std::i
                  .room = room},
                 list_of(order), out);
   return {numbers_of(out.place_S), numbers_of(out.counts_e), numbers_of(out.filled_e),
-          numbers_of(out.totals_4)};
+          numbers_of(out.came_1)};
 }
 
 }  // namespace
@@ -65,12 +65,12 @@ TEST_CASE("rows lie by expert, within an expert by sender", "[kernels][peer_rows
   CHECK(first.places == Numbers{-1, peer_place(1, 0), peer_place(0, 1), peer_place(0, 0), -1});
   CHECK(first.counts == Numbers{3, 3});
   CHECK(first.filled == Numbers{3, 3});
-  CHECK(first.totals == Numbers{6, 6, 2, 3});
+  CHECK(first.came == Numbers{6});
   const Lists second = lay_out(1, 1, {}, kAnyNumber);
   CHECK(second.places == Numbers{-1, peer_place(1, 2), peer_place(1, 1), peer_place(0, 5),
                                  peer_place(0, 4), peer_place(0, 3), peer_place(0, 2), -1});
   CHECK(second.counts == Numbers{3});
-  CHECK(second.totals == Numbers{3, 3, 2, 6});
+  CHECK(second.came == Numbers{3});
 }
 
 TEST_CASE("rows are padded to an alignment, or to a number for each expert",
@@ -78,7 +78,7 @@ TEST_CASE("rows are padded to an alignment, or to a number for each expert",
   const Lists aligned = lay_out(1, 0, {.alignment = 4}, kAnyNumber);
   CHECK(aligned.counts == Numbers{4, 4});
   CHECK(aligned.filled == Numbers{3, 3});
-  CHECK(aligned.totals == Numbers{8, 6, 4, 6});
+  CHECK(aligned.came == Numbers{6});
   CHECK(aligned.places[5] == peer_place(0, 4));  // the first of expert 1
   const Lists fixed = lay_out(0, 1, {.rows = 5, .alignment = 2}, kAnyNumber, 2);
   CHECK(fixed.counts == Numbers{6});
@@ -94,7 +94,7 @@ TEST_CASE("rows without room have no place, and are counted", "[kernels][peer_ro
                               peer_place(0, 2), -1});
   CHECK(cut.counts == Numbers{3, 1});
   CHECK(cut.filled == Numbers{3, 1});
-  CHECK(cut.totals == Numbers{4, 6, 4, 6});
+  CHECK(cut.came == Numbers{6});
 }
 
 TEST_CASE("what nobody fills is cleared, and nothing else", "[kernels][peer_rows]") {

@@ -13,18 +13,12 @@
 
 #include "runtime/nccl_world.h"
 #include "tests/support/launch.h"
+#include "tests/support/launch_processes.h"
 #include "tests/support/test_device.h"
 #include "tests/support/wire.h"
 
 namespace tessera::testing {
 namespace {
-
-/// What a child tells its parent.
-struct Account {
-  Status first;
-  double seconds = 0;
-  std::string report;
-};
 
 /// A job of its own, at ports that jobs of other programs seldom look at.
 Launch launch_of(int rank, int num_ranks) {
@@ -100,14 +94,7 @@ Launched launch(int num_ranks, const WorldOptions& options, const RankBody& body
     ::waitpid(children[rank], nullptr, 0);
     Account account{.first = unavailable("a rank's process ended without a word")};
     if (!text.empty()) account = decode<Account>(text);
-    if (rank == 0) launched.first = account.first;
-    if (account.first != launched.first) {
-      launched.first = internal_error(
-          "ranks differ in what failed first: rank 0 says \"" + launched.first.ToString() +
-          "\", rank " + std::to_string(rank) + " says \"" + account.first.ToString() + "\"");
-    }
-    launched.seconds = std::max(launched.seconds, account.seconds);
-    launched.reports.push_back(std::move(account.report));
+    add_account(launched, std::move(account));
   }
   return launched;
 }

@@ -110,13 +110,6 @@ class Processes {
   std::set<std::int64_t> run_, left_;
 };
 
-/// What one process says of a launch.
-struct Account {
-  Status first;
-  double seconds = 0;
-  std::string report;
-};
-
 Account run_here(int num_ranks, MPI_Comm comm, const WorldOptions& options, const RankBody& body) {
   MpiOptions mpi;
   mpi.comm = MPI_Comm_c2f(comm);
@@ -176,15 +169,7 @@ Launched launch_processes(int num_ranks, const WorldOptions& options, const Rank
   const std::vector<std::string> texts = processes.exchange(encode(own));
   Launched launched;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(num_ranks); ++rank) {
-    Account account = decode<Account>(texts[rank]);
-    if (rank == 0) launched.first = account.first;
-    if (account.first != launched.first) {
-      launched.first = internal_error(
-          "ranks differ in what failed first: rank 0 says \"" + launched.first.ToString() +
-          "\", rank " + std::to_string(rank) + " says \"" + account.first.ToString() + "\"");
-    }
-    launched.seconds = std::max(launched.seconds, account.seconds);
-    launched.reports.push_back(std::move(account.report));
+    add_account(launched, decode<Account>(texts[rank]));
   }
   return launched;
 }

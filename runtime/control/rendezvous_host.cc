@@ -5,9 +5,9 @@
 #include <list>
 #include <utility>
 
-#include "runtime/control/meeting_words.h"
+#include "runtime/control/rendezvous_words.h"
 
-namespace tessera::meeting {
+namespace tessera::rendezvous {
 namespace {
 
 class Host final : public Rendezvous {
@@ -251,4 +251,4 @@ StatusOr<std::unique_ptr<Rendezvous>> meet_as_host(const Launch& launch,
   return status;
 }
 
-}  // namespace tessera::meeting
+}  // namespace tessera::rendezvous

@@ -1,11 +1,9 @@
-#include "runtime/control/meeting_words.h"
+#include "runtime/control/rendezvous_words.h"
 
 #include <poll.h>
-#include <sodium/crypto_auth_hmacsha256.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <list>
 #include <sstream>
@@ -13,17 +11,11 @@
 
 #include "runtime/control/host_identity.h"
 
-namespace tessera::meeting {
+namespace tessera::rendezvous {
 namespace {
 
 ControlToken derived(std::string_view key, std::string_view text) {
-  crypto_auth_hmacsha256_state state;
-  std::array<std::uint8_t, crypto_auth_hmacsha256_BYTES> hash;
-  crypto_auth_hmacsha256_init(&state, reinterpret_cast<const unsigned char*>(key.data()),
-                              key.size());
-  crypto_auth_hmacsha256_update(&state, reinterpret_cast<const unsigned char*>(text.data()),
-                                text.size());
-  crypto_auth_hmacsha256_final(&state, hash.data());
+  const ControlHash hash = hmac_of(key, text);
   ControlToken token;
   std::copy_n(hash.begin(), token.bytes.size(), token.bytes.begin());
   return token;
@@ -34,8 +26,7 @@ ControlToken derived(std::string_view key, std::string_view text) {
 ControlToken key_of(const Launch& launch) { return derived("tessera meeting 1", launch.job); }
 
 ControlToken token_of(const ControlToken& key, const ControlNonce& nonce) {
-  return derived(std::string(key.bytes.begin(), key.bytes.end()),
-                 "control" + std::string(nonce.begin(), nonce.end()));
+  return derived(key.text(), "control" + std::string(nonce.begin(), nonce.end()));
 }
 
 std::string to_text(const Attendance& who) {
@@ -160,4 +151,4 @@ std::optional<Search::Found> Search::look(const std::vector<Endpoint>& endpoints
   return std::nullopt;
 }
 
-}  // namespace tessera::meeting
+}  // namespace tessera::rendezvous

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/control/meeting_words.h"
+#include "runtime/control/rendezvous_words.h"
 
 namespace tessera {
-namespace meeting {
+namespace rendezvous {
 namespace {
 
 class Guest final : public Rendezvous {
@@ -115,12 +115,12 @@ StatusOr<std::unique_ptr<Rendezvous>> meet_as_guest(const Launch& launch,
   return status;
 }
 
-}  // namespace meeting
+}  // namespace rendezvous
 
 StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::meet(const Launch& launch,
                                                        const RendezvousOptions& options) {
-  return launch.rank == 0 ? meeting::meet_as_host(launch, options)
-                          : meeting::meet_as_guest(launch, options);
+  return launch.rank == 0 ? rendezvous::meet_as_host(launch, options)
+                          : rendezvous::meet_as_guest(launch, options);
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// runtime/control/meeting_words.h: what rank 0 and its guests tell one another at a rendezvous, and
-// how a guest looks for rank 0.
+// runtime/control/rendezvous_words.h: what rank 0 and its guests tell one another at a rendezvous,
+// and how a guest looks for rank 0.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 struct pollfd;
 
-namespace tessera::meeting {
+namespace tessera::rendezvous {
 
 using Clock = RankClock;
 using std::chrono::milliseconds;
@@ -118,4 +118,4 @@ StatusOr<std::unique_ptr<Rendezvous>> meet_as_host(const Launch& launch,
 StatusOr<std::unique_ptr<Rendezvous>> meet_as_guest(const Launch& launch,
                                                     const RendezvousOptions& options);
 
-}  // namespace tessera::meeting
+}  // namespace tessera::rendezvous

@@ -1,6 +1,5 @@
-// moe/exchange_dispatcher.h: dispatchers that send each row to the rank of its expert: in a group
-// of one, along ep in one step, or across nodes and then within one. Rows are gathered along etp
-// behind it. For dispatcher.cc.
+// moe/dispatcher_kinds.h: makes a dispatcher of each kind; each has a source of its own. For
+// dispatcher.cc.
 #pragma once
 
 #include <memory>
@@ -15,7 +14,8 @@ namespace tessera {
 std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
                                                   std::int64_t num_experts,
                                                   const DispatchConfig& config);
-/// One all-to-all-v along ep, of exact or (rows_bound) of fixed size.
+/// One all-to-all-v along ep, of exact or (rows_bound) of fixed size; rows are gathered along etp
+/// behind it.
 std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
                                                      std::int64_t num_experts,
                                                      const DispatchConfig& config);
