@@ -138,6 +138,28 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
+/// Work of a stream, as long as it may still be done: a device that has failed does nothing more.
+class UnderWay {
+ public:
+  /// `number` is guarded by the clique's mutex.
+  UnderWay(std::shared_ptr<NcclClique> clique, int& number)
+      : clique_(std::move(clique)), number_(number) {
+    const std::lock_guard lock(clique_->mutex);
+    ++number_;
+  }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() {
+    const std::lock_guard lock(clique_->mutex);
+    --number_;
+    clique_->changed.notify_all();
+  }
+
+ private:
+  std::shared_ptr<NcclClique> clique_;
+  int& number_;
+};
+
 }  // namespace
 
 ncclResult_t refuse(ncclResult_t result, std::string text) {
@@ -196,19 +218,11 @@ ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) 
   cudaStreamCaptureStatus capturing{};
   const bool counts = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
                       capturing == cudaStreamCaptureStatusNone;
-  if (counts) {
-    const std::lock_guard lock(clique_->mutex);
-    ++under_way_;
-  }
-  const cudaError_t error =
-      call_on(stream, [this, counts, clique = clique_, calls = std::move(calls)] {
-        std::vector<NcclCall> own = calls;
-        if (!aborted_) run(own);
-        if (!counts) return;
-        const std::lock_guard lock(clique->mutex);
-        --under_way_;
-        clique->changed.notify_all();
-      });
+  const auto counted = counts ? std::make_shared<UnderWay>(clique_, under_way_) : nullptr;
+  const cudaError_t error = call_on(stream, [this, counted, calls = std::move(calls)] {
+    std::vector<NcclCall> own = calls;
+    if (!aborted_) run(own);
+  });
   return error == cudaSuccess ? ncclSuccess
                               : refuse(ncclUnhandledCudaError, cudaGetErrorString(error));
 }

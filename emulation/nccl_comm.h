@@ -115,6 +115,7 @@ class NcclComm {
   /// Where it was refused, ncclGetLastError() says why.
   ncclResult_t state();
   void abort();
+  bool is_revoked() const { return aborted_; }
   /// Until the stream has no more work of this communicator.
   void drain();
   ncclResult_t split(int color, int key, bool blocks, ncclComm_t* made);

@@ -70,6 +70,9 @@ class World {
   /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
   /// this text.
   virtual void poison(const Status& status) = 0;
+  /// The job's failure as far as this rank has heard of one, as poisoned calls throw it; never
+  /// blocks. After one, arrays that a device was to get may hold anything.
+  virtual Status failure() const { return absl::OkStatus(); }
   /// Since rank 0's World was made: comparable across ranks (on MPI over several hosts as far as
   /// round trips tell).
   virtual double now_us() const = 0;

@@ -35,6 +35,9 @@ class TransportWorld : public World {
   int threads_per_rank() const noexcept override { return parts_.threads_per_rank; }
   double now_us() const override { return parts_.transport->now_us(); }
   void poison(const Status& status) override { parts_.transport->poison(status); }
+  Status failure() const override {
+    return parts_.transport->failed() ? parts_.transport->failure() : absl::OkStatus();
+  }
   StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
 
   /// Finishes calls still pending, and waits for the rank's device. Throws Error, also of what the

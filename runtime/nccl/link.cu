@@ -29,11 +29,24 @@ void check(ncclResult_t result, ncclComm_t comm, const char* call) {
   throw Error(internal_error(text));
 }
 
+Link::Link(CudaDevice& device, const OwnHandles& given)
+    : device_(device),
+      stream_(given.stream == nullptr ? CudaStream(device) : CudaStream(given.stream)),
+      is_ours_(given.comm == nullptr),
+      comm_(given.comm),
+      has_begun_(!is_ours_),
+      is_ready_(!is_ours_) {}
+
+// What a user's communicator was given reads arrays that may go when this is gone.
 Link::~Link() {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return;
   Current current(device_);
-  static_cast<void>(ncclCommDestroy(comm_));
+  if (is_ours_) {
+    static_cast<void>(ncclCommDestroy(comm_));
+  } else {
+    static_cast<void>(cudaStreamSynchronize(stream_.handle()));
+  }
 }
 
 std::string Link::new_id() {
@@ -90,12 +103,22 @@ bool Link::is_lost_for_long() {
   return now >= *lost_since_ + kGrace;
 }
 
+void Link::drop_done() {
+  while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
+}
+
+bool Link::is_done() {
+  const std::lock_guard lock(mutex_);
+  drop_done();
+  return given_.empty();
+}
+
 Status Link::look() {
   const std::lock_guard lock(mutex_);
   if (aborted_ || comm_ == nullptr) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return absl::OkStatus();
-  while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
+  drop_done();
   if (given_.empty()) return absl::OkStatus();
   const Given& first = given_.front();
   if (state == ncclRemoteError && !is_lost_for_long()) return absl::OkStatus();
@@ -112,7 +135,7 @@ void Link::abort() noexcept {
   aborted_ = true;
   given_.clear();
   if (comm_ == nullptr) return;
-  static_cast<void>(ncclCommAbort(comm_));
+  static_cast<void>(is_ours_ ? ncclCommAbort(comm_) : ncclCommRevoke(comm_, NCCL_REVOKE_DEFAULT));
   comm_ = nullptr;
 }
 

@@ -17,6 +17,7 @@ using Clock = RankClock;
 
 // How long a stuck or a failed communicator goes unseen.
 constexpr std::chrono::milliseconds kLook{10};
+constexpr std::chrono::milliseconds kMoment{1};
 // Of a call past its time, about those who may be stopped.
 constexpr std::chrono::milliseconds kAskLimit{250};
 constexpr std::int64_t kMostAsked = 512;
@@ -228,8 +229,15 @@ void Watch::add(Link& link) {
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
+// What a peer that fails leaves waiting would else keep the communicator's end waiting too.
 void Watch::remove(Link& link) {
+  try {
+    while (!control_.failed() && !link.is_done()) std::this_thread::sleep_for(kMoment);
+  } catch (const Error& error) {  // the device's
+    control_.poison(error.status());
+  }
   const std::lock_guard lock(mutex_);
+  if (control_.failed() && !aborted_.contains(&link)) link.abort();
   links_.erase(&link);
   aborted_.erase(&link);
 }
@@ -259,6 +267,14 @@ Status Watch::with_silent_ranks(const Status& wrong) {
               "; no answer (stopped or unreachable): " + list_ranks(silent)));
 }
 
+Status Watch::look_at(Link& link) {
+  try {
+    return link.look();
+  } catch (const Error& error) {  // the device's
+    return error.status();
+  }
+}
+
 void Watch::run() {
   while (!ends_) {
     std::this_thread::sleep_for(kLook);
@@ -268,7 +284,7 @@ void Watch::run() {
       if (control_.failed()) {
         abort_all();
       } else {
-        for (Link* link : links_) wrong.Update(link->look());
+        for (Link* link : links_) wrong.Update(look_at(*link));
       }
     }
     if (!wrong.ok() && !control_.failed()) control_.poison(with_silent_ranks(wrong));
@@ -285,6 +301,7 @@ Transport::Transport(Parts parts)
       size_(parts.size),
       checks_(parts.checks),
       reduce_(parts.reduce),
+      handles_(parts.handles),
       start_(parts.start),
       watch_(control(), parts.size) {}
 
@@ -321,6 +338,14 @@ std::pair<int, int> Group::lane_key(const Signature& call) const {
   return {-1, -1};
 }
 
+bool Group::is_whole_world() const {
+  if (ranks().size() != transport_.size()) return false;
+  for (int rank = 0; rank < ranks().size(); ++rank) {
+    if (ranks().world_rank(rank) != rank) return false;
+  }
+  return true;
+}
+
 LaneLink Group::link_of(const Signature& call) {
   LaneLink found{.rank = ranks().rank, .size = ranks().size()};
   if (is_message(call.kind)) {
@@ -329,7 +354,9 @@ LaneLink Group::link_of(const Signature& call) {
   }
   std::unique_ptr<Link>& link = links_[lane_key(call)];
   if (link == nullptr) {
-    link = std::make_unique<Link>(transport_.device());
+    const bool is_of_all = !is_message(call.kind) && is_whole_world();
+    link = std::make_unique<Link>(transport_.device(),
+                                  is_of_all ? transport_.handles() : OwnHandles{});
     transport_.watch().add(*link);
   }
   found.link = link.get();

@@ -17,6 +17,7 @@
 #include "runtime/control/process_transport.h"
 #include "runtime/nccl/host_mail.h"
 #include "runtime/nccl/link.h"
+#include "runtime/nccl/rank_parts.h"
 #include "runtime/world.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -31,11 +32,13 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
   void add(Link& link);
+  /// Once its work is done, or the job has failed: then it is aborted.
   void remove(Link& link);
 
  private:
   void run();
   void abort_all();  // under mutex_
+  static Status look_at(Link& link);
   /// Of a timeout: names those that do not answer.
   Status with_silent_ranks(const Status& wrong);
   ControlChannel& control_;
@@ -57,6 +60,7 @@ class Transport final : public ProcessTransport {
     std::int64_t size = 1;
     CallChecks checks = CallChecks::kOff;
     ReduceBy reduce = ReduceBy::kOrdered;
+    OwnHandles handles = {};
     Clock::time_point start;  ///< zero of now_us()
   };
   explicit Transport(Parts parts);
@@ -65,6 +69,7 @@ class Transport final : public ProcessTransport {
   CudaDevice& device() noexcept { return static_cast<CudaDevice&>(*device_); }
   CallChecks checks() const noexcept { return checks_; }
   ReduceBy reduce() const noexcept { return reduce_; }
+  const OwnHandles& handles() const noexcept { return handles_; }
   Watch& watch() noexcept { return watch_; }
   std::set<std::string>& files() noexcept { return files_; }
 
@@ -80,6 +85,7 @@ class Transport final : public ProcessTransport {
   std::int64_t rank_, size_;
   CallChecks checks_;
   ReduceBy reduce_;
+  OwnHandles handles_;
   Clock::time_point start_;
   std::set<std::string> files_;  ///< names of source files in signatures of peers
   Watch watch_;
@@ -108,6 +114,8 @@ class Group final : public ProcessGroup {
  private:
   /// (from, to) of a message, (-1, -1) of a collective.
   std::pair<int, int> lane_key(const Signature& call) const;
+  /// All ranks, in their order.
+  bool is_whole_world() const;
 
   Transport& transport_;
   std::map<std::pair<int, int>, std::unique_ptr<Link>> links_;
