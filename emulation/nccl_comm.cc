@@ -187,6 +187,11 @@ void NcclComm::drain() {
   clique_->changed.wait(lock, [&] { return under_way_ == 0; });
 }
 
+void NcclComm::drain_graphs() {
+  std::unique_lock lock(clique_->mutex);
+  clique_->changed.wait(lock, [&] { return under_way_ == 0 && in_graphs_ == 0; });
+}
+
 ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) {
   if (stream_ != nullptr && stream != stream_) {
     return refuse(ncclInvalidUsage, "calls of one communicator on two streams");
@@ -196,21 +201,35 @@ ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) 
   cudaStreamCaptureStatus capturing{};
   const bool counts = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
                       capturing == cudaStreamCaptureStatusNone;
-  if (counts) {
+  {
     const std::lock_guard lock(clique_->mutex);
-    ++under_way_;
+    ++(counts ? under_way_ : in_graphs_);
   }
-  const cudaError_t error =
-      call_on(stream, [this, counts, clique = clique_, calls = std::move(calls)] {
-        std::vector<NcclCall> own = calls;
-        if (!aborted_) run(own);
-        if (!counts) return;
-        const std::lock_guard lock(clique->mutex);
-        --under_way_;
-        clique->changed.notify_all();
-      });
+  const auto end = [this, clique = clique_](int NcclComm::*counted) {
+    const std::lock_guard lock(clique->mutex);
+    --(this->*counted);
+    clique->changed.notify_all();
+  };
+  // Goes with the last graph that holds the call.
+  std::shared_ptr<void> held;
+  if (!counts) held.reset(this, [end](void*) { end(&NcclComm::in_graphs_); });
+  const cudaError_t error = call_on(stream, [this, counts, held, end, calls = std::move(calls)] {
+    std::vector<NcclCall> own = calls;
+    if (!aborted_) run(own);
+    if (aborted_) withdraw();
+    if (counts) end(&NcclComm::under_way_);
+  });
   return error == cudaSuccess ? ncclSuccess
                               : refuse(ncclUnhandledCudaError, cudaGetErrorString(error));
+}
+
+void NcclComm::withdraw() {
+  std::unique_lock lock(clique_->mutex);
+  clique_->gone.insert(rank_);
+  for (auto& [from_to, letters] : clique_->letters) {
+    if (from_to.first == rank_) letters.clear();
+  }
+  clique_->changed.wait(lock, [&] { return clique_->num_reading == 0; });
 }
 
 void NcclComm::run(std::vector<NcclCall>& calls) {
@@ -288,17 +307,20 @@ bool NcclComm::receive(const NcclCall& call) {
   const std::shared_ptr<NcclLetter> letter = waiting.front();
   waiting.pop_front();
   const std::string process = clique_->seats[call.peer].process;
+  ++clique_->num_reading;
   lock.unlock();
   copy(call.recv, letter->call.send, call.count * size_of(call.type));
+  lock.lock();
+  --clique_->num_reading;
+  clique_->changed.notify_all();
   if (!process.empty()) {
+    lock.unlock();
     NcclSlip slip = slip_of(*clique_, NcclSlip::Kind::kTaken, call);
     slip.number = letter->number;
     tell(process, slip, 0, nullptr);
     return true;
   }
-  lock.lock();
   letter->taken = true;
-  clique_->changed.notify_all();
   return true;
 }
 
@@ -326,7 +348,7 @@ void NcclComm::run_collective(const NcclCall& call) {
   NcclMeeting& meeting = clique_->meetings[number];
   meeting.post(rank_, size(), call);
   const auto all_agree = [&] {
-    return static_cast<int>(meeting.posted.size()) == size() &&
+    return clique_->gone.empty() && static_cast<int>(meeting.posted.size()) == size() &&
            std::all_of(meeting.calls.begin(), meeting.calls.end(),
                        [&](const NcclCall& other) { return other.agrees_with(call); });
   };
@@ -344,9 +366,11 @@ void NcclComm::run_collective(const NcclCall& call) {
     for (const NcclCall& each : meeting.calls) from.push_back(static_cast<const char*>(each.send));
     fold(from, meeting.result.data(), call);
   }
+  ++clique_->num_reading;
   lock.unlock();
   read(call, meeting);
   lock.lock();
+  --clique_->num_reading;
   const int num_here = clique_->num_here();
   ++meeting.num_done;
   clique_->changed.notify_all();

@@ -34,6 +34,10 @@ class TransportWorld : public World {
   std::int64_t size() const noexcept override { return parts_.transport->size(); }
   int threads_per_rank() const noexcept override { return parts_.threads_per_rank; }
   double now_us() const override { return parts_.transport->now_us(); }
+  std::shared_ptr<RankCapture> capture_calls() override {
+    return parts_.transport->capture_calls();
+  }
+  Status failure() const override;
   void poison(const Status& status) override { parts_.transport->poison(status); }
   StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
 

@@ -44,8 +44,9 @@ class Link {
   /// What was given so far belongs to a call, which is to be done by `limit`.
   void note_call(std::string text, RankClock::time_point limit);
 
-  /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time.
-  Status look();
+  /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time. `replay`:
+  /// what is in flight beside the calls given, of captured work; empty where nothing is.
+  Status look(const std::string& replay);
   /// Any thread. Ends what was given, whatever the peers do. Later calls throw.
   void abort() noexcept;
 
