@@ -312,7 +312,7 @@ void Watch::run() {
       if (control_.failed()) {
         abort_all();
       } else {
-        wrong = look();
+        wrong.Update(look());
       }
     }
     if (!wrong.ok() && !control_.failed()) control_.poison(with_silent_ranks(wrong));
