@@ -9,7 +9,8 @@ function(tessera_layer name)
     set(LAYER_FOLDER ${name})
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${LAYER_FOLDER}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/|/main\\.cc$")  # for the first see cmake/mpi.cmake
+  # The first two have targets of their own: cmake/mpi.cmake, cmake/nccl.cmake.
+  list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/|/devices/nccl/|/main\\.cc$")
   if(NOT sources)
     add_library(tessera_${name} INTERFACE)
     target_include_directories(tessera_${name} INTERFACE ${PROJECT_SOURCE_DIR})

@@ -47,7 +47,7 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
       return std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu_device());  // of the program
     case DeviceId::Kind::kCuda:
 #ifdef TSR_HAS_CUDA
-      return make_cuda_device(static_cast<int>(rank % std::max(1, num_cuda_devices())));
+      return make_cuda_device(static_cast<int>(rank % std::max(1, num_devices(kind))));
 #else
       return unavailable(
           "device cuda: these programs were built without it; docs/cuda.md says what runs where");
@@ -55,7 +55,7 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
     case DeviceId::Kind::kEmulated:
       static const Status planted = plant_fault();  // once, whichever rank comes first
       TSR_RETURN_IF_ERROR(planted);
-      return make_emulated_device(static_cast<int>(rank % std::max(1, num_emulated_devices())));
+      return make_emulated_device(static_cast<int>(rank % std::max(1, num_devices(kind))));
   }
   return internal_error("a device of unknown kind");
 }
@@ -83,6 +83,22 @@ std::vector<LibraryUse> libraries_of(Device& device) {
       return emulated_libraries(device);
   }
   return {};
+}
+
+int num_devices(DeviceId::Kind kind) {
+  switch (kind) {
+    case DeviceId::Kind::kCpu:
+      return 1;
+    case DeviceId::Kind::kCuda:
+#ifdef TSR_HAS_CUDA
+      return num_cuda_devices();
+#else
+      return 0;
+#endif
+    case DeviceId::Kind::kEmulated:
+      return num_emulated_devices();
+  }
+  return 0;
 }
 
 }  // namespace tessera

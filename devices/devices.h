@@ -31,4 +31,7 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t rank)>> memory_of
 /// nothing for the processor.
 std::vector<LibraryUse> libraries_of(Device& device);
 
+/// How many of them this machine has; 0 of cuda where programs are built without it.
+int num_devices(DeviceId::Kind kind);
+
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #include "emulation/nccl.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -18,6 +19,11 @@ Group& group() {
   return open;
 }
 
+std::atomic<int>& comms_made() {
+  static std::atomic<int> number{0};
+  return number;
+}
+
 ncclResult_t add(NcclComm* comm, const NcclCall& call, cudaStream_t stream) {
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   if (call.is_pair() && (call.peer < 0 || call.peer >= comm->size())) {
@@ -28,6 +34,7 @@ ncclResult_t add(NcclComm* comm, const NcclCall& call, cudaStream_t stream) {
       call.type == ncclUint64) {
     return refuse(ncclInvalidArgument, "a type that the emulation does not have");
   }
+  if (comm->is_revoked()) return refuse(ncclInvalidUsage, "the communicator was revoked");
   if (!comm->is_whole()) return refuse(ncclInvalidUsage, "the communicator is not ready");
   if (group().depth > 0) {
     group().calls.push_back({comm, {call, stream}});
@@ -90,9 +97,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
                                            std::to_string(clique->size));
   }
   auto made = std::make_unique<NcclComm>(clique, rank, device);
+  ++comms_made();
   made->blocking = config == nullptr || config->blocking != 0;
   return made.release()->come(comm);
 }
+
+int num_nccl_comms_made() { return comms_made(); }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config) {
@@ -122,6 +132,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclSuccess;
 }
 
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+  if (flags != NCCL_REVOKE_DEFAULT) return refuse(ncclInvalidArgument, "flags of a revoke");
+  comm->abort();
+  return ncclSuccess;
+}
+
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
   *count = comm->size();
   return ncclSuccess;
@@ -129,6 +145,11 @@ ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
 
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   *rank = comm->rank();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
+  *device = comm->device();
   return ncclSuccess;
 }
 

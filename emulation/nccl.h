@@ -4,8 +4,8 @@
 // for ever where one never comes, until the communicator is aborted. Stricter: calls that differ
 // between ranks (kind, count, dtype, operation, root) never end either, where NCCL may write
 // anywhere; the calls of one communicator go to one stream; two ranks of a communicator need two
-// devices. Thread-safety: a communicator is used by one thread at a time, but ncclCommAbort() and
-// ncclCommGetAsyncError() may come from any.
+// devices. Thread-safety: a communicator is used by one thread at a time, but ncclCommAbort(),
+// ncclCommRevoke() and ncclCommGetAsyncError() may come from any.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@
 #define NCCL_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z))
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_SPLIT_NOCOLOR -1
+#define NCCL_REVOKE_DEFAULT 0
 #define NCCL_CONFIG_UNDEF_INT (-2147483647 - 1)
 
 namespace tessera::emulation {
@@ -85,8 +86,13 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm);
 /// Ends this rank's work, whatever the others do, and destroys the communicator; waits for graphs
 /// likewise.
 ncclResult_t ncclCommAbort(ncclComm_t comm);
+/// Ends this rank's work, whatever the others do. The communicator stays, for its end alone: it
+/// takes no calls any more. `flags`: 0.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
+/// Which card it is of.
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
 
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
@@ -115,6 +121,8 @@ enum class NcclFault {
 };
 void plant_nccl_fault(int device, NcclFault fault, int number);
 void nccl_heals();
+/// How many communicators this process has asked for, one a rank.
+int num_nccl_comms_made();
 
 }  // namespace tessera::emulation
 

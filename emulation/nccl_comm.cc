@@ -138,6 +138,28 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
+/// Work of a stream, as long as it may still be done: a device that has failed does nothing more.
+class UnderWay {
+ public:
+  /// `number` is guarded by the clique's mutex.
+  UnderWay(std::shared_ptr<NcclClique> clique, int& number)
+      : clique_(std::move(clique)), number_(number) {
+    const std::lock_guard lock(clique_->mutex);
+    ++number_;
+  }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() {
+    const std::lock_guard lock(clique_->mutex);
+    --number_;
+    clique_->changed.notify_all();
+  }
+
+ private:
+  std::shared_ptr<NcclClique> clique_;
+  int& number_;
+};
+
 }  // namespace
 
 ncclResult_t refuse(ncclResult_t result, std::string text) {
@@ -201,23 +223,12 @@ ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) 
   cudaStreamCaptureStatus capturing{};
   const bool counts = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
                       capturing == cudaStreamCaptureStatusNone;
-  {
-    const std::lock_guard lock(clique_->mutex);
-    ++(counts ? under_way_ : in_graphs_);
-  }
-  const auto end = [this, clique = clique_](int NcclComm::*counted) {
-    const std::lock_guard lock(clique->mutex);
-    --(this->*counted);
-    clique->changed.notify_all();
-  };
-  // Goes with the last graph that holds the call.
-  std::shared_ptr<void> held;
-  if (!counts) held.reset(this, [end](void*) { end(&NcclComm::in_graphs_); });
-  const cudaError_t error = call_on(stream, [this, counts, held, end, calls = std::move(calls)] {
+  // Where a graph holds the call, as long as the last that does.
+  const auto counted = std::make_shared<UnderWay>(clique_, counts ? under_way_ : in_graphs_);
+  const cudaError_t error = call_on(stream, [this, counted, calls = std::move(calls)] {
     std::vector<NcclCall> own = calls;
     if (!aborted_) run(own);
     if (aborted_) withdraw();
-    if (counts) end(&NcclComm::under_way_);
   });
   return error == cudaSuccess ? ncclSuccess
                               : refuse(ncclUnhandledCudaError, cudaGetErrorString(error));

@@ -117,6 +117,7 @@ class NcclComm {
   /// Where it was refused, ncclGetLastError() says why.
   ncclResult_t state();
   void abort();
+  bool is_revoked() const { return aborted_; }
   /// Until the stream has no more work of this communicator.
   void drain();
   /// And until the graphs that hold some of it are gone.

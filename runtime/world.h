@@ -84,13 +84,12 @@ class World {
   /// From now on this rank's calls belong to the capture of its device, which is about to begin.
   /// Null: ranks capture together, by share_marks().
   virtual std::shared_ptr<RankCapture> capture_calls() { return nullptr; }
-  /// What some rank has failed with, as calls tell it from now on; OK where nobody is known to
-  /// have. Values that a device has computed are nothing then: calls of it may have been broken
-  /// off.
-  virtual Status failure() const { return absl::OkStatus(); }
   /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
   /// this text.
   virtual void poison(const Status& status) = 0;
+  /// The job's failure as far as this rank has heard of one, as poisoned calls throw it; never
+  /// blocks. After one, arrays that a device was to get may hold anything.
+  virtual Status failure() const { return absl::OkStatus(); }
   /// Since rank 0's World was made: comparable across ranks (on MPI over several hosts as far as
   /// round trips tell).
   virtual double now_us() const = 0;

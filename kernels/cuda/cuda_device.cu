@@ -82,7 +82,9 @@ CudaStream::CudaStream(const Device& device) {
   const Current current(device);
   check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), device, "cudaStreamCreate");
 }
-CudaStream::~CudaStream() { static_cast<void>(cudaStreamDestroy(handle_)); }
+CudaStream::~CudaStream() {
+  if (is_ours_) static_cast<void>(cudaStreamDestroy(handle_));
+}
 
 CudaDevice::CudaDevice(int ordinal)
     : Device({.kind = kKind, .ordinal = ordinal}, device_kernels()), compute_(*this), comm_(*this) {

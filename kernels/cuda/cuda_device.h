@@ -20,11 +20,14 @@ namespace tessera::kernels::TSR_CUDA {
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(const Device& device);
+  /// A user's own, which stays the user's.
+  explicit CudaStream(cudaStream_t handle) noexcept : handle_(handle), is_ours_(false) {}
   ~CudaStream() override;
   cudaStream_t handle() const noexcept { return handle_; }
 
  private:
   cudaStream_t handle_ = nullptr;
+  bool is_ours_ = true;
 };
 
 /// Throws what `error` means: ResourceExhausted for memory, else Internal; with the device, the

@@ -25,11 +25,6 @@ void TransportWorld::finish() {
   allocator_->device().raise_faults();
 }
 
-Status TransportWorld::failure() const {
-  const Transport& transport = *parts_.transport;
-  return transport.failed() ? transport.failure() : absl::OkStatus();
-}
-
 StatusOr<Communicator*> TransportWorld::group(std::span<const std::int64_t> ranks) {
   if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second.get();
   TSR_RETURN_IF_ERROR(check_group(ranks));

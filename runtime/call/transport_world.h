@@ -37,8 +37,10 @@ class TransportWorld : public World {
   std::shared_ptr<RankCapture> capture_calls() override {
     return parts_.transport->capture_calls();
   }
-  Status failure() const override;
   void poison(const Status& status) override { parts_.transport->poison(status); }
+  Status failure() const override {
+    return parts_.transport->failed() ? parts_.transport->failure() : absl::OkStatus();
+  }
   StatusOr<Communicator*> group(std::span<const std::int64_t> ranks) override;
 
   /// Finishes calls still pending, and waits for the rank's device. Throws Error, also of what the

@@ -31,11 +31,24 @@ void check(ncclResult_t result, ncclComm_t comm, const char* call) {
   throw Error(internal_error(text));
 }
 
+Link::Link(CudaDevice& device, const OwnHandles& given)
+    : device_(device),
+      stream_(given.stream == nullptr ? CudaStream(device) : CudaStream(given.stream)),
+      is_ours_(given.comm == nullptr),
+      comm_(given.comm),
+      has_begun_(!is_ours_),
+      is_ready_(!is_ours_) {}
+
+// What a user's communicator was given reads arrays that may go when this is gone.
 Link::~Link() {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return;
   Current current(device_);
-  static_cast<void>(ncclCommDestroy(comm_));
+  if (is_ours_) {
+    static_cast<void>(ncclCommDestroy(comm_));
+  } else {
+    static_cast<void>(cudaStreamSynchronize(stream_.handle()));
+  }
 }
 
 std::string Link::new_id() {
@@ -101,12 +114,22 @@ bool Link::is_lost_for_long() {
   return now >= *lost_since_ + kGrace;
 }
 
+void Link::drop_done() {
+  while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
+}
+
+bool Link::is_done() {
+  const std::lock_guard lock(mutex_);
+  drop_done();
+  return given_.empty();
+}
+
 Status Link::look(const std::string& replay) {
   const std::lock_guard lock(mutex_);
   if (aborted_ || comm_ == nullptr) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return absl::OkStatus();
-  while (!given_.empty() && device_.done(given_.front().done)) given_.pop_front();
+  drop_done();
   if (given_.empty() && replay.empty()) return absl::OkStatus();
   if (state == ncclRemoteError && !is_lost_for_long()) return absl::OkStatus();
   if (state != ncclSuccess && state != ncclInProgress) {
@@ -129,7 +152,8 @@ void Link::abort() noexcept {
     given_.clear();
     comm = std::exchange(comm_, nullptr);
   }
-  if (comm != nullptr) static_cast<void>(ncclCommAbort(comm));
+  if (comm == nullptr) return;
+  static_cast<void>(is_ours_ ? ncclCommAbort(comm) : ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
 }
 
 }  // namespace tessera::nccl::TSR_CUDA

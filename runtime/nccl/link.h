@@ -22,10 +22,16 @@ using kernels::TSR_CUDA::CudaDevice;
 using kernels::TSR_CUDA::CudaStream;
 using kernels::TSR_CUDA::Current;
 
+/// What a user has of NCCL already, see NcclHandles; null: not given.
+struct OwnHandles {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+};
+
 /// Thread-safety: its rank's thread, but for what says "any thread".
 class Link {
  public:
-  explicit Link(CudaDevice& device) : device_(device), stream_(device) {}
+  explicit Link(CudaDevice& device, const OwnHandles& given = {});
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   /// Waits for what was given, unless it was aborted.
@@ -44,6 +50,8 @@ class Link {
   /// What was given so far belongs to a call, which is to be done by `limit`.
   void note_call(std::string text, RankClock::time_point limit);
 
+  /// Any thread. Whether the device has done all calls noted.
+  bool is_done();
   /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time. `replay`:
   /// what is in flight beside the calls given, of captured work; empty where nothing is.
   Status look(const std::string& replay);
@@ -56,11 +64,14 @@ class Link {
     std::string text;
     RankClock::time_point limit;
   };
+  /// Under mutex_.
+  void drop_done();
   /// Under mutex_. NCCL tells that a peer is gone, and nobody has said who for a while.
   bool is_lost_for_long();
 
   CudaDevice& device_;
   CudaStream stream_;
+  const bool is_ours_;  ///< the communicator
   std::mutex mutex_;
   ncclComm_t comm_ = nullptr;                        // under mutex_
   bool aborted_ = false;                             // under mutex_

@@ -18,6 +18,7 @@ using Clock = RankClock;
 
 // How long a stuck or a failed communicator goes unseen.
 constexpr std::chrono::milliseconds kLook{10};
+constexpr std::chrono::milliseconds kMoment{1};
 // Of a call past its time, about those who may be stopped.
 constexpr std::chrono::milliseconds kAskLimit{250};
 constexpr std::int64_t kMostAsked = 512;
@@ -247,14 +248,24 @@ void Watch::add(Link& link) {
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
+// What a peer that fails leaves waiting would else keep the communicator's end waiting too.
 void Watch::remove(Link& link) {
+  try {
+    while (!control_.failed() && !link.is_done()) std::this_thread::sleep_for(kMoment);
+  } catch (const Error& error) {  // the device's
+    control_.poison(error.status());
+  }
   std::thread abort;
   {
     const std::lock_guard lock(mutex_);
     links_.erase(&link);
     if (auto under_way = aborts_.extract(&link)) abort = std::move(under_way.mapped());
   }
-  if (abort.joinable()) abort.join();
+  if (abort.joinable()) {
+    abort.join();
+  } else if (control_.failed()) {
+    link.abort();
+  }
 }
 
 void Watch::add(CapturedCalls& calls) {
@@ -329,6 +340,7 @@ Transport::Transport(Parts parts)
       size_(parts.size),
       checks_(parts.checks),
       reduce_(parts.reduce),
+      handles_(parts.handles),
       start_(parts.start),
       watch_(control(), parts.size) {}
 
@@ -369,6 +381,14 @@ std::pair<int, int> Group::lane_key(const Signature& call) const {
   return {-1, -1};
 }
 
+bool Group::is_whole_world() const {
+  if (ranks().size() != transport_.size()) return false;
+  for (int rank = 0; rank < ranks().size(); ++rank) {
+    if (ranks().world_rank(rank) != rank) return false;
+  }
+  return true;
+}
+
 LaneLink Group::link_of(const Signature& call) {
   LaneLink found{.rank = ranks().rank, .size = ranks().size()};
   if (is_message(call.kind)) {
@@ -377,7 +397,9 @@ LaneLink Group::link_of(const Signature& call) {
   }
   std::unique_ptr<Link>& link = links_[lane_key(call)];
   if (link == nullptr) {
-    link = std::make_unique<Link>(transport_.device());
+    const bool is_of_all = !is_message(call.kind) && is_whole_world();
+    link = std::make_unique<Link>(transport_.device(),
+                                  is_of_all ? transport_.handles() : OwnHandles{});
     transport_.watch().add(*link);
   }
   found.link = link.get();

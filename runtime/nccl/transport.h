@@ -17,6 +17,7 @@
 #include "runtime/control/process_transport.h"
 #include "runtime/nccl/host_mail.h"
 #include "runtime/nccl/link.h"
+#include "runtime/nccl/rank_parts.h"
 #include "runtime/world.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -33,7 +34,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
   void add(Link& link);
-  /// Waits for the end of its abort.
+  /// Once its work is done, or the job has failed: then its abort has come to an end.
   void remove(Link& link);
   void add(CapturedCalls& calls);
   void remove(CapturedCalls& calls);
@@ -64,6 +65,7 @@ class Transport final : public ProcessTransport {
     std::int64_t size = 1;
     CallChecks checks = CallChecks::kOff;
     ReduceBy reduce = ReduceBy::kOrdered;
+    OwnHandles handles = {};
     Clock::time_point start;  ///< zero of now_us()
   };
   explicit Transport(Parts parts);
@@ -72,6 +74,7 @@ class Transport final : public ProcessTransport {
   CudaDevice& device() noexcept { return static_cast<CudaDevice&>(*device_); }
   CallChecks checks() const noexcept { return checks_; }
   ReduceBy reduce() const noexcept { return reduce_; }
+  const OwnHandles& handles() const noexcept { return handles_; }
   Watch& watch() noexcept { return watch_; }
   std::set<std::string>& files() noexcept { return files_; }
 
@@ -91,6 +94,7 @@ class Transport final : public ProcessTransport {
   std::int64_t rank_, size_;
   CallChecks checks_;
   ReduceBy reduce_;
+  OwnHandles handles_;
   Clock::time_point start_;
   CapturedCalls* capture_ = nullptr;
   std::set<std::string> files_;  ///< names of source files in signatures of peers
@@ -120,6 +124,8 @@ class Group final : public ProcessGroup {
  private:
   /// (from, to) of a message, (-1, -1) of a collective.
   std::pair<int, int> lane_key(const Signature& call) const;
+  /// All ranks, in their order.
+  bool is_whole_world() const;
 
   Transport& transport_;
   std::map<std::pair<int, int>, std::unique_ptr<Link>> links_;

@@ -7,6 +7,7 @@
 #include "runtime/call/transport_world.h"
 #include "runtime/control/rendezvous.h"
 #include "runtime/nccl/place.h"
+#include "runtime/nccl/rank_parts.h"
 #include "runtime/nccl/transport.h"
 #include "runtime/nccl_world.h"
 
@@ -14,48 +15,29 @@ namespace tessera {
 namespace nccl::TSR_CUDA {
 namespace {
 
-#ifdef __CUDACC__
-constexpr DeviceId::Kind kKind = DeviceId::Kind::kCuda;
-#else
-constexpr DeviceId::Kind kKind = DeviceId::Kind::kEmulated;
-#endif
-
 using Body = std::function<void(World&)>;
 
-/// `card`: the rank that the caller is asked for.
-StatusOr<std::shared_ptr<Allocator>> memory_of(const WorldOptions& options, std::int64_t card) {
-  std::shared_ptr<Allocator> memory;
-  try {
-    if (options.allocator) memory = options.allocator(card);
-  } catch (...) {
-    return status_of(std::current_exception());
-  }
-  if (memory != nullptr && memory->device().id().kind == kKind) return memory;
-  return invalid_argument("the NCCL backend moves arrays of cards, this rank's lie on " +
-                          (memory == nullptr ? "the host" : to_string(memory->device().id())) +
-                          "; give each rank memory of a card (WorldOptions::allocator)");
-}
-
 /// `end`: called once with the job's first failure, or OK, before this rank is heard to leave.
-Status run_rank(const ControlPlace& at, NcclPlace place, const std::shared_ptr<Allocator>& memory,
+Status run_rank(const ControlPlace& at, NcclPlace place, const RankParts& parts,
                 const WorldOptions& options, const Body& body,
                 const std::function<void(const Status&, FlightRecorder&)>& end) {
-  auto made =
-      std::make_unique<Transport>(Transport::Parts{.control = std::move(place.control),
-                                                   .mail = std::move(place.mail),
-                                                   .device = memory->device().shared_from_this(),
-                                                   .rank = at.rank,
-                                                   .size = at.size,
-                                                   .checks = options.checks,
-                                                   .reduce = options.reduce,
-                                                   .start = place.start});
+  auto made = std::make_unique<Transport>(
+      Transport::Parts{.control = std::move(place.control),
+                       .mail = std::move(place.mail),
+                       .device = parts.memory->device().shared_from_this(),
+                       .rank = at.rank,
+                       .size = at.size,
+                       .checks = options.checks,
+                       .reduce = options.reduce,
+                       .handles = parts.handles,
+                       .start = place.start});
   Transport& transport = *made;
   omp_set_num_threads(place.threads_per_rank);
   TransportWorld world({.transport = std::move(made),
                         .recorder = place.recorder,
                         .timeout = options.timeout,
                         .threads_per_rank = place.threads_per_rank,
-                        .allocator = memory});
+                        .allocator = parts.memory});
   const auto leave = [&] {
     return transport.leave([&] {
       const Status failure = transport.control().first_failure();
@@ -67,16 +49,17 @@ Status run_rank(const ControlPlace& at, NcclPlace place, const std::shared_ptr<A
       world, [&] { body(world); }, leave);
 }
 
-Status run_thread(const NcclMeeting& meeting, const WorldOptions& options, const Body& body) {
-  const StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, meeting.place.rank);
-  TSR_RETURN_IF_ERROR(first_error_as(invalid_argument, meeting.exchange, memory.status()));
-  TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
+Status run_thread(const NcclMeeting& meeting, const NcclOptions& options, const Body& body) {
+  TSR_ASSIGN_OR_RETURN(const RankParts parts,
+                       open_rank_parts(options, meeting.place, meeting.place.rank, meeting.exchange,
+                                       invalid_argument));
+  TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options.world));
   return run_rank(
-      meeting.place, std::move(place), *memory, options, body,
+      meeting.place, std::move(place), parts, options.world, body,
       [](const Status&, FlightRecorder& record) { record.close(FlightRecorder::Leave::kKeep); });
 }
 
-Status run_threads(int num_ranks, const WorldOptions& options, const Body& body) {
+Status run_threads(int num_ranks, const NcclOptions& options, const Body& body) {
   if (num_ranks < 1) {
     return invalid_argument("run_nccl_ranks: " + std::to_string(num_ranks) +
                             " ranks; allowed: 1 or more");
@@ -107,42 +90,37 @@ Status run_threads(int num_ranks, const WorldOptions& options, const Body& body)
 
 // ---- processes
 
-std::string version_text() {
-  int version = 0;
-  check(ncclGetVersion(&version), nullptr, "ncclGetVersion");
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
-
 struct Opened {
-  std::shared_ptr<Allocator> memory;
+  RankParts parts;
   NcclPlace place;
 };
 StatusOr<Opened> open_process(const NcclMeeting& meeting, const Launch& launch,
-                              const WorldOptions& options) {
+                              const NcclOptions& options) {
   try {
-    StatusOr<std::shared_ptr<Allocator>> memory = memory_of(options, launch.local_rank);
-    TSR_RETURN_IF_ERROR(first_error_as(unavailable, meeting.exchange, memory.status()));
-    TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options));
-    return Opened{*std::move(memory), std::move(place)};
+    TSR_ASSIGN_OR_RETURN(RankParts parts, open_rank_parts(options, meeting.place, launch.local_rank,
+                                                          meeting.exchange, unavailable));
+    TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options.world));
+    return Opened{std::move(parts), std::move(place)};
   } catch (...) {
     return status_of(std::current_exception());
   }
 }
 
-Status run_process(const Launch& launch, const NcclProcessOptions& options, const Body& body) {
+Status run_process(const Launch& launch, const NcclOptions& options, const Body& body) {
   const auto tell = [&](const Status& failure) {
     if (options.on_failure) options.on_failure(failure);
   };
-  TSR_ASSIGN_OR_RETURN(std::unique_ptr<Rendezvous> rendezvous,
-                       Rendezvous::meet(launch, {.timeout = options.world.timeout,
-                                                 .alike = {{"NCCL version", version_text()}},
-                                                 .on_failure = options.on_failure}));
+  const StatusOr<std::string> version = nccl_version();
+  TSR_ASSIGN_OR_RETURN(
+      std::unique_ptr<Rendezvous> rendezvous,
+      Rendezvous::meet(launch, {.timeout = options.world.timeout,
+                                .alike = {{"NCCL version", version.value_or("none")}},
+                                .on_failure = options.on_failure}));
   const NcclMeeting meeting{
       .place = {launch.rank, launch.size},
       .exchange = [&](const std::string& own) { return rendezvous->exchange(own); },
       .token = rendezvous->token()};
-  StatusOr<Opened> opened = open_process(meeting, launch, options.world);
+  StatusOr<Opened> opened = open_process(meeting, launch, options);
   if (!opened.ok()) {
     tell(opened.status());
     try {
@@ -158,28 +136,27 @@ Status run_process(const Launch& launch, const NcclProcessOptions& options, cons
     record.close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
     if (!failure.ok()) tell(failure);
   };
-  return run_rank(meeting.place, std::move(opened->place), opened->memory, options.world, body,
-                  end);
+  return run_rank(meeting.place, std::move(opened->place), opened->parts, options.world, body, end);
 }
 
 }  // namespace
 }  // namespace nccl::TSR_CUDA
 
 #ifdef __CUDACC__
-Status run_nccl_ranks(int num_ranks, const WorldOptions& options,
+Status run_nccl_ranks(int num_ranks, const NcclOptions& options,
                       const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_threads(num_ranks, options, body);
 }
-Status run_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+Status run_nccl_process(const Launch& launch, const NcclOptions& options,
                         const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_process(launch, options, body);
 }
 #else
-Status run_emulated_nccl_ranks(int num_ranks, const WorldOptions& options,
+Status run_emulated_nccl_ranks(int num_ranks, const NcclOptions& options,
                                const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_threads(num_ranks, options, body);
 }
-Status run_emulated_nccl_process(const Launch& launch, const NcclProcessOptions& options,
+Status run_emulated_nccl_process(const Launch& launch, const NcclOptions& options,
                                  const std::function<void(World&)>& body) {
   return nccl::TSR_CUDA::run_process(launch, options, body);
 }

@@ -35,7 +35,7 @@ inline Ended run(int num_ranks, WorldOptions options, const std::function<void(W
   Ended ended;
   ended.ranks.resize(static_cast<std::size_t>(num_ranks));
   const auto start = std::chrono::steady_clock::now();
-  ended.first = run_emulated_nccl_ranks(num_ranks, options, [&](World& world) {
+  ended.first = run_emulated_nccl_ranks(num_ranks, {.world = options}, [&](World& world) {
     try {
       body(world);
     } catch (const Error& error) {

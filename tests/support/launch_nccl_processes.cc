@@ -34,7 +34,7 @@ Launch launch_of(int rank, int num_ranks) {
 }
 
 Account run_here(const Launch& launch, const WorldOptions& options, const RankBody& body) {
-  NcclProcessOptions on_cards{.world = options};
+  NcclOptions on_cards{.world = options};
   on_cards.world.allocator = [](std::int64_t card) {
     return device_of_card(card)->make_allocator();
   };

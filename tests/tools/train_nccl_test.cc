@@ -183,6 +183,26 @@ TEST_CASE("processes over NCCL train on captured steps, and name one that is kil
   }
 }
 
+TEST_CASE("a kernel's fault ends all ranks, and no value that was not summed is shown",
+          "[tools][train][nccl][faults]") {
+  const std::string number = GENERATE("40", "200", "300", "900");
+  CAPTURE(number);
+  const ScratchFolder folder;
+  const auto arguments = [&](const std::string& log) {
+    return arguments_with({"--init", parity("init.safetensors"), "--steps", "3", "--ranks", "2",
+                           "--parallel", R"({"dp_shard":2})", "--log", folder / log});
+  };
+  const Ran whole = run_program("tessera-train", arguments("whole"));
+  REQUIRE(whole.exit_code == 0);
+  const Ran ran = run_program("tessera-train", arguments("log"), "",
+                              {{"TESSERA_EMULATED_FAULT", "1:" + number}});
+  CAPTURE(ran.err);
+  CHECK(ran.exit_code == 4);
+  CHECK(count_of(ran.err, "tessera-train: rank 1: emulated:1: ") == 1);
+  CHECK(count_of(ran.err, "a kernel ended by a fault (") == 1);
+  CHECK(losses_of(folder / "whole").starts_with(losses_of(folder / "log")));
+}
+
 TEST_CASE("a stopped process is named at the timeout", "[tools][train][nccl][faults]") {
   const ScratchFolder folder;
   auto ranks = start(environments(2), arguments_with({"--steps", "10", "--parallel", R"({"tp":2})",

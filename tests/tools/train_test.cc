@@ -128,7 +128,7 @@ TEST_CASE("tessera-train trains pipeline stages, and prints their schedule", "[t
 
 TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]") {
   expect_refusal({"--backend", "nccl"}, 2,
-                 {"--backend nccl goes with --device emulated", "not with --device cpu"});
+                 {"--backend nccl goes with --device cuda, or emulated", "not with --device cpu"});
   expect_refusal({"--reduce", "native"}, 2, {"--reduce native goes with --backend nccl"});
   expect_refusal({"--reduce", "tree"}, 2, {"\"tree\" is unknown", "ordered and native"});
   expect_refusal({"--backend", "smoke"}, 2, {"\"smoke\"", "threads"});

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_format.h"
 #include "devices/devices.h"
+#include "devices/nccl/ranks.h"
 #include "io/exit_code.h"
 #include "io/json.h"
 #include "moe/optimizer_config.h"
@@ -27,7 +28,6 @@
 #include "placement/version.h"
 #include "runtime/control/launch.h"
 #include "runtime/mpi_world.h"
-#include "runtime/nccl_world.h"
 #include "tools/command_line_error.h"
 #include "tools/tessera_train/checkpoints.h"
 #include "tools/tessera_train/flags.h"
@@ -228,20 +228,25 @@ Status run_on_threads(TrainFlags& flags, Job& job) {
   TSR_ASSIGN_OR_RETURN(const TrainPlan plan, make_train_plan(flags));
   WorldOptions options = world_options(flags);
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
-  TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(device));
   std::optional<TraceFile> trace;
   if (!flags.trace.empty()) {
     TSR_ASSIGN_OR_RETURN(trace, TraceFile::create(flags.trace));
   }
   std::vector<std::string> parts(static_cast<std::size_t>(ranks));
-  const auto run = flags.backend == "nccl" ? run_emulated_nccl_ranks : run_ranks;
-  const Status status = run(static_cast<int>(ranks), options, [&](World& world) {
+  const auto train_here = [&](World& world) {
     if (world.rank() == 0) job.records = world.recorder_dir();
     const auto train = [&] { job.signal = train_rank(world, flags, plan, job.signals); };
     if (!trace) return train();
     run_traced(world, mesh_of_rank(plan, world), parts[static_cast<std::size_t>(world.rank())],
                train);
-  });
+  };
+  Status status;
+  if (flags.backend == "nccl") {
+    status = run_nccl_ranks_on(device, static_cast<int>(ranks), {.world = options}, train_here);
+  } else {
+    TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(device));
+    status = run_ranks(static_cast<int>(ranks), options, train_here);
+  }
   const Status written = trace ? write_trace(*trace, parts) : absl::OkStatus();
   return status.ok() ? written : status;
 }
@@ -271,23 +276,13 @@ Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
   return run_mpi_rank(options, [&](World& world) { train_process(world, flags, job); });
 }
 
-std::shared_ptr<Allocator> memory_of_emulated_card(std::int64_t local_rank) {
-  if (local_rank >= num_emulated_devices()) {
-    throw Error(
-        unavailable(absl::StrFormat("LOCAL_RANK %d: NCCL takes one rank a card, and this "
-                                    "host has %d emulated ones",
-                                    local_rank, num_emulated_devices())));
-  }
-  return value_or_throw(memory_of_devices(DeviceId::Kind::kEmulated))(local_rank);
-}
-
 Status run_on_nccl(const TrainFlags& flags, const Launch& launch, const Report& report, Job& job) {
-  NcclProcessOptions options = {
-      .world = world_options(flags),
-      .on_failure = [&](const Status& failure) { report(failure, job.records); }};
-  options.world.allocator = memory_of_emulated_card;
-  return run_emulated_nccl_process(launch, options,
-                                   [&](World& world) { train_process(world, flags, job); });
+  TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
+  return run_nccl_process_on(
+      device, launch,
+      {.world = world_options(flags),
+       .on_failure = [&](const Status& failure) { report(failure, job.records); }},
+      [&](World& world) { train_process(world, flags, job); });
 }
 
 Status show_schedule(const TrainFlags& flags, bool speaks) {

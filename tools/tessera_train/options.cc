@@ -19,10 +19,10 @@ Status check_backend(const TrainFlags& flags) {
     return invalid_argument("--backend " + in_quotes(flags.backend) +
                             " is unknown; threads, mpi and nccl are allowed");
   }
-  if (flags.device == "emulated") return absl::OkStatus();
+  if (flags.device != "cpu") return absl::OkStatus();
   return invalid_argument(
-      "--backend nccl goes with --device emulated, where NCCL is emulated too, not with --device " +
-      flags.device + ": this program is built without NCCL itself");
+      "--backend nccl goes with --device cuda, or emulated, where NCCL is emulated too, not with "
+      "--device cpu");
 }
 
 Status check_reduce(const TrainFlags& flags) {
