@@ -57,7 +57,7 @@ struct RanksLess {
 class RankCapture {
  public:
   virtual ~RankCapture() = default;
-  /// No more calls follow; the compute stream's next work comes after those that there are.
+  /// No more calls follow, and none is in flight.
   virtual void close() = 0;
   /// Whether ranks compare their calls, and so their launches.
   virtual bool compares() const noexcept = 0;
@@ -81,6 +81,8 @@ class World {
   /// Each rank's mark, in order of ranks: for devices of one process. Collective: yes. Errors:
   /// Unimplemented where ranks are processes or their arrays lie on the host; those of barrier().
   virtual StatusOr<std::vector<Mark>> share_marks(const Mark& own);
+  /// Waits for the calls of this rank that are in flight, whoever has dropped them.
+  virtual void finish_calls() {}
   /// From now on this rank's calls belong to the capture of its device, which is about to begin.
   /// Null: ranks capture together, by share_marks().
   virtual std::shared_ptr<RankCapture> capture_calls() { return nullptr; }

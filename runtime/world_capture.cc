@@ -28,10 +28,12 @@ std::shared_ptr<CapturedWork> captured_together(World& world, Device& device,
 }
 
 // Devices meet in the calls alone.
-std::shared_ptr<CapturedWork> captured_alone(RankCapture& calls, Device& device,
+std::shared_ptr<CapturedWork> captured_alone(World& world, RankCapture& calls,
                                              const std::function<void()>& body) {
+  Device& device = world.allocator()->device();
   device.begin_capture({});
   body();
+  world.finish_calls();  // one that nobody waits for may not have been given yet
   calls.close();
   device.close_capture();
   return device.end_capture({});
@@ -44,9 +46,10 @@ WorldCapture::WorldCapture(World& world, const std::function<void()>& body) : wo
   if (&device == &cpu_device()) device.begin_capture({});  // says why not, before any rank waits
   device_ = device.shared_from_this();
   try {
+    world.finish_calls();
     calls_ = world.capture_calls();
     work_ = calls_ == nullptr ? captured_together(world, *device_, body)
-                              : captured_alone(*calls_, *device_, body);
+                              : captured_alone(world, *calls_, body);
   } catch (...) {
     // The others' streams leave the capture with it: that this rank failed has to be known first.
     if (world.size() > 1) world.poison(status_of(std::current_exception()));

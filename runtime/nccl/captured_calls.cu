@@ -14,20 +14,12 @@ CapturedCalls::~CapturedCalls() {
   transport_.watch().remove(*this);
 }
 
-void CapturedCalls::add(Link& link, const std::string& text, std::chrono::milliseconds timeout) {
-  links_.insert(&link);
+void CapturedCalls::add(const std::string& text, std::chrono::milliseconds timeout) {
   ++num_calls_;
   if (first_.empty()) first_ = text;
   last_ = text;
   timeout_ = std::max(timeout_, timeout);
   waits_for_ever_ = waits_for_ever_ || timeout < std::chrono::milliseconds::zero();
-}
-
-// A call that nobody waited for would leave its stream in the capture.
-void CapturedCalls::close() {
-  CudaDevice& device = transport_.device();
-  for (Link* link : links_) device.wait(device.compute(), device.record(link->stream()));
-  transport_.set_capture(nullptr);
 }
 
 void CapturedCalls::note_launch() {

@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <set>
 #include <string>
 
-#include "runtime/nccl/link.h"
 #include "runtime/nccl/transport.h"
 #include "runtime/world.h"
 
@@ -24,10 +22,10 @@ class CapturedCalls final : public RankCapture {
   CapturedCalls& operator=(const CapturedCalls&) = delete;
   ~CapturedCalls() override;
 
-  /// A call that the device's capture has, on the link's stream.
-  void add(Link& link, const std::string& text, std::chrono::milliseconds timeout);
+  /// A call that the device's capture has.
+  void add(const std::string& text, std::chrono::milliseconds timeout);
 
-  void close() override;
+  void close() override { transport_.set_capture(nullptr); }
   bool compares() const noexcept override { return transport_.checks() == CallChecks::kOn; }
   void note_launch() override;
 
@@ -48,7 +46,6 @@ class CapturedCalls final : public RankCapture {
   std::string text_of(const Launch& launch) const;
 
   Transport& transport_;
-  std::set<Link*> links_;
   std::int64_t num_launches_ = 0;
   // Constant after close().
   std::int64_t num_calls_ = 0;

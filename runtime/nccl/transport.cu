@@ -197,7 +197,7 @@ void Call::give() {
   phase_ = Phase::kGiven;
   Link& link = *own_group_.link_of(signature()).link;
   if (CapturedCalls* const capture = transport_.capture()) {
-    return capture->add(link, to_string(signature()), timeout());
+    return capture->add(to_string(signature()), timeout());
   }
   const bool for_ever = timeout() < std::chrono::milliseconds::zero();
   link.note_call(to_string(signature()),

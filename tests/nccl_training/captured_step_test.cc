@@ -29,8 +29,7 @@ RunOptions steps_of(const ParallelConfig& parallel, StepMode mode) {
                 config.routing.pad_to_capacity = true;
                 config.routing.z_loss_coeff = 0.01;
               },
-          .mode = mode,
-          .allocator = memory_of_rank};
+          .mode = mode};
 }
 
 /// Losses, norms, counts and every element: bit for bit.
@@ -76,7 +75,9 @@ TEST_CASE("a captured step over NCCL trains bit for bit like one of calls, there
   CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);
   const RunResult captured = train(steps_of(parallel, StepMode::kCaptured));
   check_equal(captured, train(steps_of(parallel, StepMode::kEach)));
-  check_equal(captured, train_on_threads(steps_of(parallel, StepMode::kCaptured)));
+  RunOptions on_threads = steps_of(parallel, StepMode::kCaptured);
+  on_threads.allocator = memory_of_rank;
+  check_equal(captured, train_on_threads(on_threads));
   for (const StepReport& step : captured.steps) {
     CHECK(host_reads_of(step) == std::map<std::string, std::int64_t>{{"moe.step", 1}});
   }
