@@ -1,4 +1,8 @@
+// The toolkit's own folder is none of the system's to nvcc.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <nccl_device.h>
+#pragma GCC diagnostic pop
 
 #include <algorithm>
 #include <memory>
@@ -43,7 +47,7 @@ __global__ void find_windows(ncclWindow_t window, int num_ranks, std::byte** fou
 struct PutMarks {
   const std::int64_t* places;
   std::int64_t slots, copies, count, own;
-  PeerBuffer flags[kMostPeers];
+  PeerBuffer flags[kMostPeers] = {};
 };
 
 __global__ void mark_put_rows(const __grid_constant__ PutMarks of) {
