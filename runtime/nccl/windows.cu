@@ -151,10 +151,11 @@ bool PeerWindow::has(const Room& room) {
 
 // Half as much again as there was, so that sizes which creep up are not asked for one by one.
 void PeerWindow::ask_for(const Room& room) {
-  if (!fits(room)) {
-    row_bytes_ = in_grains(std::max(room.rows * room.row_bytes, row_bytes_ + row_bytes_ / 2));
-    most_rows_ = in_grains(std::max(room.rows, most_rows_ + most_rows_ / 2));
-  }
+  const auto more = [](std::int64_t wanted, std::int64_t had) {
+    return wanted <= had && had > 0 ? had : in_grains(std::max({wanted, had + had / 2, kGrain}));
+  };
+  row_bytes_ = more(room.rows * room.row_bytes, row_bytes_);
+  most_rows_ = more(room.rows, most_rows_);
   const auto bytes = static_cast<std::size_t>(row_bytes_ + most_rows_);
   void* memory = nullptr;
   {
