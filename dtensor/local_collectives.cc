@@ -122,6 +122,7 @@ PeerRows peer_rows_of(PeerRows::Way way, const PeerPlaces& places) {
   return {.way = way,
           .place_TK = places.place_TK.local(),
           .copies = places.copies,
+          .buffer_rows = places.buffer_rows,
           .rows_of_tokens = places.rows_of_tokens,
           .rows_of_buffer = places.rows_of_buffer};
 }

@@ -18,6 +18,7 @@ struct PeerPlaces {
   DTensor place_TK;       ///< I64, kernels::peer_place()
   std::int64_t rows = 0;  ///< of this rank's buffer
   std::int64_t copies = 1;
+  std::vector<std::int64_t> buffer_rows = {};  ///< see PeerRows
   /// Of the buffer, which rows somebody fills (kernels::clear_unfilled_rows()). Undefined: all.
   DTensor counts_e = {}, filled_e = {};
   /// See PeerRows.

@@ -30,7 +30,8 @@ struct DeviceState {
 
 struct Block {
   std::size_t bytes = 0;
-  int device = -1;  // of host memory: -1
+  int device = -1;         // of host memory: -1
+  bool is_shared = false;  // peers map it: cudaFree() does not take it
 };
 
 class Runtime {
@@ -67,6 +68,11 @@ cudaError_t refusal(Stream* stream);
 /// At the stream's turn, or into the capture of which it is a lane. Skipped where the device has a
 /// fault.
 cudaError_t submit(Stream* stream, Operation operation);
+/// Memory that was mapped counts as the device's until it is forgotten.
+cudaError_t note_shared_block(const std::byte* memory, std::size_t bytes, int device);
+void forget_shared_block(const std::byte* memory);
+/// Until no stream of the device uses what is there now.
+void wait_for_streams(int device);
 /// Whether a capture forbids this thread what might wait, such as cudaMalloc.
 bool is_forbidden_by_capture();
 

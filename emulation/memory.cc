@@ -46,7 +46,8 @@ cudaError_t release(void* memory, bool is_host) {
     const Runtime::Lock lock;
     Runtime& runtime = Runtime::get();
     const auto found = runtime.blocks.find(static_cast<std::byte*>(memory));
-    if (found == runtime.blocks.end() || (found->second.device < 0) != is_host) {
+    if (found == runtime.blocks.end() || (found->second.device < 0) != is_host ||
+        found->second.is_shared) {
       return noted(cudaErrorInvalidValue);
     }
     const Block block = found->second;
@@ -64,6 +65,35 @@ cudaError_t release(void* memory, bool is_host) {
 }
 
 }  // namespace
+
+cudaError_t note_shared_block(const std::byte* memory, std::size_t bytes, int device) {
+  const Runtime::Lock lock;
+  Runtime& runtime = Runtime::get();
+  std::size_t& used = runtime.devices[device].used_bytes;
+  const std::size_t limit = runtime.device_bytes.load(std::memory_order_relaxed);
+  if (bytes > limit || used > limit - bytes) return noted(cudaErrorMemoryAllocation);
+  used += bytes;
+  runtime.blocks[memory] = {.bytes = bytes, .device = device, .is_shared = true};
+  return cudaSuccess;
+}
+
+void forget_shared_block(const std::byte* memory) {
+  const Runtime::Lock lock;
+  Runtime& runtime = Runtime::get();
+  const auto found = runtime.blocks.find(memory);
+  runtime.devices[found->second.device].used_bytes -= found->second.bytes;
+  runtime.blocks.erase(found);
+}
+
+void wait_for_streams(int device) {
+  std::vector<CompletionRef> all;
+  {
+    const Runtime::Lock lock;
+    for (Stream* stream : Runtime::get().devices[device].streams) all.push_back(stream->mark());
+  }
+  const Hidden hidden;  // no order, as of cudaFree()
+  for (const CompletionRef& each : all) each->wait();
+}
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const int device = current_device();

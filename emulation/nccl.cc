@@ -35,7 +35,9 @@ ncclResult_t add(NcclComm* comm, const NcclCall& call, cudaStream_t stream) {
     return refuse(ncclInvalidArgument, "a type that the emulation does not have");
   }
   if (comm->is_revoked()) return refuse(ncclInvalidUsage, "the communicator was revoked");
-  if (!comm->is_whole()) return refuse(ncclInvalidUsage, "the communicator is not ready");
+  if (!comm->is_whole() || comm->registers()) {
+    return refuse(ncclInvalidUsage, "the communicator is not ready");
+  }
   if (group().depth > 0) {
     group().calls.push_back({comm, {call, stream}});
     return ncclSuccess;

@@ -20,12 +20,17 @@
 #define NCCL_UNIQUE_ID_BYTES 128
 #define NCCL_SPLIT_NOCOLOR -1
 #define NCCL_REVOKE_DEFAULT 0
+#define NCCL_WIN_DEFAULT 0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_CONFIG_UNDEF_INT (-2147483647 - 1)
 
 namespace tessera::emulation {
 
 class NcclComm;
 using ncclComm_t = NcclComm*;
+struct NcclWindow;
+using ncclWindow_t = NcclWindow*;
 struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
@@ -111,6 +116,20 @@ ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, 
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclRecv(void* recv, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
+
+/// Memory of the current device that peers can map.
+ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes);
+/// Windows of it, and those of peers, keep what they need. Its streams are waited for, as
+/// cudaFree() does.
+ncclResult_t ncclMemFree(void* memory);
+/// Collective: the n-th registration of a rank meets its peers' n-th. `memory` of ncclMemAlloc(),
+/// aligned to NCCL_WIN_REQUIRED_ALIGNMENT, as much on all ranks; `flags`:
+/// NCCL_WIN_COLL_SYMMETRIC. Where the communicator does not block, `window` is written once
+/// ncclCommGetAsyncError() says so, and no calls come before.
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t bytes,
+                                    ncclWindow_t* window, int flags);
+/// Waits for nobody: peers that still use this rank's memory keep it.
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
 
 /// What goes wrong with one of this process's ranks from its `number`-th call on (1 the first of
 /// all communicators that its device has), until nccl_heals().

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "emulation/nccl_windows.h"
+
 namespace tessera::emulation {
 namespace {
 
@@ -147,6 +149,11 @@ void take_in(NcclClique& clique, const NcclSlip& slip, std::vector<char> bytes) 
       if (at == clique.sent_far.end()) break;
       at->second->taken = true;
       clique.sent_far.erase(at);
+      break;
+    }
+    case NcclSlip::Kind::kWindow: {
+      const std::string where(bytes.begin(), bytes.end());
+      clique.bring(slip.number, slip.from, read_part(where, slip.count, slip.peer));
       break;
     }
     default:

@@ -194,7 +194,7 @@ ncclResult_t NcclComm::state() {
   if (const auto at = clique_->refusals.find(rank_); at != clique_->refusals.end()) {
     return refuse(at->second.result, at->second.text);
   }
-  if (clique_->is_whole()) return ncclSuccess;
+  if (clique_->is_whole()) return registration_state();
   return clique_->lost.contains(clique_->maker) ? ncclRemoteError : ncclInProgress;
 }
 

@@ -64,6 +64,22 @@ struct NcclRefusal {
   ncclResult_t result = ncclSuccess;
   std::string text;
 };
+class NcclMemory;
+/// What a rank brings to a window.
+struct NcclWindowPart {
+  std::shared_ptr<NcclMemory> memory;  ///< null: it could not be mapped
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+};
+/// A window that ranks have, or are about to have.
+struct NcclRegistration {
+  std::map<int, NcclWindowPart> parts;  ///< by rank; guarded by the clique's mutex, till all came
+  /// Once all have come.
+  NcclRefusal refusal() const;
+};
+struct NcclWindow {
+  std::shared_ptr<const NcclRegistration> of;
+};
 
 /// What a communicator's ranks share.
 struct NcclClique {
@@ -90,6 +106,7 @@ struct NcclClique {
     std::map<int, std::shared_ptr<NcclClique>> made;
   };
   std::map<std::size_t, Split> splits;
+  std::map<std::size_t, std::shared_ptr<NcclRegistration>> registrations;  ///< not all came
 
   // Under mutex.
   bool is_whole() const { return static_cast<int>(seats.size()) == size; }
@@ -99,6 +116,8 @@ struct NcclClique {
   bool is_lost(int rank) const;
   /// Gives a rank its place, or says why not.
   NcclRefusal seat(int rank, const NcclSeat& seat);
+  /// A rank's part of its `number`-th registration.
+  std::shared_ptr<NcclRegistration> bring(std::size_t number, int rank, NcclWindowPart part);
 };
 
 class NcclComm {
@@ -124,6 +143,10 @@ class NcclComm {
   void drain_graphs();
   ncclResult_t split(int color, int key, bool blocks, ncclComm_t* made);
   ncclResult_t submit(std::vector<NcclCall> calls, cudaStream_t stream);
+  ncclResult_t register_window(void* memory, std::size_t bytes, ncclWindow_t* made);
+  ncclResult_t drop_window(ncclWindow_t window);
+  /// A window is asked for and not there yet.
+  bool registers();
   std::size_t next_split = 0;
   bool blocking = true;
 
@@ -153,6 +176,7 @@ class NcclComm {
     return wait(lock, ready, [] { return false; });
   }
   void read(const NcclCall& own, NcclMeeting& meeting);
+  ncclResult_t registration_state();  // under the clique's mutex
 
   std::shared_ptr<NcclClique> clique_;
   int rank_, device_;
@@ -162,6 +186,11 @@ class NcclComm {
   int under_way_ = 0;             ///< guarded by the clique's mutex
   int in_graphs_ = 0;             ///< likewise: calls that graphs hold
   cudaStream_t stream_ = nullptr;
+  std::size_t next_registration_ = 0;
+  // Guarded by the clique's mutex.
+  ncclWindow_t* awaited_ = nullptr;                 ///< where the window goes, until it is there
+  std::shared_ptr<NcclRegistration> registration_;  ///< that one
+  std::vector<std::unique_ptr<NcclWindow>> windows_;
 };
 
 /// The clique of an id, made where there is none of it yet.

@@ -26,7 +26,9 @@ struct NcclSlip {
     kWhole,    ///< bytes: where each rank is
     kPost,     ///< a collective's call, bytes: its data
     kLetter,   ///< a message
-    kTaken     ///< that message was
+    kTaken,    ///< that message was
+    kWindow    ///< rank `from`, with device `peer`, brings `count` bytes to registration `number`;
+               ///< bytes: where they lie
   };
   Kind kind = Kind::kHello;
   std::int32_t from = 0, to = 0;

@@ -35,10 +35,13 @@ std::int64_t buffer_rows(const CountTable& counts, std::int64_t num_ranks, std::
 void check_reach(Runtime& runtime, const std::string& layer, const AxisGroup& ranks) {
   const Communicator& group = *value_or_throw(runtime.world().group_along(ranks.mesh, ranks.axes));
   if (group.size() == 1 || group.reaches_peers()) return;
-  throw Error(unimplemented(
-      layer + ": the peer dispatcher writes to the memory of the " + std::to_string(group.size()) +
-      " ranks that share experts, which this backend does not reach; allowed: the other "
-      "dispatchers, or ranks_per_node with no more ranks than do"));
+  const std::string why = group.why_unreached();
+  throw Error(unimplemented(layer + ": the peer dispatcher writes to the memory of the " +
+                            std::to_string(group.size()) +
+                            " ranks that share experts, which this backend does not reach" +
+                            (why.empty() ? "" : " (" + why + ")") +
+                            "; allowed: the other "
+                            "dispatchers, or ranks_per_node with no more ranks than do"));
 }
 
 CountTable gather_counts(Runtime& runtime, const PeerGroup& group,
@@ -62,19 +65,24 @@ PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t 
   std::int64_t room = kernels::kAnyNumber;
   if (chunk.rows_per_expert) {
     size.rows = *chunk.rows_per_expert;
-    places->rows = group.own() * padded_rows(size.rows, alignment);
   } else if (bound > 0) {
     // The same on every rank, which tell each other's rows from it.
-    room = places->rows = padded_bound(bound, group.held[0], alignment);
-  } else {
-    const ExpertRange own = experts_of(group.held, group.ep_rank);
-    places->rows = buffer_rows(counts, group.num_ranks(), index, own, alignment);
-    for (std::int64_t rank = 0; rank < group.num_ranks(); ++rank) {
-      const ExpertRange theirs = experts_of(group.held, rank / group.etp);
+    room = padded_bound(bound, group.held[0], alignment);
+  }
+  const ExpertRange own = experts_of(group.held, group.ep_rank);
+  for (std::int64_t rank = 0; rank < group.num_ranks(); ++rank) {
+    const ExpertRange theirs = experts_of(group.held, rank / group.etp);
+    if (is_exact) {
+      places->buffer_rows.push_back(
+          buffer_rows(counts, group.num_ranks(), index, theirs, alignment));
       places->rows_of_tokens.push_back(rows_for(counts, group.own_rank(), index, theirs));
       places->rows_of_buffer.push_back(rows_for(counts, rank, index, own));
+    } else {
+      places->buffer_rows.push_back(
+          chunk.rows_per_expert ? theirs.size * padded_rows(size.rows, alignment) : room);
     }
   }
+  places->rows = places->buffer_rows[static_cast<std::size_t>(group.own_rank())];
   const DTensor place_S = empty_list(runtime, {chunk.rows * chunk.top_k}),
                 counts_e = empty_list(runtime, {group.own()}),
                 filled_e = empty_list(runtime, {group.own()}), came = empty_list(runtime, {1});

@@ -3,6 +3,7 @@
 // Entries that other libraries of a program must not take for NCCL's own.
 #pragma GCC visibility push(hidden)
 #include <nccl.h>
+#include <nccl_device/core.h>
 #pragma GCC visibility pop
 
 #include <dlfcn.h>
@@ -109,6 +110,17 @@ TSR_FORWARD(ncclRecv,
              cudaStream_t stream),
             (recv, count, type, peer, comm, stream))
 
+TSR_FORWARD(ncclMemAlloc, (void** memory, std::size_t bytes), (memory, bytes))
+TSR_FORWARD(ncclMemFree, (void* memory), (memory))
+TSR_FORWARD(ncclCommWindowRegister,
+            (ncclComm_t comm, void* memory, std::size_t bytes, ncclWindow_t* window, int flags),
+            (comm, memory, bytes, window, flags))
+TSR_FORWARD(ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window), (comm, window))
+
+ncclTeam_t ncclTeamLsa(ncclComm_t comm) {
+  static auto* const entry = tessera::entry_of<ncclTeam_t(ncclComm_t)>("ncclTeamLsa");
+  return entry == nullptr ? ncclTeam_t{} : entry(comm);
+}
 const char* ncclGetErrorString(ncclResult_t result) {
   static auto* const entry = tessera::entry_of<decltype(ncclGetErrorString)>("ncclGetErrorString");
   return entry == nullptr ? "NCCL is not there" : entry(result);

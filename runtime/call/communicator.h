@@ -93,6 +93,9 @@ struct PeerRows {
   /// So many group ranks, from the one that a place names on, have the row alike; of what is read
   /// their rows are summands.
   std::int64_t copies = 1;
+  /// Rows of each rank's buffer, by group rank, where the caller knows them: the same list on all
+  /// ranks. Empty: a backend that has to know asks the ranks.
+  std::vector<std::int64_t> buffer_rows = {};
   /// By group rank, for events and traces: rows of this rank's tokens that lie in each buffer, and
   /// rows of its own buffer that belong to each rank's tokens. Empty where that is not known on the
   /// host: then events count as many as there can be, spread evenly.
@@ -214,6 +217,8 @@ class Communicator {
   /// Whether all its ranks read or write each other's memory, as peer_rows_async() needs: the same
   /// on all of them.
   virtual bool reaches_peers() const noexcept { return false; }
+  /// Why it does not, where the backend can say: "NCCL 2.27.3 is there, …". The same on all.
+  virtual std::string why_unreached() const { return {}; }
   /// Begins a call; arrays are contiguous. Sums of BF16 accumulate in F32; folds go in order of
   /// group rank, so results repeat bit for bit and are equal on all ranks. NaN wins max and min;
   /// BOOL sums are "or"; avg needs a floating type. Errors: throws InvalidArgument where the arrays

@@ -264,10 +264,15 @@ Status prepare_peer_rows(const CollectiveCall& call, const GroupPlace& place) {
     return refuse(call, absl::StrFormat("%d copies; allowed: a divisor of the group's size %d",
                                         rows.copies, place.size));
   }
-  for (const auto* counts : {&rows.rows_of_tokens, &rows.rows_of_buffer}) {
+  for (const auto* counts : {&rows.buffer_rows, &rows.rows_of_tokens, &rows.rows_of_buffer}) {
     if (counts->empty() || std::ssize(*counts) == place.size) continue;
     return refuse(call, absl::StrFormat("rows of %d ranks, but the group has %d", counts->size(),
                                         place.size));
+  }
+  const auto own = static_cast<std::size_t>(place.rank);
+  if (!rows.buffer_rows.empty() && rows.buffer_rows[own] != buffer.size(0)) {
+    return refuse(call, absl::StrFormat("a buffer of %d rows, stated as %d", buffer.size(0),
+                                        rows.buffer_rows[own]));
   }
   return absl::OkStatus();
 }

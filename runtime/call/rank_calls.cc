@@ -162,8 +162,10 @@ std::shared_ptr<Work> GroupCommunicator::start(CollectiveCall call, const CallIn
   const GroupPlace place = group_.place();
   throw_if_error(prepare(call, place));
   if (call.kind() == Kind::kPeerRows && !reaches_peers()) {
+    const std::string why = why_unreached();
     throw Error(unimplemented("peer_rows: this backend's ranks " + to_string(group_.ranks) +
-                              " do not reach each other's memory"));
+                              " do not reach each other's memory" +
+                              (why.empty() ? "" : ": " + why)));
   }
   throw_if_error(transport.check(call));
   wait_ready(call);

@@ -64,6 +64,7 @@ class GroupCommunicator final : public Communicator {
   int size() const noexcept override { return group_.size(); }
   std::int64_t world_rank(int group_rank) const override { return group_.world_rank(group_rank); }
   bool reaches_peers() const noexcept override { return on_transport_->reaches_peers(); }
+  std::string why_unreached() const override { return on_transport_->why_unreached(); }
   std::shared_ptr<Work> start(CollectiveCall call, const CallInfo& info) override;
 
  private:

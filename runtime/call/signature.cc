@@ -48,6 +48,9 @@ std::uint64_t hash_of(const PeerRows& rows, DType tokens) {
         static_cast<std::int64_t>(tokens)}) {
     hash = hash * 0x9e3779b97f4a7c15U + 1 + static_cast<std::uint64_t>(each);
   }
+  for (const std::int64_t each : rows.buffer_rows) {
+    hash = hash * 0x9e3779b97f4a7c15U + 1 + static_cast<std::uint64_t>(each);
+  }
   return hash;
 }
 

@@ -43,6 +43,8 @@ class TransportGroup {
   virtual std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) = 0;
   /// See Communicator::reaches_peers(): whether make_call() takes kPeerRows.
   virtual bool reaches_peers() const noexcept { return false; }
+  /// See Communicator::why_unreached().
+  virtual std::string why_unreached() const { return {}; }
 };
 
 /// Thread-safety: its rank's thread only.

@@ -106,6 +106,7 @@ DeviceCall::DeviceCall(const CollectiveCall& call, const Signature& signature,
 std::int64_t DeviceCall::buffer_bytes() const {
   if (boxes_) return boxes_->buffer_bytes();
   if (rounds_) return rounds_->buffer_bytes();
+  if (call_.kind() == Kind::kPeerRows) return PeerWindow::buffer_bytes(group_.size);
   if (!slices_.empty()) {
     return (group_.size - 1) * DeviceSide::aligned(round_elements_ * element());
   }
@@ -139,7 +140,9 @@ void DeviceCall::give() {
     case Kind::kExchange:
       exchange();
       break;
-    case Kind::kPeerRows:  // refused: the group reaches no peers
+    case Kind::kPeerRows:
+      window_->give(call_, peer_rows_, *side_);
+      break;
     case Kind::kBarrier:
       break;
   }

@@ -13,6 +13,7 @@
 #include "runtime/device/device_boxes.h"
 #include "runtime/device/device_side.h"
 #include "runtime/nccl/link.h"
+#include "runtime/nccl/windows.h"
 #include "runtime/world.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -31,6 +32,11 @@ class DeviceCall {
   DeviceCall(const CollectiveCall& call, const Signature& signature, const GroupPlace& group,
              Link& link, ReduceBy reduce);
 
+  /// Of kPeerRows, before give(): where all ranks' buffers of so many rows have room.
+  void reach(PeerWindow& window, std::vector<std::int64_t> rows) {
+    window_ = &window;
+    peer_rows_ = std::move(rows);
+  }
   /// Gives the device all of it.
   void give();
   /// NCCL forms the sum: see ReduceBy.
@@ -66,6 +72,8 @@ class DeviceCall {
   std::int64_t round_elements_ = 0;  ///< of each summand at a time, as what a call may have holds
   std::optional<DeviceBoxes> boxes_;
   std::optional<BoxRounds> rounds_;  ///< of an exchange that takes several
+  PeerWindow* window_ = nullptr;
+  std::vector<std::int64_t> peer_rows_;  ///< by rank
   std::unique_ptr<DeviceSide> side_;
 };
 

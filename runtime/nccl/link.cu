@@ -42,9 +42,11 @@ Link::Link(CudaDevice& device, const OwnHandles& given)
 // What a user's communicator was given reads arrays that may go when this is gone.
 Link::~Link() {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
+  if (comm_ == nullptr && revoked_ == nullptr) return;
   Current current(device_);
-  if (is_ours_) {
+  if (revoked_ != nullptr) {
+    static_cast<void>(ncclCommAbort(revoked_));
+  } else if (is_ours_) {
     static_cast<void>(ncclCommDestroy(comm_));
   } else {
     static_cast<void>(cudaStreamSynchronize(stream_.handle()));
@@ -70,7 +72,11 @@ void Link::connect(const std::string& id, int rank, int size) {
 }
 
 bool Link::is_ready() {
-  if (is_ready_) return true;
+  if (!is_ready_) is_ready_ = is_settled("ncclCommInitRankConfig");
+  return is_ready_;
+}
+
+bool Link::is_settled(const char* call) {
   const std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return false;
   ncclResult_t state = ncclSuccess;
@@ -78,10 +84,21 @@ bool Link::is_ready() {
   if (state == ncclInProgress) return false;
   if (state == ncclRemoteError) {
     if (!is_lost_for_long()) return false;
-    throw Error(unavailable(text_of(state, comm_, "ncclCommInitRankConfig")));
+    throw Error(unavailable(text_of(state, comm_, call)));
   }
-  check(state, comm_, "ncclCommInitRankConfig");
-  return is_ready_ = true;
+  check(state, comm_, call);
+  return true;
+}
+
+// A user's communicator may block until all ranks have come: abort() must not wait for that.
+void Link::use(const std::function<void(ncclComm_t)>& f) {
+  Current current(device_);
+  std::unique_lock lock(mutex_);
+  if (aborted_) throw Error(unavailable("this communicator of NCCL was aborted"));
+  is_used_ = true;
+  const ncclComm_t comm = comm_;
+  if (!is_ours_) lock.unlock();
+  f(comm);
 }
 
 void Link::give(const std::function<void(ncclComm_t)>& f) {
@@ -151,9 +168,11 @@ void Link::abort() noexcept {
     aborted_ = true;
     given_.clear();
     comm = std::exchange(comm_, nullptr);
+    if (is_ours_ && is_used_) revoked_ = comm;
   }
   if (comm == nullptr) return;
-  static_cast<void>(is_ours_ ? ncclCommAbort(comm) : ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
+  const bool ends = is_ours_ && !is_used_;
+  static_cast<void>(ends ? ncclCommAbort(comm) : ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
 }
 
 }  // namespace tessera::nccl::TSR_CUDA

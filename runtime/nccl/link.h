@@ -47,6 +47,12 @@ class Link {
   /// f(communicator), between ncclGroupStart() and ncclGroupEnd(). Throws Unavailable where it was
   /// aborted, Internal for what NCCL refuses.
   void give(const std::function<void(ncclComm_t)>& f);
+  /// f(communicator), outside of a group: what all ranks ask for and NCCL has once is_settled(). As
+  /// long as the communicator lives its memory may be used: abort() leaves its end to the end of
+  /// this. Throws as give().
+  void use(const std::function<void(ncclComm_t)>& f);
+  /// Throws what NCCL refuses, as an error of `call`.
+  bool is_settled(const char* call);
   /// What was given so far belongs to a call, which is to be done by `limit`.
   void note_call(std::string text, RankClock::time_point limit);
 
@@ -77,6 +83,8 @@ class Link {
   bool aborted_ = false;                             // under mutex_
   std::deque<Given> given_;                          // under mutex_; not yet seen to be done
   std::optional<RankClock::time_point> lost_since_;  // under mutex_
+  ncclComm_t revoked_ = nullptr;                     // under mutex_; ours
+  bool is_used_ = false;                             // under mutex_
   bool has_begun_ = false;
   bool is_ready_ = false;
 };

@@ -28,14 +28,16 @@ StatusOr<std::shared_ptr<FlightRecorder>> open_record(const NcclMeeting& meeting
 
 /// Rank 0's time. The clock of one kernel is the same to all its ranks; on another host it is as
 /// far off as an exchange takes.
-RankClock::time_point agree_on_zero(const ExchangeTexts& exchange) {
+void agree_on_zero(const ExchangeTexts& exchange, NcclPlace& place) {
   const RankClock::time_point before = RankClock::now();
-  const std::string own = " " + boot_id();
+  const std::string own = boot_id();
   const std::vector<std::string> texts =
-      exchange(std::to_string(before.time_since_epoch().count()) + own);
+      exchange(std::to_string(before.time_since_epoch().count()) + " " + own);
   const RankClock::time_point after = RankClock::now();
-  if (!texts[0].ends_with(own)) return before + (after - before) / 2;
-  return RankClock::time_point(RankClock::duration(std::stoll(texts[0])));
+  for (const std::string& text : texts) place.hosts.push_back(text.substr(text.find(' ') + 1));
+  place.start = place.hosts[0] == own
+                    ? RankClock::time_point(RankClock::duration(std::stoll(texts[0])))
+                    : before + (after - before) / 2;
 }
 
 }  // namespace
@@ -57,7 +59,7 @@ StatusOr<NcclPlace> open_nccl_place(const NcclMeeting& meeting, const WorldOptio
     sharers = ranks_on_these_processors(meeting.exchange);
   }
   made.threads_per_rank = library_threads(options.threads_per_rank, sharers);
-  made.start = agree_on_zero(meeting.exchange);
+  agree_on_zero(meeting.exchange, made);
   return made;
 }
 

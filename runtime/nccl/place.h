@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "runtime/control/channel.h"
 #include "runtime/control/greeting.h"
@@ -27,7 +29,8 @@ struct NcclPlace {
   std::unique_ptr<ControlChannel> control;
   std::unique_ptr<HostMail> mail;
   std::shared_ptr<FlightRecorder> recorder;
-  RankClock::time_point start;  ///< zero of the job's time
+  RankClock::time_point start;          ///< zero of the job's time
+  std::vector<std::string> hosts = {};  ///< by rank, what tells their kernels apart
   int threads_per_rank = 1;
 };
 

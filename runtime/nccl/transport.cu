@@ -29,7 +29,8 @@ enum class MailPart : std::int32_t {
   kReceiverSignature,
   kMessage,
   kReceiverMessage,
-  kId
+  kId,
+  kRows
 };
 
 class Call final : public ProcessCall {
@@ -59,9 +60,16 @@ class Call final : public ProcessCall {
   bool take_all(MailPart part);
   bool connect();
   void refuse_to_connect_in_capture();
+  /// Of kPeerRows: whether the ranks' windows are there, with room for all buffers.
+  bool reach();
   bool deliver_to_oneself();
   bool goes_on();
   void give();
+  /// The caller does not know the rows of all buffers.
+  bool asks_for_rows() const {
+    return signature().kind == Kind::kPeerRows &&
+           call().as<PeerRowsCall>().rows.buffer_rows.empty();
+  }
 
   Transport& transport_;
   Group& own_group_;
@@ -115,6 +123,10 @@ bool Call::post() {
         std::make_unique<DeviceCall>(call(), signature(), own_group_.ranks().place(),
                                      *own_group_.link_of(signature()).link, transport_.reduce());
     if (on_device_->reduces_natively()) note_native_reduction();
+    if (asks_for_rows()) {
+      const std::string own_rows = std::to_string(peer_buffer(call()).size(0));
+      send_all(MailPart::kRows, [&](int) { return own_rows; });
+    }
   }
   return advance();
 }
@@ -159,6 +171,7 @@ bool Call::goes_on() {
   } else if (!connect()) {
     return false;
   }
+  if (signature().kind == Kind::kPeerRows && !reach()) return false;
   give();
   return true;
 }
@@ -190,6 +203,22 @@ bool Call::connect() {
   }
   on_lane.link->connect(id, on_lane.rank, on_lane.size);
   return on_lane.link->is_ready();
+}
+
+bool Call::reach() {
+  std::vector<std::int64_t> rows = call().as<PeerRowsCall>().rows.buffer_rows;
+  if (asks_for_rows()) {
+    if (!take_all(MailPart::kRows)) return false;
+    rows.assign(static_cast<std::size_t>(own_group_.ranks().size()), peer_buffer(call()).size(0));
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      rows[static_cast<std::size_t>(peers_[i])] = std::stoll(taken_[i]);
+    }
+  }
+  PeerWindow& window = own_group_.window_of(*own_group_.link_of(signature()).link);
+  const std::int64_t most = *std::max_element(rows.begin(), rows.end());
+  if (!window.has({.rows = most, .row_bytes = row_bytes(peer_buffer(call()))})) return false;
+  on_device_->reach(window, std::move(rows));
+  return true;
 }
 
 void Call::give() {
@@ -341,6 +370,8 @@ Transport::Transport(Parts parts)
       checks_(parts.checks),
       reduce_(parts.reduce),
       handles_(parts.handles),
+      no_windows_(std::move(parts.no_windows)),
+      hosts_(std::move(parts.hosts)),
       start_(parts.start),
       watch_(control(), parts.size) {}
 
@@ -355,6 +386,10 @@ StatusOr<std::unique_ptr<TransportGroup>> Transport::open_group(const CallGroup&
 
 Status Transport::check(const CollectiveCall& call) const {
   const Device& device = device_of(call);
+  if (&device == &cpu_device() && call.kind() == Kind::kPeerRows) {
+    return unimplemented("peer_rows: its arrays lie on " + to_string(device.id()) +
+                         "; over NCCL ranks reach each other's cards alone");
+  }
   if (&device == &cpu_device() || &device == device_.get()) return absl::OkStatus();
   return invalid_argument(std::string(name_of(call.kind())) + ": its arrays lie on " +
                           to_string(device.id()) + ", this rank's device is " +
@@ -363,6 +398,21 @@ Status Transport::check(const CollectiveCall& call) const {
 
 std::shared_ptr<RankCapture> Transport::capture_calls() {
   return std::make_shared<CapturedCalls>(*this);
+}
+
+std::string Transport::why_unreached(const CallGroup& group) const {
+  if (!no_windows_.empty()) return no_windows_;
+  if (group.size() > kernels::kMostPeers) {
+    return "a kernel is told of " + std::to_string(kernels::kMostPeers) +
+           " ranks at most, these are " + std::to_string(group.size());
+  }
+  const auto host = [&](std::int64_t rank) { return hosts_[static_cast<std::size_t>(rank)]; };
+  for (const std::int64_t rank : group.ranks) {
+    if (host(rank) == host(group.ranks[0])) continue;
+    return "rank " + std::to_string(rank) + " is on another host than rank " +
+           std::to_string(group.ranks[0]);
+  }
+  return {};
 }
 
 // ---- Group
@@ -379,6 +429,13 @@ std::pair<int, int> Group::lane_key(const Signature& call) const {
   if (call.kind == Kind::kSend) return {ranks().rank, call.root};
   if (call.kind == Kind::kRecv) return {call.root, ranks().rank};
   return {-1, -1};
+}
+
+PeerWindow& Group::window_of(Link& link) {
+  if (window_ == nullptr) {
+    window_ = std::make_unique<PeerWindow>(transport_.device(), link, ranks().place());
+  }
+  return *window_;
 }
 
 bool Group::is_whole_world() const {

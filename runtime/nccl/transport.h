@@ -18,6 +18,7 @@
 #include "runtime/nccl/host_mail.h"
 #include "runtime/nccl/link.h"
 #include "runtime/nccl/rank_parts.h"
+#include "runtime/nccl/windows.h"
 #include "runtime/world.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -66,7 +67,9 @@ class Transport final : public ProcessTransport {
     CallChecks checks = CallChecks::kOff;
     ReduceBy reduce = ReduceBy::kOrdered;
     OwnHandles handles = {};
-    Clock::time_point start;  ///< zero of now_us()
+    std::string no_windows = {};     ///< why ranks reach no peers; empty: those of a host do
+    std::vector<std::string> hosts;  ///< by rank
+    Clock::time_point start;         ///< zero of now_us()
   };
   explicit Transport(Parts parts);
 
@@ -75,6 +78,8 @@ class Transport final : public ProcessTransport {
   CallChecks checks() const noexcept { return checks_; }
   ReduceBy reduce() const noexcept { return reduce_; }
   const OwnHandles& handles() const noexcept { return handles_; }
+  /// Why ranks do not reach each other's cards; empty: they do.
+  std::string why_unreached(const CallGroup& group) const;
   Watch& watch() noexcept { return watch_; }
   std::set<std::string>& files() noexcept { return files_; }
 
@@ -95,6 +100,8 @@ class Transport final : public ProcessTransport {
   CallChecks checks_;
   ReduceBy reduce_;
   OwnHandles handles_;
+  std::string no_windows_;
+  std::vector<std::string> hosts_;
   Clock::time_point start_;
   CapturedCalls* capture_ = nullptr;
   std::set<std::string> files_;  ///< names of source files in signatures of peers
@@ -116,6 +123,12 @@ class Group final : public ProcessGroup {
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override;
   /// Made where it is first asked for.
   LaneLink link_of(const Signature& call);
+  bool reaches_peers() const noexcept override {
+    return ranks().size() == 1 || why_unreached().empty();
+  }
+  std::string why_unreached() const override { return transport_.why_unreached(ranks()); }
+  /// Of its collectives' communicator. Made where it is first asked for.
+  PeerWindow& window_of(Link& link);
   /// The number of the call whose turn it is in its lane.
   std::uint64_t& next_in_lane(const Signature& call) { return next_[lane_key(call)]; }
   /// What this rank has sent to itself and not yet received, by number.
@@ -131,6 +144,7 @@ class Group final : public ProcessGroup {
   std::map<std::pair<int, int>, std::unique_ptr<Link>> links_;
   std::map<std::pair<int, int>, std::uint64_t> next_;
   std::map<std::uint64_t, Array> own_letters_;
+  std::unique_ptr<PeerWindow> window_;  ///< goes before its link
 };
 
 }  // namespace tessera::nccl::TSR_CUDA

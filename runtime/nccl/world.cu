@@ -30,6 +30,8 @@ Status run_rank(const ControlPlace& at, NcclPlace place, const RankParts& parts,
                        .checks = options.checks,
                        .reduce = options.reduce,
                        .handles = parts.handles,
+                       .no_windows = why_no_windows(),
+                       .hosts = std::move(place.hosts),
                        .start = place.start});
   Transport& transport = *made;
   omp_set_num_threads(place.threads_per_rank);

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <thread>
 
+#include "emulation/nccl_device.h"
+
 namespace tessera::emulation {
 namespace {
 
@@ -259,6 +261,178 @@ TEST_CASE("a call that differs, or whose peer hangs or fails, ends only by an ab
   nccl_heals();
   CHECK(results[0] == std::vector<bool>{true, false, false, true});
   CHECK(results[1] == std::vector<bool>{true, false, fault == NcclFault::kFails, true});
+}
+
+namespace {
+
+constexpr std::size_t kWindowBytes = 8192;
+
+/// Of ncclMemAlloc(), of the current device.
+struct WindowMemory {
+  WindowMemory() { ncclMemAlloc(&at, kWindowBytes); }
+  WindowMemory(const WindowMemory&) = delete;
+  WindowMemory& operator=(const WindowMemory&) = delete;
+  ~WindowMemory() { ncclMemFree(at); }
+  void* at = nullptr;
+};
+std::string text_of(ncclResult_t result) {
+  return result == ncclSuccess ? "" : std::to_string(result) + " " + ncclGetLastError(nullptr);
+}
+/// What a registration comes to.
+std::string register_here(Rank& rank, void* memory, std::size_t bytes = kWindowBytes,
+                          int flags = NCCL_WIN_COLL_SYMMETRIC) {
+  ncclWindow_t window = nullptr;
+  return text_of(ncclCommWindowRegister(rank.comm(), memory, bytes, &window, flags));
+}
+
+}  // namespace
+
+TEST_CASE("ranks write to one another's windows, and memory lasts as long as a peer's window",
+          "[emulation][nccl][windows]") {
+  const auto results = on_ranks<Values>(4, [](Rank& rank) {
+    float* const met = rank.memory({0, 0, 0, 0});
+    const auto meet = [&] {
+      ncclAllGather(met + rank.rank(), met, 1, ncclFloat32, rank.comm(), rank.stream());
+    };
+    void* own = nullptr;
+    ncclMemAlloc(&own, kWindowBytes);
+    ncclWindow_t window = nullptr;
+    const bool is_there = ncclCommWindowRegister(rank.comm(), own, kWindowBytes, &window,
+                                                 NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess;
+    const ncclTeam_t team = ncclTeamLsa(rank.comm());
+    const std::size_t offset = static_cast<std::size_t>(rank.rank()) * sizeof(float);
+    launch_on(rank.stream(), {.grid = 1, .block = 1}, "put", [=] {
+      for (int peer = 0; peer < team.nRanks; ++peer) {
+        *static_cast<float*>(ncclGetLsaPointer(window, offset, peer)) =
+            static_cast<float>(10 * team.rank + peer);
+      }
+    });
+    meet();
+    Values got = rank.read(static_cast<float*>(own), 4);
+    got.push_back(is_there ? 1 : 0);
+    cudaPointerAttributes attributes{};
+    cudaPointerGetAttributes(&attributes, ncclGetLsaPointer(window, 0, (rank.rank() + 1) % 4));
+    got.push_back(static_cast<float>(attributes.device));
+    // Rank 3 frees its memory; the others' windows keep it until they are gone.
+    if (rank.rank() == 3) {
+      ncclCommWindowDeregister(rank.comm(), window);
+      ncclMemFree(own);
+    }
+    meet();
+    cudaStreamSynchronize(rank.stream());
+    if (rank.rank() < 3) {
+      got.push_back(*static_cast<float*>(ncclGetLsaPointer(window, 0, 3)));
+      ncclCommWindowDeregister(rank.comm(), window);
+      ncclMemFree(own);
+    }
+    return got;
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto own = static_cast<float>(rank);
+    Values expected{own, 10 + own, 20 + own, 30 + own, 1, static_cast<float>((rank + 1) % 4)};
+    if (rank < 3) expected.push_back(3);
+    CHECK(results[static_cast<std::size_t>(rank)] == expected);
+  }
+}
+
+TEST_CASE("a window that NCCL would not take is refused by name", "[emulation][nccl][windows]") {
+  const auto results = on_ranks<std::vector<std::string>>(2, [](Rank& rank) {
+    const WindowMemory memory;
+    auto* const begin = static_cast<std::byte*>(memory.at);
+    std::vector<std::string> said;
+    said.push_back(register_here(rank, rank.memory(Values(2048))));
+    said.push_back(register_here(rank, begin, kWindowBytes + 1));
+    said.push_back(register_here(rank, begin + 256, 256));
+    said.push_back(register_here(rank, begin, kWindowBytes, NCCL_WIN_DEFAULT));
+    said.push_back(text_of(ncclCommWindowRegister(nullptr, begin, 1, nullptr, 1)));
+    cudaSetDevice(1 - rank.rank());
+    {
+      const WindowMemory elsewhere;
+      said.push_back(register_here(rank, elsewhere.at));
+    }
+    cudaSetDevice(rank.rank());
+    said.push_back(text_of(ncclMemFree(begin + 1)));
+    said.push_back(text_of(ncclCommWindowDeregister(rank.comm(), nullptr)));
+    int no_window = 0;
+    said.push_back(
+        text_of(ncclCommWindowDeregister(rank.comm(), reinterpret_cast<ncclWindow_t>(&no_window))));
+    // The n-th of one rank meets the other's n-th, which has another size; the next ones agree.
+    said.push_back(register_here(rank, begin, rank.rank() == 0 ? 4096 : 8192));
+    said.push_back(register_here(rank, begin));
+    said.emplace_back(cudaFree(begin) == cudaErrorInvalidValue ? "" : "cudaFree() took it");
+    ncclCommRevoke(rank.comm(), NCCL_REVOKE_DEFAULT);
+    said.push_back(register_here(rank, begin));
+    return said;
+  });
+  const std::string foreign = "4 a window's memory must come from ncclMemAlloc()";
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
+    CHECK(results[static_cast<std::size_t>(rank)] ==
+          std::vector<std::string>{
+              foreign, foreign, "4 a window must begin at a multiple of 4096",
+              "4 flags of a window", "4 no communicator",
+              "4 a window's memory lies on device " + other + ", the communicator on " + own,
+              "4 memory that ncclMemAlloc() did not give", "",
+              "4 a window of another communicator, or of none",
+              "5 a window of 8192 bytes on rank 1, of 4096 on rank 0", "", "",
+              "5 the communicator was revoked"});
+  }
+}
+
+TEST_CASE("a communicator that does not block has its window once all have asked",
+          "[emulation][nccl][windows]") {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  std::atomic<bool> may_come{false};
+  std::vector<std::thread> threads;
+  std::vector<int> right(2, 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      cudaSetDevice(rank);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      ncclComm_t comm = nullptr;
+      ncclCommInitRankConfig(&comm, 2, id, rank, &config);
+      const auto is = [&](ncclResult_t wanted) {
+        ncclResult_t state = ncclSuccess;
+        ncclCommGetAsyncError(comm, &state);
+        return state == wanted;
+      };
+      bool good = comes_within(std::chrono::seconds(60), [&] { return is(ncclSuccess); });
+      if (rank == 1) comes_within(std::chrono::seconds(60), [&] { return may_come.load(); });
+      const WindowMemory memory;
+      ncclWindow_t window = nullptr;
+      good = good && ncclCommWindowRegister(comm, memory.at, kWindowBytes, &window,
+                                            NCCL_WIN_COLL_SYMMETRIC) == ncclInProgress;
+      if (rank == 0) {
+        // No call comes before the window is there.
+        good = good && is(ncclInProgress) && window == nullptr &&
+               ncclAllGather(memory.at, memory.at, 1, ncclUint8, comm, nullptr) == ncclInvalidUsage;
+        may_come = true;
+      }
+      good = good && comes_within(std::chrono::seconds(60), [&] { return is(ncclSuccess); });
+      right[static_cast<std::size_t>(rank)] = good && window != nullptr;
+      ncclCommDestroy(comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == std::vector<int>{1, 1});
+}
+
+TEST_CASE("a revoke ends the wait for a window's other ranks", "[emulation][nccl][windows]") {
+  const auto results = on_ranks<std::string>(2, [](Rank& rank) {
+    if (rank.rank() == 1) return std::string();
+    const WindowMemory memory;
+    std::thread revokes([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ncclCommRevoke(rank.comm(), NCCL_REVOKE_DEFAULT);
+    });
+    std::string said = register_here(rank, memory.at);
+    revokes.join();
+    return said;
+  });
+  CHECK(results[0] == "3 aborted");
 }
 
 }  // namespace tessera::emulation

@@ -130,6 +130,47 @@ TEST_CASE("processes over NCCL train with the losses of threads, bit for bit",
   CHECK(!losses_of(folder / "threads").empty());
 }
 
+TEST_CASE("rows that go straight to peers' memory over NCCL train with the losses of an all-to-all",
+          "[tools][train][nccl][dispatch]") {
+  const ScratchFolder folder;
+  const auto with = [&](const std::string& dispatcher, const std::string& name,
+                        std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--parallel", R"({"dp_shard":2,"tp":2,"ep":4,"dispatcher":")" + dispatcher + "\"}",
+                 "--log", folder / name});
+    return two_steps_with(more);
+  };
+  const std::vector<std::string> as_threads = {"--ranks", "4"};
+  REQUIRE(run_program("tessera-train", with("all_to_all", "packed", as_threads)).exit_code == 0);
+  const Ran threads = run_program("tessera-train", with("peer", "threads", as_threads));
+  CAPTURE(threads.err);
+  CHECK(threads.exit_code == 0);
+  for (const Ran& ran : finish(start(environments(4), with("peer", "processes", {"--checked"})))) {
+    CAPTURE(ran.err);
+    CHECK(ran.exit_code == 0);
+  }
+  CHECK(!losses_of(folder / "packed").empty());
+  CHECK(losses_of(folder / "threads") == losses_of(folder / "packed"));
+  CHECK(losses_of(folder / "processes") == losses_of(folder / "packed"));
+}
+
+TEST_CASE("an NCCL whose windows kernels do not reach is refused by its version",
+          "[tools][train][nccl][dispatch][errors]") {
+  std::vector<Variables> old = environments(2);
+  for (Variables& each : old) each["TESSERA_EMULATED_NCCL_VERSION"] = "22703";
+  const auto ranks = finish(
+      start(old, two_steps_with({"--parallel", R"({"dp_shard":2,"ep":2,"dispatcher":"peer"})"})));
+  std::string said;
+  for (const Ran& ran : ranks) {
+    CHECK(ran.exit_code == 3);
+    said += ran.err;
+  }
+  CAPTURE(said);
+  CHECK(count_of(said,
+                 "which this backend does not reach (NCCL 2.27.3 is there, windows that kernels "
+                 "reach need 2.28.3 or later); allowed: the other dispatchers") >= 1);
+}
+
 TEST_CASE("a killed process is named by all others, and its records stay",
           "[tools][train][nccl][faults]") {
   const std::size_t victim = GENERATE(0, 3);
