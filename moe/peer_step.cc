@@ -79,7 +79,7 @@ PeerStep peer_step(const PeerGroup& group, const PeerChunk& chunk, std::int64_t 
       places->rows_of_buffer.push_back(rows_for(counts, rank, index, own));
     } else {
       places->buffer_rows.push_back(
-          chunk.rows_per_expert ? theirs.size() * padded_rows(size.rows, alignment) : room);
+          chunk.rows_per_expert ? theirs.size * padded_rows(size.rows, alignment) : room);
     }
   }
   places->rows = places->buffer_rows[static_cast<std::size_t>(group.own_rank())];
