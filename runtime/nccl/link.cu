@@ -109,13 +109,14 @@ void Link::give(const std::function<void(ncclComm_t)>& f) {
   f(comm_);
   ncclResult_t state = ncclGroupEnd();
   check(state, comm_, "ncclGroupEnd");
-  // A thread of NCCL's own may give the stream the work: what is captured next comes after it.
-  while (state == ncclInProgress && device_.is_capturing() && !aborted_) {
-    check(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError");
-    check(state, comm_, "ncclGroupEnd");
+  // A thread of NCCL's own may give the stream the work: what comes next comes after it.
+  while (state == ncclInProgress) {
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
+    if (aborted_) throw Error(unavailable("this communicator of NCCL was aborted"));
+    check(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError");
+    check(state, comm_, "ncclGroupEnd");
   }
 }
 
