@@ -72,12 +72,12 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t)>> memory_of_devi
 std::vector<LibraryUse> libraries_of(Device& device) {
   switch (device.id().kind) {
     case DeviceId::Kind::kCpu:
-      return {};
+      break;
     case DeviceId::Kind::kCuda:
 #ifdef TSR_HAS_CUDA
       return cuda_libraries(device);
 #else
-      return {};
+      break;
 #endif
     case DeviceId::Kind::kEmulated:
       return emulated_libraries(device);

@@ -122,14 +122,14 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  comm->drain();
+  comm->drain_graphs();
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->abort();
-  comm->drain();
+  comm->drain_graphs();
   delete comm;
   return ncclSuccess;
 }

@@ -85,9 +85,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
                            ncclConfig_t* config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
-/// Waits for the communicator's work.
+/// Waits for the communicator's work, and until graphs that hold calls of it are gone, as NCCL
+/// does.
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-/// Ends this rank's work, whatever the others do, and destroys the communicator.
+/// Ends this rank's work, whatever the others do, and destroys the communicator; waits for graphs
+/// likewise.
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 /// Ends this rank's work, whatever the others do. The communicator stays, for its end alone: it
 /// takes no calls any more. `flags`: 0.

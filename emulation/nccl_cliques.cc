@@ -227,12 +227,24 @@ bool NcclClique::is_lost(int rank) const {
   return at != seats.end() && lost.contains(at->second.process);
 }
 
+namespace {
+
+bool on_one_host(const NcclSeat& a, const NcclSeat& b) {
+  if (a.process == b.process) return true;
+  const auto host = [](const NcclSeat& seat) {
+    return host_of(seat.process.empty() ? open_office().address() : seat.process);
+  };
+  return host(a) == host(b);
+}
+
+}  // namespace
+
 NcclRefusal NcclClique::seat(int rank, const NcclSeat& seat) {
   for (const auto& [other, taken] : seats) {
     if (other == rank) {
       return {ncclInvalidUsage, "rank " + std::to_string(rank) + " has joined before"};
     }
-    if (taken.device == seat.device) {
+    if (taken.device == seat.device && on_one_host(taken, seat)) {
       return {ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(rank) +
                                     " and rank " + std::to_string(other) + " both on device " +
                                     std::to_string(seat.device)};

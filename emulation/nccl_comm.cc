@@ -209,6 +209,11 @@ void NcclComm::drain() {
   clique_->changed.wait(lock, [&] { return under_way_ == 0; });
 }
 
+void NcclComm::drain_graphs() {
+  std::unique_lock lock(clique_->mutex);
+  clique_->changed.wait(lock, [&] { return under_way_ == 0 && in_graphs_ == 0; });
+}
+
 ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) {
   if (stream_ != nullptr && stream != stream_) {
     return refuse(ncclInvalidUsage, "calls of one communicator on two streams");
@@ -218,13 +223,24 @@ ncclResult_t NcclComm::submit(std::vector<NcclCall> calls, cudaStream_t stream) 
   cudaStreamCaptureStatus capturing{};
   const bool counts = cudaStreamIsCapturing(stream, &capturing) == cudaSuccess &&
                       capturing == cudaStreamCaptureStatusNone;
-  const auto counted = counts ? std::make_shared<UnderWay>(clique_, under_way_) : nullptr;
+  // Where a graph holds the call, as long as the last that does.
+  const auto counted = std::make_shared<UnderWay>(clique_, counts ? under_way_ : in_graphs_);
   const cudaError_t error = call_on(stream, [this, counted, calls = std::move(calls)] {
     std::vector<NcclCall> own = calls;
     if (!aborted_) run(own);
+    if (aborted_) withdraw();
   });
   return error == cudaSuccess ? ncclSuccess
                               : refuse(ncclUnhandledCudaError, cudaGetErrorString(error));
+}
+
+void NcclComm::withdraw() {
+  std::unique_lock lock(clique_->mutex);
+  clique_->gone.insert(rank_);
+  for (auto& [from_to, letters] : clique_->letters) {
+    if (from_to.first == rank_) letters.clear();
+  }
+  clique_->changed.wait(lock, [&] { return clique_->num_reading == 0; });
 }
 
 void NcclComm::run(std::vector<NcclCall>& calls) {
@@ -302,17 +318,20 @@ bool NcclComm::receive(const NcclCall& call) {
   const std::shared_ptr<NcclLetter> letter = waiting.front();
   waiting.pop_front();
   const std::string process = clique_->seats[call.peer].process;
+  ++clique_->num_reading;
   lock.unlock();
   copy(call.recv, letter->call.send, call.count * size_of(call.type));
+  lock.lock();
+  --clique_->num_reading;
+  clique_->changed.notify_all();
   if (!process.empty()) {
+    lock.unlock();
     NcclSlip slip = slip_of(*clique_, NcclSlip::Kind::kTaken, call);
     slip.number = letter->number;
     tell(process, slip, 0, nullptr);
     return true;
   }
-  lock.lock();
   letter->taken = true;
-  clique_->changed.notify_all();
   return true;
 }
 
@@ -340,7 +359,7 @@ void NcclComm::run_collective(const NcclCall& call) {
   NcclMeeting& meeting = clique_->meetings[number];
   meeting.post(rank_, size(), call);
   const auto all_agree = [&] {
-    return static_cast<int>(meeting.posted.size()) == size() &&
+    return clique_->gone.empty() && static_cast<int>(meeting.posted.size()) == size() &&
            std::all_of(meeting.calls.begin(), meeting.calls.end(),
                        [&](const NcclCall& other) { return other.agrees_with(call); });
   };
@@ -358,9 +377,11 @@ void NcclComm::run_collective(const NcclCall& call) {
     for (const NcclCall& each : meeting.calls) from.push_back(static_cast<const char*>(each.send));
     fold(from, meeting.result.data(), call);
   }
+  ++clique_->num_reading;
   lock.unlock();
   read(call, meeting);
   lock.lock();
+  --clique_->num_reading;
   const int num_here = clique_->num_here();
   ++meeting.num_done;
   clique_->changed.notify_all();

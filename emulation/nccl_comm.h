@@ -93,6 +93,8 @@ struct NcclClique {
   std::map<int, NcclSeat> seats;        ///< by rank; where the maker is another, of all at once
   std::map<int, NcclRefusal> refusals;  ///< by rank
   std::set<std::string> lost;           ///< processes that have ended
+  std::set<int> gone;                   ///< ranks here whose calls were broken off
+  int num_reading = 0;                  ///< ranks here that read others' memory
   std::map<std::size_t, NcclMeeting> meetings;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<NcclLetter>>> letters;  ///< by from, to
   std::map<std::uint64_t, std::shared_ptr<NcclLetter>> sent_far;                   ///< not taken
@@ -137,6 +139,8 @@ class NcclComm {
   bool is_revoked() const { return aborted_; }
   /// Until the stream has no more work of this communicator.
   void drain();
+  /// And until the graphs that hold some of it are gone.
+  void drain_graphs();
   ncclResult_t split(int color, int key, bool blocks, ncclComm_t* made);
   ncclResult_t submit(std::vector<NcclCall> calls, cudaStream_t stream);
   ncclResult_t register_window(void* memory, std::size_t bytes, ncclWindow_t* made);
@@ -148,6 +152,8 @@ class NcclComm {
 
  private:
   void run(std::vector<NcclCall>& calls);
+  /// Nobody reads this rank's memory any more.
+  void withdraw();
   void run_collective(const NcclCall& call);
   std::shared_ptr<NcclLetter> send(const NcclCall& call);
   bool receive(const NcclCall& call);
@@ -178,6 +184,7 @@ class NcclComm {
   std::atomic<bool> failed_{false};
   std::size_t next_meeting_ = 0;  ///< of the stream's thread
   int under_way_ = 0;             ///< guarded by the clique's mutex
+  int in_graphs_ = 0;             ///< likewise: calls that graphs hold
   cudaStream_t stream_ = nullptr;
   std::size_t next_registration_ = 0;
   // Guarded by the clique's mutex.

@@ -4,11 +4,13 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -22,13 +24,26 @@ struct Name {
   sockaddr_un address{};
   socklen_t size = 0;
 };
-/// An abstract one: it goes with its process, however that ends.
+/// Of a file where it begins with '/'; else an abstract one, which goes with its process, however
+/// that ends.
 Name name_of(const std::string& text) {
   Name name;
   name.address.sun_family = AF_UNIX;
-  text.copy(name.address.sun_path + 1, sizeof name.address.sun_path - 1);
+  const std::size_t begin = text.starts_with('/') ? 0 : 1;
+  text.copy(name.address.sun_path + begin, sizeof name.address.sun_path - 1);
   name.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   return name;
+}
+
+/// What tells this process's host from others: its network.
+unsigned long long own_network() {
+  struct stat space {};
+  return ::stat("/proc/self/ns/net", &space) == 0 ? space.st_ino : 0;
+}
+/// Before the name of an office's socket.
+std::string folder_of_offices() {
+  const char* const asked = std::getenv("TESSERA_EMULATED_NCCL_FOLDER");
+  return asked == nullptr ? "" : std::string(asked) + "/";
 }
 
 int new_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
@@ -41,6 +56,12 @@ bool is_own_user(int socket) {
 
 }  // namespace
 
+std::string host_of(const std::string& office) {
+  const std::size_t begin = office.find("tessera-nccl-");
+  return begin == std::string::npos ? ""
+                                    : office.substr(begin, office.find('-', begin + 13) - begin);
+}
+
 NcclOffice& NcclOffice::here() {
   static NcclOffice* const office = new NcclOffice();  // its thread outlives static objects
   return *office;
@@ -49,10 +70,12 @@ NcclOffice& NcclOffice::here() {
 NcclOffice::NcclOffice() {
   std::uint64_t random[2] = {};
   if (::getrandom(random, sizeof random, 0) != sizeof random) return;
-  char text[80];
-  std::snprintf(text, sizeof text, "tessera-nccl-%d-%016llx%016llx", ::getpid(),
+  char own[80];
+  std::snprintf(own, sizeof own, "tessera-nccl-%llu-%d-%016llx%016llx", own_network(), ::getpid(),
                 static_cast<unsigned long long>(random[0]),
                 static_cast<unsigned long long>(random[1]));
+  const std::string text = folder_of_offices() + own;
+  if (text.size() >= sizeof(sockaddr_un::sun_path)) return;
   const Name name = name_of(text);
   const int listener = new_socket();
   wake_up_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -1,7 +1,9 @@
-// emulation/nccl_office.h: how processes of one host reach one another for NCCL emulated: each has
-// an office, an abstract Unix socket that leaves nothing behind, and a thread that reads what
-// comes. Between two offices each way is a connection of its own. Vocabulary: a slip is what one
-// rank tells a rank of another process, with the bytes that go along.
+// emulation/nccl_office.h: how processes of one machine reach one another for NCCL emulated: each
+// has an office, an abstract Unix socket that leaves nothing behind, and a thread that reads what
+// comes. Network namespaces, which stand for hosts, have abstract sockets of their own: there
+// TESSERA_EMULATED_NCCL_FOLDER in the environment names a folder for sockets that all of them see.
+// Between two offices each way is a connection of its own. Vocabulary: a slip is what one rank
+// tells a rank of another process, with the bytes that go along.
 #pragma once
 
 #include <atomic>
@@ -36,6 +38,9 @@ struct NcclSlip {
   std::uint64_t count = 0, number = 0, num_bytes = 0;
   char id[NCCL_UNIQUE_ID_BYTES] = {};
 };
+
+/// What processes of one host have in common, of an office's address.
+std::string host_of(const std::string& office);
 
 /// One in a process, never destroyed. Thread-safety: any thread.
 class NcclOffice {

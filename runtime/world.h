@@ -51,6 +51,20 @@ struct RanksLess {
   }
 };
 
+/// The calls of one rank that its device's captured work holds, where each rank captures its own
+/// (WorldCapture). While it lives the rank's captured work may be launched; it goes after that
+/// work, and before its World.
+class RankCapture {
+ public:
+  virtual ~RankCapture() = default;
+  /// No more calls follow, and none is in flight.
+  virtual void close() = 0;
+  /// Whether ranks compare their calls, and so their launches.
+  virtual bool compares() const noexcept = 0;
+  /// The compute stream was given the work once more.
+  virtual void note_launch() = 0;
+};
+
 class World {
  public:
   virtual ~World() = default;
@@ -67,6 +81,11 @@ class World {
   /// Each rank's mark, in order of ranks: for devices of one process. Collective: yes. Errors:
   /// Unimplemented where ranks are processes or their arrays lie on the host; those of barrier().
   virtual StatusOr<std::vector<Mark>> share_marks(const Mark& own);
+  /// Waits for the calls of this rank that are in flight, whoever has dropped them.
+  virtual void finish_calls() {}
+  /// From now on this rank's calls belong to the capture of its device, which is about to begin.
+  /// Null: ranks capture together, by share_marks().
+  virtual std::shared_ptr<RankCapture> capture_calls() { return nullptr; }
   /// A failure of this rank: every group it belongs to is poisoned, others get Unavailable with
   /// this text.
   virtual void poison(const Status& status) = 0;

@@ -18,6 +18,8 @@
 
 namespace tessera TSR_API {
 
+class RankCapture;
+
 /// A list of ranks, as one of them sees it.
 struct CallGroup {
   std::vector<std::int64_t> ranks;  ///< of the world, by group rank
@@ -59,6 +61,9 @@ class Transport {
   virtual StatusOr<std::unique_ptr<TransportGroup>> open_group(const CallGroup& group) = 0;
   /// What this transport cannot move of a prepared call. Errors: Unimplemented.
   virtual Status check(const CollectiveCall&) const { return absl::OkStatus(); }
+
+  /// See World::capture_calls().
+  virtual std::shared_ptr<RankCapture> capture_calls() { return nullptr; }
 
   // ---- failure
 

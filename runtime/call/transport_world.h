@@ -34,6 +34,10 @@ class TransportWorld : public World {
   std::int64_t size() const noexcept override { return parts_.transport->size(); }
   int threads_per_rank() const noexcept override { return parts_.threads_per_rank; }
   double now_us() const override { return parts_.transport->now_us(); }
+  void finish_calls() override { calls_->finish_all(); }
+  std::shared_ptr<RankCapture> capture_calls() override {
+    return parts_.transport->capture_calls();
+  }
   void poison(const Status& status) override { parts_.transport->poison(status); }
   Status failure() const override {
     return parts_.transport->failed() ? parts_.transport->failure() : absl::OkStatus();

@@ -13,26 +13,6 @@ using kernels::BoxCut;
 using kernels::BoxMoves;
 using Side = BoxWalk::Side;
 
-// For moves that copy.
-DType dtype_of_bytes(std::int64_t bytes) {
-  switch (bytes) {
-    case 8:
-      return DType::kI64;
-    case 4:
-      return DType::kI32;
-    case 2:
-      return DType::kBF16;
-    default:
-      return DType::kBool;
-  }
-}
-
-std::int64_t elements_in(const std::vector<PlacedBox>& boxes) {
-  std::int64_t elements = 0;
-  for (const PlacedBox& each : boxes) elements += each.box->num_elements();
-  return elements;
-}
-
 /// Moves that copy, in units that divide all elements.
 struct Copies {
   explicit Copies(std::int64_t unit) : unit_bytes(unit), moves(unit) {}
@@ -62,7 +42,9 @@ struct Copies {
     to.push_back(array);
     return std::ssize(to) - 1;
   }
-  void run(DeviceSide& device) const { device.move(moves, {from, to}, dtype_of_bytes(unit_bytes)); }
+  void run(DeviceSide& device) const {
+    device.move(moves, {from, to}, dtype_of_copies(unit_bytes));
+  }
 
   std::int64_t unit_bytes;
   BoxMoves moves;

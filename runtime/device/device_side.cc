@@ -16,6 +16,19 @@ const Array& an_array_of(const CollectiveCall& call) {
 
 }  // namespace
 
+DType dtype_of_copies(std::int64_t element_bytes) {
+  switch (element_bytes) {
+    case 8:
+      return DType::kI64;
+    case 4:
+      return DType::kI32;
+    case 2:
+      return DType::kBF16;
+    default:
+      return DType::kBool;
+  }
+}
+
 DeviceSide::DeviceSide(const CollectiveCall& call, std::int64_t buffer_bytes, Stream* stream)
     : device_(device_of(call).shared_from_this()),
       stream_(stream == nullptr ? device_->comm() : *stream),

@@ -16,6 +16,9 @@
 
 namespace tessera TSR_BACKEND_API {
 
+/// For moves that copy elements of so many bytes.
+DType dtype_of_copies(std::int64_t element_bytes);
+
 class DeviceSide {
  public:
   /// Takes the buffer. What is given to the device comes after what its compute stream holds by

@@ -137,6 +137,23 @@ std::optional<std::int64_t> begin_of_stretch(std::span<const PlacedBox> boxes, B
   return first;
 }
 
+std::int64_t elements_in(std::span<const PlacedBox> boxes) {
+  std::int64_t elements = 0;
+  for (const PlacedBox& each : boxes) elements += each.box->num_elements();
+  return elements;
+}
+
+bool land_alike(std::span<const PlacedBox> a, std::span<const PlacedBox> b) {
+  const auto same_runs = [](const std::vector<Run>& x, const std::vector<Run>& y) {
+    return std::ranges::equal(x, y, [](const Run& one, const Run& other) {
+      return one.dst == other.dst && one.size == other.size;
+    });
+  };
+  return std::ranges::equal(a, b, [&](const PlacedBox& x, const PlacedBox& y) {
+    return std::ranges::equal(x.box->dims, y.box->dims, same_runs);
+  });
+}
+
 // ---- Messages
 
 // A size that allocators do not round up.

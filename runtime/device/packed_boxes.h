@@ -81,6 +81,10 @@ std::vector<PlacedBox> boxes_at(const ExchangePart& part, int peer);
 /// The element of the array at which the boxes begin, where they are one stretch of it in order.
 std::optional<std::int64_t> begin_of_stretch(std::span<const PlacedBox> boxes, BoxWalk::Side side);
 
+std::int64_t elements_in(std::span<const PlacedBox> boxes);
+/// Whether the boxes land on the same elements, in the same order.
+bool land_alike(std::span<const PlacedBox> a, std::span<const PlacedBox> b);
+
 /// Bytes of one message's buffer, so that 2 n − 1 of them stay below the cap.
 std::int64_t message_capacity(std::int64_t pack_bytes, int num_ranks);
 

@@ -11,26 +11,6 @@ namespace {
 
 using Side = BoxWalk::Side;
 
-bool same_target(const std::vector<PlacedBox>& a, const std::vector<PlacedBox>& b) {
-  const auto same_run = [](const Run& x, const Run& y) {
-    return x.dst == y.dst && x.size == y.size;
-  };
-  const auto same_runs = [&](const std::vector<Run>& x, const std::vector<Run>& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same_run);
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](const PlacedBox& x, const PlacedBox& y) {
-                      return std::equal(x.box->dims.begin(), x.box->dims.end(), y.box->dims.begin(),
-                                        y.box->dims.end(), same_runs);
-                    });
-}
-
-std::int64_t elements_of(const std::vector<PlacedBox>& boxes) {
-  std::int64_t elements = 0;
-  for (const PlacedBox& each : boxes) elements += each.box->num_elements();
-  return elements;
-}
-
 }  // namespace
 
 // ---- Sources
@@ -134,10 +114,10 @@ void PackedLanding::add_folded_part(std::size_t p) {
     if (is_added[index]) continue;
     is_added[index] = true;
     const std::vector<PlacedBox> boxes = boxes_of(parts_[p], Side::kTarget, (*source)->peer());
-    const std::int64_t bytes = elements_of(boxes) * element;
+    const std::int64_t bytes = elements_in(boxes) * element;
     apart.push_back({p, {*source}, BoxWalk(boxes, Side::kTarget), bytes});
     const auto same =
-        std::ranges::find_if(targets, [&](const auto& other) { return same_target(boxes, other); });
+        std::ranges::find_if(targets, [&](const auto& other) { return land_alike(boxes, other); });
     if (same != targets.end()) {
       stacks[static_cast<std::size_t>(same - targets.begin())].sources.push_back(*source);
       continue;
@@ -147,7 +127,7 @@ void PackedLanding::add_folded_part(std::size_t p) {
     stacks.push_back(apart.back());
   }
   // Each contributor covers the target once, so stacks of that volume in all do not overlap.
-  if (stacked == elements_of(covered) * element) {
+  if (stacked == elements_in(covered) * element) {
     std::ranges::move(stacks, std::back_inserter(folding_));
   } else {
     accumulating_.push_back({p, std::move(apart), 0, std::move(covered), {}});
@@ -252,7 +232,7 @@ void PackedLanding::store(Accumulation& accumulation) {
   const ExchangePart& part = parts_[accumulation.part];
   const DType dtype = part.out.dtype();
   BoxWalk walk(accumulation.covered, Side::kTarget);
-  walk.next(elements_of(accumulation.covered), [&](std::int64_t to, std::int64_t count) {
+  walk.next(elements_in(accumulation.covered), [&](std::int64_t to, std::int64_t count) {
     tessera::store(dtype, *fold_of(*part.boxes),
                    accumulation.accumulators.data() + to * accumulator_size(dtype),
                    part.out.bytes() + to * size_of(dtype), count);

@@ -83,19 +83,29 @@ DeviceCall::DeviceCall(const CollectiveCall& call, const Signature& signature,
   if (reduce == ReduceBy::kNative && reduces && even) {
     native_ = native_reduction(signature_.dtype, how(), group_.size);
   }
-  const bool whole = call_.kind() == Kind::kAllReduce && call_.in().num_bytes() <= kFoldAllBytes;
+  const bool whole =
+      call_.kind() == Kind::kAllReduce && call_.in().num_bytes() <= kFoldAllBytes &&
+      DeviceSide::aligned(group_.size * call_.in().num_bytes()) <= call_.pack_bytes();
   if (reduces && !native_ && !whole) {
     slices_ = slices_to_fold(call_, signature_, group_.size);
     for (const Slice& slice : slices_) longest_ = std::max(longest_, slice.end - slice.begin);
-    const std::int64_t most = call_.pack_bytes() / std::max(1, group_.size - 1) / element();
+    const std::int64_t share = call_.pack_bytes() / std::max(1, group_.size - 1);
+    const std::int64_t most = share / DeviceSide::aligned(1) * DeviceSide::aligned(1) / element();
     round_elements_ = std::max<std::int64_t>(1, std::min(longest_, most));
   }
-  if (call_.kind() == Kind::kExchange) boxes_.emplace(call_.parts(), group_.rank);
+  if (call_.kind() == Kind::kExchange) {
+    rounds_.emplace(call_.parts(), group_, call_.pack_bytes());
+    if (rounds_->is_one()) {
+      rounds_.reset();
+      boxes_.emplace(call_.parts(), group_.rank);
+    }
+  }
   side_ = std::make_unique<DeviceSide>(call_, buffer_bytes(), &link_.stream());
 }
 
 std::int64_t DeviceCall::buffer_bytes() const {
   if (boxes_) return boxes_->buffer_bytes();
+  if (rounds_) return rounds_->buffer_bytes();
   if (call_.kind() == Kind::kPeerRows) return PeerWindow::buffer_bytes(group_.size);
   if (!slices_.empty()) {
     return (group_.size - 1) * DeviceSide::aligned(round_elements_ * element());
@@ -293,6 +303,15 @@ void DeviceCall::broadcast() {
 }
 
 void DeviceCall::exchange() {
+  if (rounds_) {
+    return rounds_->run(
+        *side_, [&](std::span<const RoundMessage> sent, std::span<const RoundMessage> received) {
+          Letters letters;
+          for (const RoundMessage& each : sent) letters.send(each.peer, each.data, each.bytes);
+          for (const RoundMessage& each : received) letters.recv(each.peer, each.data, each.bytes);
+          letters.give(link_);
+        });
+  }
   boxes_->pack(*side_);
   Letters letters;
   for (const Parcel& parcel : boxes_->outgoing()) {

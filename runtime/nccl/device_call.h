@@ -9,6 +9,7 @@
 #include "kernels/fold.h"
 #include "runtime/call/prepared_call.h"
 #include "runtime/call/signature.h"
+#include "runtime/device/box_rounds.h"
 #include "runtime/device/device_boxes.h"
 #include "runtime/device/device_side.h"
 #include "runtime/nccl/link.h"
@@ -70,6 +71,7 @@ class DeviceCall {
   std::int64_t longest_ = 0;         ///< of them; units: elements, as below
   std::int64_t round_elements_ = 0;  ///< of each summand at a time, as what a call may have holds
   std::optional<DeviceBoxes> boxes_;
+  std::optional<BoxRounds> rounds_;  ///< of an exchange that takes several
   PeerWindow* window_ = nullptr;
   std::vector<std::int64_t> peer_rows_;  ///< by rank
   std::unique_ptr<DeviceSide> side_;

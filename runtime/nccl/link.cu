@@ -1,5 +1,7 @@
 #include <chrono>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "runtime/nccl/link.h"
 
@@ -101,11 +103,20 @@ void Link::use(const std::function<void(ncclComm_t)>& f) {
 
 void Link::give(const std::function<void(ncclComm_t)>& f) {
   Current current(device_);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (aborted_) throw Error(unavailable("this communicator of NCCL was aborted"));
   check(ncclGroupStart(), comm_, "ncclGroupStart");
   f(comm_);
-  check(ncclGroupEnd(), comm_, "ncclGroupEnd");
+  ncclResult_t state = ncclGroupEnd();
+  check(state, comm_, "ncclGroupEnd");
+  // A thread of NCCL's own may give the stream the work: what is captured next comes after it.
+  while (state == ncclInProgress && device_.is_capturing() && !aborted_) {
+    check(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError");
+    check(state, comm_, "ncclGroupEnd");
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
 }
 
 void Link::note_call(std::string text, RankClock::time_point limit) {
@@ -130,32 +141,38 @@ bool Link::is_done() {
   return given_.empty();
 }
 
-Status Link::look() {
+Status Link::look(const std::string& replay) {
   const std::lock_guard lock(mutex_);
   if (aborted_ || comm_ == nullptr) return absl::OkStatus();
   ncclResult_t state = ncclSuccess;
   if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return absl::OkStatus();
   drop_done();
-  if (given_.empty()) return absl::OkStatus();
-  const Given& first = given_.front();
+  if (given_.empty() && replay.empty()) return absl::OkStatus();
   if (state == ncclRemoteError && !is_lost_for_long()) return absl::OkStatus();
   if (state != ncclSuccess && state != ncclInProgress) {
-    return unavailable(text_of(state, comm_, "NCCL") + ", in " + first.text);
+    return unavailable(text_of(state, comm_, "NCCL") + ", in " +
+                       (given_.empty() ? replay : given_.front().text));
   }
-  if (RankClock::now() < first.limit) return absl::OkStatus();
+  if (given_.empty() || RankClock::now() < given_.front().limit) return absl::OkStatus();
+  const Given& first = given_.front();
   return absl::DeadlineExceededError(
       to_absl("timed out in " + first.text + ": all arrived, NCCL has not moved all data"));
 }
 
+// NCCL returns once the graphs that hold calls of this communicator are gone, which the rank sees
+// to: it must not wait for the lock meanwhile.
 void Link::abort() noexcept {
-  const std::lock_guard lock(mutex_);
-  aborted_ = true;
-  given_.clear();
-  if (comm_ == nullptr) return;
+  ncclComm_t comm = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    given_.clear();
+    comm = std::exchange(comm_, nullptr);
+    if (is_ours_ && is_used_) revoked_ = comm;
+  }
+  if (comm == nullptr) return;
   const bool ends = is_ours_ && !is_used_;
-  static_cast<void>(ends ? ncclCommAbort(comm_) : ncclCommRevoke(comm_, NCCL_REVOKE_DEFAULT));
-  if (is_ours_ && is_used_) revoked_ = comm_;
-  comm_ = nullptr;
+  static_cast<void>(ends ? ncclCommAbort(comm) : ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
 }
 
 }  // namespace tessera::nccl::TSR_CUDA

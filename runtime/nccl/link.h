@@ -58,8 +58,9 @@ class Link {
 
   /// Any thread. Whether the device has done all calls noted.
   bool is_done();
-  /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time.
-  Status look();
+  /// Any thread. What is wrong: an error that NCCL tells of, or a call past its time. `replay`:
+  /// what is in flight beside the calls given, of captured work; empty where nothing is.
+  Status look(const std::string& replay);
   /// Any thread. Ends what was given, whatever the peers do. Later calls throw.
   void abort() noexcept;
 

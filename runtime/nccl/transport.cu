@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/call/signature_wire.h"
+#include "runtime/nccl/captured_calls.h"
 #include "runtime/nccl/device_call.h"
 #include "runtime/nccl/transport.h"
 
@@ -58,6 +59,7 @@ class Call final : public ProcessCall {
   void send_all(MailPart part, const std::function<std::string(int peer)>& text);
   bool take_all(MailPart part);
   bool connect();
+  void refuse_to_connect_in_capture();
   /// Of kPeerRows: whether the ranks' windows are there, with room for all buffers.
   bool reach();
   bool deliver_to_oneself();
@@ -130,7 +132,7 @@ bool Call::post() {
 }
 
 // A communicator gets its calls in the order of the lane on every rank. What the rank does not wait
-// for goes on beside the compute stream.
+// for goes on beside the compute stream; in a capture to its end, for nothing is done there.
 bool Call::advance() {
   if (is_to_oneself()) return deliver_to_oneself();
   if (phase_ != Phase::kGiven) {
@@ -139,7 +141,7 @@ bool Call::advance() {
     ++next;
     if (phase_ != Phase::kGiven) return true;
   }
-  if (!is_waited_for_ && !on_device_->is_done()) return false;
+  if (!is_waited_for_ && (transport_.capture() != nullptr || !on_device_->is_done())) return false;
   on_device_->finish();
   on_device_.reset();
   return true;
@@ -164,10 +166,23 @@ bool Call::goes_on() {
     messages_.land(by_rank);
     return true;
   }
-  if (!connect()) return false;
+  if (transport_.capture() != nullptr) {
+    refuse_to_connect_in_capture();
+  } else if (!connect()) {
+    return false;
+  }
   if (signature().kind == Kind::kPeerRows && !reach()) return false;
   give();
   return true;
+}
+
+// Making one would wait for other ranks and ask for memory, of which a graph should know nothing.
+void Call::refuse_to_connect_in_capture() {
+  if (own_group_.link_of(signature()).link->is_ready()) return;
+  throw Error(failed_precondition(
+      "capture: " + to_string(signature()) +
+      " is its ranks' first call, for which NCCL has yet to connect them: run the work once by "
+      "calls before it is captured"));
 }
 
 // The lane's first rank has its id from NCCL and tells it the others.
@@ -209,10 +224,13 @@ bool Call::reach() {
 void Call::give() {
   on_device_->give();
   phase_ = Phase::kGiven;
+  Link& link = *own_group_.link_of(signature()).link;
+  if (CapturedCalls* const capture = transport_.capture()) {
+    return capture->add(to_string(signature()), timeout());
+  }
   const bool for_ever = timeout() < std::chrono::milliseconds::zero();
-  own_group_.link_of(signature())
-      .link->note_call(to_string(signature()),
-                       for_ever ? Clock::time_point::max() : Clock::now() + timeout());
+  link.note_call(to_string(signature()),
+                 for_ever ? Clock::time_point::max() : Clock::now() + timeout());
 }
 
 // NCCL takes both ends of such a message at once only.
@@ -250,6 +268,7 @@ bool Call::deliver_to_oneself() {
 Watch::~Watch() {
   ends_ = true;
   if (thread_.joinable()) thread_.join();
+  for (auto& [link, abort] : aborts_) abort.join();
 }
 
 void Watch::add(Link& link) {
@@ -265,20 +284,48 @@ void Watch::remove(Link& link) {
   } catch (const Error& error) {  // the device's
     control_.poison(error.status());
   }
+  std::thread abort;
+  {
+    const std::lock_guard lock(mutex_);
+    links_.erase(&link);
+    if (auto under_way = aborts_.extract(&link)) abort = std::move(under_way.mapped());
+  }
+  if (abort.joinable()) {
+    abort.join();
+  } else if (control_.failed()) {
+    link.abort();
+  }
+}
+
+void Watch::add(CapturedCalls& calls) {
   const std::lock_guard lock(mutex_);
-  if (control_.failed() && !aborted_.contains(&link)) link.abort();
-  links_.erase(&link);
-  aborted_.erase(&link);
+  captured_.insert(&calls);
+}
+
+void Watch::remove(CapturedCalls& calls) {
+  const std::lock_guard lock(mutex_);
+  captured_.erase(&calls);
 }
 
 // All at once: where the work of one communicator comes after that of another, its end waits for
-// the other's.
+// the other's. Nobody waits for them here: see Link::abort().
 void Watch::abort_all() {
-  std::vector<std::thread> aborts;
   for (Link* link : links_) {
-    if (aborted_.insert(link).second) aborts.emplace_back([link] { link->abort(); });
+    if (!aborts_.contains(link)) aborts_.emplace(link, [link] { link->abort(); });
   }
-  for (std::thread& each : aborts) each.join();
+}
+
+Status Watch::look() try {
+  Status wrong;
+  std::string replay;
+  for (CapturedCalls* calls : captured_) {
+    wrong.Update(calls->look());
+    if (replay.empty()) replay = calls->in_flight();
+  }
+  for (Link* link : links_) wrong.Update(link->look(replay));
+  return wrong;
+} catch (const Error& error) {  // a card that has failed says so to whoever asks
+  return error.status();
 }
 
 Status Watch::with_silent_ranks(const Status& wrong) {
@@ -296,14 +343,6 @@ Status Watch::with_silent_ranks(const Status& wrong) {
               "; no answer (stopped or unreachable): " + list_ranks(silent)));
 }
 
-Status Watch::look_at(Link& link) {
-  try {
-    return link.look();
-  } catch (const Error& error) {  // the device's
-    return error.status();
-  }
-}
-
 void Watch::run() {
   while (!ends_) {
     std::this_thread::sleep_for(kLook);
@@ -313,7 +352,7 @@ void Watch::run() {
       if (control_.failed()) {
         abort_all();
       } else {
-        for (Link* link : links_) wrong.Update(look_at(*link));
+        wrong.Update(look());
       }
     }
     if (!wrong.ok() && !control_.failed()) control_.poison(with_silent_ranks(wrong));
@@ -355,6 +394,10 @@ Status Transport::check(const CollectiveCall& call) const {
   return invalid_argument(std::string(name_of(call.kind())) + ": its arrays lie on " +
                           to_string(device.id()) + ", this rank's device is " +
                           to_string(device_->id()));
+}
+
+std::shared_ptr<RankCapture> Transport::capture_calls() {
+  return std::make_shared<CapturedCalls>(*this);
 }
 
 std::string Transport::why_unreached(const CallGroup& group) const {

@@ -23,6 +23,8 @@
 
 namespace tessera::nccl::TSR_CUDA {
 
+class CapturedCalls;  // captured_calls.h
+
 /// Aborts communicators once some rank has failed, and fails the job where one is stuck: a rank
 /// that waits for its device cannot.
 class Watch {
@@ -33,20 +35,23 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
   void add(Link& link);
-  /// Once its work is done, or the job has failed: then it is aborted.
+  /// Once its work is done, or the job has failed: then its abort has come to an end.
   void remove(Link& link);
+  void add(CapturedCalls& calls);
+  void remove(CapturedCalls& calls);
 
  private:
   void run();
   void abort_all();  // under mutex_
-  static Status look_at(Link& link);
+  Status look();     // under mutex_
   /// Of a timeout: names those that do not answer.
   Status with_silent_ranks(const Status& wrong);
   ControlChannel& control_;
   const std::int64_t num_ranks_;
   std::mutex mutex_;
-  std::set<Link*> links_;    // under mutex_
-  std::set<Link*> aborted_;  // under mutex_; of those
+  std::set<Link*> links_;                // under mutex_
+  std::map<Link*, std::thread> aborts_;  // under mutex_; of those
+  std::set<CapturedCalls*> captured_;    // under mutex_
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
@@ -83,6 +88,10 @@ class Transport final : public ProcessTransport {
   double now_us() const override;
   StatusOr<std::unique_ptr<TransportGroup>> open_group(const CallGroup& group) override;
   Status check(const CollectiveCall& call) const override;
+  std::shared_ptr<RankCapture> capture_calls() override;
+  /// What calls belong to; null: to no capture.
+  CapturedCalls* capture() const noexcept { return capture_; }
+  void set_capture(CapturedCalls* capture) noexcept { capture_ = capture; }
 
  private:
   std::unique_ptr<HostMail> mail_;
@@ -94,6 +103,7 @@ class Transport final : public ProcessTransport {
   std::string no_windows_;
   std::vector<std::string> hosts_;
   Clock::time_point start_;
+  CapturedCalls* capture_ = nullptr;
   std::set<std::string> files_;  ///< names of source files in signatures of peers
   Watch watch_;
 };

@@ -190,9 +190,10 @@ RunResult train_on_threads(const RunOptions& options) {
   const Job job = job_of(options);
   const auto in_one_process = [&](World&) {
     std::vector<RunResult> ranks(static_cast<std::size_t>(options.num_ranks));
-    throw_if_error(run_ranks(options.num_ranks, {}, [&](World& world) {
-      ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
-    }));
+    throw_if_error(
+        run_ranks(options.num_ranks, {.allocator = options.allocator}, [&](World& world) {
+          ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
+        }));
     return all_parameters(std::move(ranks));
   };
   return results_of(1, {}, in_one_process).value()[0];

@@ -18,12 +18,14 @@ namespace {
 constexpr const char* kNoEnd = "1000000";
 
 /// A small model on 2 x 2 ranks.
-std::vector<std::string> training(const std::string& num_steps, const std::string& log) {
+std::vector<std::string> training(const std::string& num_steps, const std::string& log,
+                                  const std::string& backend = "mpi") {
   return {"--config",   test_data("/../../configs/parity_softmax.json"),
           "--data",     test_data("/../../LICENSE"),
           "--steps",    num_steps,
           "--parallel", R"({"dp_shard":2,"tp":2,"ep":2})",
-          "--backend",  "mpi",
+          "--backend",  backend,
+          "--device",   backend == "nccl" ? "emulated" : "cpu",
           "--checked",  "--log",
           log};
 }
@@ -96,6 +98,24 @@ std::vector<std::string> losses_beside(const TwoHosts& hosts, std::size_t least_
   return losses_of(log);
 }
 
+/// Four ranks over NCCL, two on each host, in the environment that torchrun makes. NCCL emulated
+/// finds those of the other host in `folder`.
+std::vector<StartedProgram> start_over_nccl(const TwoHosts& hosts, const ScratchFolder& folder,
+                                            const std::vector<std::string>& arguments) {
+  std::vector<StartedProgram> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(hosts.start_rank(rank / 2, arguments,
+                                     {{"RANK", std::to_string(rank)},
+                                      {"WORLD_SIZE", "4"},
+                                      {"LOCAL_RANK", std::to_string(rank % 2)},
+                                      {"LOCAL_WORLD_SIZE", "2"},
+                                      {"MASTER_ADDR", TwoHosts::address_of(0)},
+                                      {"MASTER_PORT", "29500"},
+                                      {"TESSERA_EMULATED_NCCL_FOLDER", folder / "."}}));
+  }
+  return ranks;
+}
+
 }  // namespace
 
 TEST_CASE("a job over two hosts of one name trains as on one, bit for bit", "[mpi][hosts]") {
@@ -150,6 +170,41 @@ TEST_CASE("a rank killed on the other host is named by every other", "[mpi][host
     const auto record = read_records(records + "/" + flight::file_name_of(rank));
     REQUIRE(record.ok());
     CHECK_THAT(record->failure, Catch::StartsWith("rank 3 died in "));
+  }
+}
+
+TEST_CASE("ranks over NCCL on two hosts train as on one, bit for bit", "[hosts][nccl]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const ScratchFolder folder;
+  std::vector<std::string> on_one = training("2", folder / "one", "nccl");
+  on_one.insert(on_one.end(), {"--ranks", "4"});
+  REQUIRE(run_program("tessera-train", on_one).exit_code == 0);
+  REQUIRE(losses_of(folder / "one").size() == 2);
+  for (auto& rank : start_over_nccl(hosts, folder, training("2", folder / "two", "nccl"))) {
+    const Ran ran = rank.finish();
+    CAPTURE(ran.err);
+    CHECK(ran.exit_code == 0);
+  }
+  CHECK(losses_of(folder / "two") == losses_of(folder / "one"));
+}
+
+TEST_CASE("a rank over NCCL that is killed on the other host is named by every other",
+          "[hosts][nccl]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const ScratchFolder folder;
+  const std::string log = folder / "log";
+  auto ranks = start_over_nccl(hosts, folder, training(kNoEnd, log, "nccl"));
+  REQUIRE(becomes_true([&] { return !losses_of(log).empty(); }, 4 * kSoon));
+  ranks[3].signal(SIGKILL);
+  const Ran victim = ranks[3].finish();
+  CHECK(victim.exit_code == 128 + SIGKILL);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const Ran ran = ranks[rank].finish();
+    CAPTURE(rank, ran.err);
+    CHECK(ran.exit_code == 4);
+    CHECK_THAT(ran.err, Catch::Contains("tessera-train: rank 3 died in "));
   }
 }
 

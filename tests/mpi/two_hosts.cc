@@ -94,6 +94,15 @@ Ran TwoHosts::train(ProcessTables tables, const std::vector<std::string>& argume
                      {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
 }
 
+StartedProgram TwoHosts::start_rank(int host, const std::vector<std::string>& arguments,
+                                    const std::map<std::string, std::string>& environment) const {
+  std::vector<std::string> all = {
+      "-c", "exec " + prefix_of(host, ProcessTables::kShared) + " \"$0\" \"$@\"",
+      built("/tessera-train")};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return StartedProgram("/bin/sh", all, "", environment);
+}
+
 // ---- Wiretap
 
 bool is_turned_away(const HeardSession& session, const std::string& bytes) {

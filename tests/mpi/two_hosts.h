@@ -34,6 +34,9 @@ class TwoHosts {
   /// tessera-train by OpenMPI's mpirun on host 0 with two ranks on each host: 0 and 1, 2 and 3.
   Ran train(ProcessTables tables, const std::vector<std::string>& arguments,
             const std::vector<std::string>& launcher_options = {}) const;
+  /// tessera-train as one of its ranks, in this environment.
+  StartedProgram start_rank(int host, const std::vector<std::string>& arguments,
+                            const std::map<std::string, std::string>& environment) const;
 
  private:
   std::string name_of(int host) const { return name_ + (host == 0 ? "a" : "b"); }

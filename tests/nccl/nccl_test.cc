@@ -4,78 +4,20 @@
 
 #include <chrono>
 
-#include "devices/devices.h"
-#include "runtime/nccl_world.h"
-#include "tests/support/arrays.h"
-#include "tests/support/on_world.h"
+#include "tests/nccl/ranks_of_nccl.h"
 #include "tests/support/patience.h"
 
 namespace tessera {
-namespace {
 
 using std::chrono::milliseconds;
-
-/// What the run returned, and what each rank's body threw.
-struct Ended {
-  Status first;
-  std::vector<Status> ranks;
-  double seconds = 0;
-};
-
-std::function<std::shared_ptr<Allocator>(std::int64_t)> card_of(
-    const std::function<std::int64_t(std::int64_t)>& card) {
-  return [card](std::int64_t rank) {
-    return value_or_throw(make_device_of_rank(DeviceId::Kind::kEmulated, card(rank)))
-        ->make_allocator();
-  };
-}
-
-Ended run(int num_ranks, WorldOptions options, const std::function<void(World&)>& body) {
-  if (!options.allocator) options.allocator = card_of([](std::int64_t rank) { return rank; });
-  Ended ended;
-  ended.ranks.resize(static_cast<std::size_t>(num_ranks));
-  const auto start = std::chrono::steady_clock::now();
-  ended.first = run_emulated_nccl_ranks(num_ranks, {.world = options}, [&](World& world) {
-    try {
-      body(world);
-    } catch (const Error& error) {
-      ended.ranks[static_cast<std::size_t>(world.rank())] = error.status();
-      throw;
-    }
-  });
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return ended;
-}
-
-/// Sums, each of which the host reads.
-void sum_and_read(World& world, int times) {
-  for (int i = 0; i < times; ++i) {
-    const Array value =
-        testing::on_world(world, Array::from_values({2}, DType::kF32, std::vector<double>{1, 2}));
-    everyone(world).all_reduce(value, value, ReduceOp::kSum, {.tensor = "w"});
-    static_cast<void>(testing::values_here(value));
-  }
-}
-
-bool says(const Status& status, std::string_view text) {
-  return message_of(status).find(text) != std::string_view::npos;
-}
-
-/// Until the end of a test.
-class PlantedFault {
- public:
-  PlantedFault(int device, emulation::NcclFault fault, int number) {
-    emulation::plant_nccl_fault(device, fault, number);
-  }
-  PlantedFault(const PlantedFault&) = delete;
-  PlantedFault& operator=(const PlantedFault&) = delete;
-  ~PlantedFault() { emulation::nccl_heals(); }
-};
-
-}  // namespace
+using testing::Ended;
+using testing::PlantedFault;
+using testing::run;
+using testing::says;
+using testing::sum_and_read;
 
 TEST_CASE("two ranks on one card are refused with what to do", "[nccl][errors]") {
-  const Ended ended = run(2, {.allocator = card_of([](std::int64_t) { return 0; })},
+  const Ended ended = run(2, {.allocator = testing::card_of([](std::int64_t) { return 0; })},
                           [](World& world) { sum_and_read(world, 1); });
   CAPTURE(ended.first.ToString());
   CHECK(ended.first.code() == absl::StatusCode::kFailedPrecondition);
@@ -110,7 +52,7 @@ TEST_CASE("a card that never comes to a call ends the job at the timeout", "[ncc
   CAPTURE(ended.first.ToString());
   CHECK(ended.first.code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(says(ended.first, "timed out in all_reduce #2 of F32 [2] on emulated:"));
-  CHECK(says(ended.first, "tensor w (nccl/nccl_test.cc:"));
+  CHECK(says(ended.first, "tensor w (nccl/ranks_of_nccl.h:"));
   CHECK(says(ended.first, ": all arrived, NCCL has not moved all data"));
   for (const Status& status : ended.ranks) CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(ended.seconds < testing::kSoonSeconds);

@@ -192,6 +192,38 @@ TEST_CASE("a killed process is named by all others, and its records stay",
   CHECK_THAT(audit.out, Catch::Contains("rank " + std::to_string(victim)));
 }
 
+TEST_CASE("processes over NCCL train on captured steps, and name one that is killed",
+          "[tools][train][nccl][capture][faults]") {
+  const std::string mesh = R"({"dp_shard":2,"ep":2,"rows_bound":1024})";
+  const ScratchFolder folder;
+  const auto with_log = [&](const std::string& log, std::vector<std::string> more) {
+    more.insert(more.end(), {"--parallel", mesh, "--log", folder / log});
+    return arguments_with(more);
+  };
+  SECTION("losses") {
+    const auto four_steps = [&](const std::string& log, std::vector<std::string> more) {
+      more.insert(more.end(), {"--init", parity("init.safetensors"), "--steps", "4"});
+      return with_log(log, more);
+    };
+    REQUIRE(run_program("tessera-train", four_steps("threads", {"--ranks", "2"})).exit_code == 0);
+    for (const Ran& ran : finish(start(environments(2), four_steps("captured", {"--capture"})))) {
+      CAPTURE(ran.err);
+      CHECK(ran.exit_code == 0);
+    }
+    CHECK(losses_of(folder / "captured") == losses_of(folder / "threads"));
+    CHECK(!losses_of(folder / "threads").empty());
+  }
+  SECTION("a process that is killed") {
+    auto ranks = start(environments(2), with_log("log", {"--steps", "10", "--capture"}));
+    wait_for_lines(folder / "log", 3);
+    ranks[1].signal(SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    const std::vector<Ran> ran = finish(std::move(ranks));
+    CHECK(seconds_since(killed) < kSoonSeconds);
+    check_said_by_all({ran[0]}, "tessera-train: rank 1 died");
+  }
+}
+
 TEST_CASE("a kernel's fault ends all ranks, and no value that was not summed is shown",
           "[tools][train][nccl][faults]") {
   const std::string number = GENERATE("40", "200", "300", "900");

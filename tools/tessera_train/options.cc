@@ -38,11 +38,11 @@ Status check_reduce(const TrainFlags& flags) {
 
 Status check_device(const TrainFlags& flags) {
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind kind, parse_device_kind("--device", flags.device));
-  const bool captures = kind != DeviceId::Kind::kCpu && flags.backend == "threads";
+  const bool captures = kind != DeviceId::Kind::kCpu && flags.backend != "mpi";
   if (!flags.capture || captures) return absl::OkStatus();
   return invalid_argument(
-      "--capture: goes with --device cuda or emulated and --backend threads; the processor does "
-      "its work at once, and processes do not share a capture");
+      "--capture: goes with --device cuda or emulated and --backend threads or nccl; the processor "
+      "does its work at once, and calls of MPI cannot be captured");
 }
 
 /// `status`, with the flag before its text.
