@@ -1,32 +1,24 @@
 // Rows that go straight to peers' memory over NCCL's windows: the bits of the threads backend, what
 // ranks are told where windows are not to be had, and how a call ends that a peer leaves. NCCL is
 // emulated.
-#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <mutex>
-#include <optional>
 
-#include "devices/devices.h"
-#include "emulation/nccl.h"
 #include "kernels/peer_rows.h"
-#include "runtime/nccl_world.h"
-#include "tests/support/arrays.h"
-#include "tests/support/on_world.h"
+#include "runtime/world_capture.h"
+#include "tests/nccl/ranks_of_nccl.h"
 #include "tests/support/patience.h"
 
 namespace tessera {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::PlantedFault;
+using testing::says;
 using Way = PeerRows::Way;
 using Results = std::vector<std::vector<double>>;
 
 constexpr std::int64_t kTopK = 2, kSlots = 16;
-
-std::shared_ptr<Allocator> card_of(std::int64_t rank) {
-  return value_or_throw(make_device_of_rank(DeviceId::Kind::kEmulated, rank))->make_allocator();
-}
 
 std::int64_t rows_of(std::int64_t rank, std::int64_t ranks) { return ranks * kSlots + 3 * rank; }
 
@@ -99,30 +91,16 @@ Results all_rows(World& world, bool states_rows) {
   return values;
 }
 
-struct Ended {
-  Status first;
-  std::vector<Status> ranks;
-  std::vector<Results> results;
-  double seconds = 0;
+struct Ended : testing::Ended {
+  std::vector<Results> results = {};  ///< of each rank's body
 };
 using Body = std::function<Results(World&)>;
 Ended run(int num_ranks, WorldOptions options, const Body& body) {
-  options.allocator = card_of;
-  Ended ended;
-  ended.ranks.resize(static_cast<std::size_t>(num_ranks));
-  ended.results.resize(ended.ranks.size());
-  const auto start = std::chrono::steady_clock::now();
-  ended.first = run_emulated_nccl_ranks(num_ranks, {.world = options}, [&](World& world) {
-    const auto at = static_cast<std::size_t>(world.rank());
-    try {
-      ended.results[at] = body(world);
-    } catch (const Error& error) {
-      ended.ranks[at] = error.status();
-      throw;
-    }
+  std::vector<Results> results(static_cast<std::size_t>(num_ranks));
+  const testing::Ended ended = testing::run(num_ranks, std::move(options), [&](World& world) {
+    results[static_cast<std::size_t>(world.rank())] = body(world);
   });
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return ended;
+  return {ended, results};
 }
 
 Body rows_of_dim(std::int64_t dim, int times = 1) {
@@ -134,20 +112,6 @@ Body rows_of_dim(std::int64_t dim, int times = 1) {
   };
 }
 
-bool says(const Status& status, std::string_view text) {
-  return message_of(status).find(text) != std::string_view::npos;
-}
-
-/// Until the end of a test.
-class PlantedFault {
- public:
-  PlantedFault(int device, emulation::NcclFault fault, int number) {
-    emulation::plant_nccl_fault(device, fault, number);
-  }
-  PlantedFault(const PlantedFault&) = delete;
-  PlantedFault& operator=(const PlantedFault&) = delete;
-  ~PlantedFault() { emulation::nccl_heals(); }
-};
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -165,9 +129,11 @@ TEST_CASE("rows over NCCL's windows are those of the threads backend, bit for bi
           "[nccl][windows]") {
   const int num_ranks = GENERATE(1, 2, 3, 8);
   std::vector<Results> expected(static_cast<std::size_t>(num_ranks));
-  const Status by_threads = run_ranks(num_ranks, {.allocator = card_of}, [&](World& world) {
-    expected[static_cast<std::size_t>(world.rank())] = all_rows(world, false);
-  });
+  const Status by_threads =
+      run_ranks(num_ranks, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
+                [&](World& world) {
+                  expected[static_cast<std::size_t>(world.rank())] = all_rows(world, false);
+                });
   REQUIRE(by_threads.ok());
   for (const CallChecks checks : {CallChecks::kOff, CallChecks::kOn}) {
     for (const bool states_rows : {false, true}) {
@@ -191,9 +157,10 @@ TEST_CASE("calls of rows of growing sizes may be under way together", "[nccl][wi
     return values;
   };
   std::vector<Results> expected(4);
-  REQUIRE(run_ranks(4, {.allocator = card_of}, [&](World& world) {
-            expected[static_cast<std::size_t>(world.rank())] = body(world);
-          }).ok());
+  REQUIRE(run_ranks(
+              4, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
+              [&](World& world) { expected[static_cast<std::size_t>(world.rank())] = body(world); })
+              .ok());
   const Ended ended = run(4, {}, body);
   CHECK(ended.first == absl::OkStatus());
   CHECK((ended.results == expected));
@@ -233,8 +200,8 @@ TEST_CASE("windows that cannot be had are refused by name on all ranks",
   const Variable version("TESSERA_EMULATED_NCCL_VERSION", "22703");
   const Ended old = run(2, {}, reach);
   CAPTURE(old.first.ToString());
+  CHECK(old.first.code() == absl::StatusCode::kUnimplemented);
   for (const Status& status : old.ranks) {
-    CHECK(status.code() == absl::StatusCode::kUnimplemented);
     CHECK(says(status,
                "peer_rows: this backend's ranks [0, 1] do not reach each other's memory: NCCL "
                "2.27.3 is there, windows that kernels reach need 2.28.3 or later"));
@@ -261,8 +228,9 @@ TEST_CASE("arrays on the host are no rows of windows", "[nccl][windows][errors]"
     return Results{};
   });
   for (const Status& status : ended.ranks) {
-    CHECK(status == unimplemented("peer_rows: its arrays lie on cpu:0; over NCCL ranks reach each "
-                                  "other's cards alone"));
+    CHECK(
+        says(status,
+             "peer_rows: its arrays lie on cpu:0; over NCCL ranks reach each other's cards alone"));
   }
 }
 
@@ -304,6 +272,63 @@ TEST_CASE("a rank that throws frees those that wait for its window or its rows",
     CHECK(ended.ranks[rank] == unavailable("rank 1: no such expert: 9"));
   }
   CHECK(ended.seconds < testing::kSoonSeconds);
+}
+
+TEST_CASE("captured calls of rows are done again, also after larger ones by calls",
+          "[nccl][windows][capture]") {
+  const auto checks = GENERATE(CallChecks::kOff, CallChecks::kOn);
+  const auto body = [](World& world) {
+    const RowArrays at(world, DType::kF32, 24);
+    const Array put = testing::on_world(world, to_host(at.buffer_RD)),
+                sums = Array::empty(at.tokens_TD.shape(), DType::kF32, world.allocator());
+    const auto calls = [&] {
+      PeerRows rows = at.rows;
+      rows.weights_TK = at.weights_TK;
+      everyone(world).peer_rows_async(rows, at.tokens_TD, put)->wait();
+      rows.way = Way::kSum;
+      everyone(world).peer_rows_async(rows, put, sums)->wait();
+      Device& device = sums.device();
+      device.copy(at.tokens_TD.bytes(), sums.bytes(), static_cast<std::size_t>(sums.num_bytes()),
+                  device.compute());
+    };
+    calls();
+    WorldCapture captured(world, calls);
+    Results values;
+    for (const std::int64_t dim_between : {24, 3000, 24}) {
+      captured.launch();
+      captured.launch();
+      values.push_back(testing::values_here(sums));
+      RowCalls(world, DType::kF32, dim_between, true).read_to(values);
+    }
+    captured.launch();
+    values.push_back(testing::values_here(sums));
+    everyone(world).barrier();
+    return values;
+  };
+  std::vector<Results> expected(4);
+  REQUIRE(run_ranks(
+              4, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
+              [&](World& world) { expected[static_cast<std::size_t>(world.rank())] = body(world); })
+              .ok());
+  const Ended ended = run(4, {.checks = checks}, body);
+  CHECK(ended.first == absl::OkStatus());
+  CHECK((ended.results == expected));
+}
+
+TEST_CASE("a capture waits for no windows: calls of rows that need larger ones are refused",
+          "[nccl][windows][capture][errors]") {
+  const Ended ended = run(2, {}, [](World& world) {
+    Results values = rows_of_dim(4)(world);
+    const RowArrays at(world, DType::kF32, 4000);
+    const WorldCapture captured(world, [&] {
+      everyone(world).peer_rows_async(at.rows, at.tokens_TD, at.buffer_RD)->wait();
+    });
+    return values;
+  });
+  CAPTURE(ended.first.ToString());
+  CHECK(says(ended.first,
+             "capture: peer_rows needs windows of 35 rows of 16000 bytes, its ranks have 65536 "
+             "bytes: run the work once by calls before it is captured"));
 }
 
 }  // namespace tessera
