@@ -239,6 +239,16 @@ bool on_one_host(const NcclSeat& a, const NcclSeat& b) {
 
 }  // namespace
 
+int NcclClique::ranks_a_host() {
+  const std::lock_guard lock(mutex);
+  int first = 1;
+  while (first < size && on_one_host(seats.at(0), seats.at(first))) ++first;
+  for (int rank = 0; rank < size; ++rank) {
+    if (!on_one_host(seats.at(rank), seats.at(rank / first * first))) return 1;
+  }
+  return first;
+}
+
 NcclRefusal NcclClique::seat(int rank, const NcclSeat& seat) {
   for (const auto& [other, taken] : seats) {
     if (other == rank) {

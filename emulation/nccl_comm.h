@@ -116,6 +116,8 @@ struct NcclClique {
   bool is_lost(int rank) const;
   /// Gives a rank its place, or says why not.
   NcclRefusal seat(int rank, const NcclSeat& seat);
+  /// As many consecutive ranks as every host has; 1 where they lie otherwise.
+  int ranks_a_host();
   /// A rank's part of its `number`-th registration.
   std::shared_ptr<NcclRegistration> bring(std::size_t number, int rank, NcclWindowPart part);
 };

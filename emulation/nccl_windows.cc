@@ -251,8 +251,8 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
 
 ncclTeam_t ncclTeamLsa(ncclComm_t comm) {
   const char* const asked = std::getenv("TESSERA_EMULATED_NCCL_LSA");
-  const int most = asked == nullptr ? comm->size() : std::atoi(asked);
-  const int size = most > 0 && comm->size() % most == 0 ? most : comm->size();
+  const int most = asked == nullptr ? comm->clique().ranks_a_host() : std::atoi(asked);
+  const int size = most > 0 && comm->size() % most == 0 ? most : 1;
   return {size, comm->rank() % size, 1};
 }
 

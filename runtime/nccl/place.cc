@@ -26,16 +26,16 @@ StatusOr<std::shared_ptr<FlightRecorder>> open_record(const NcclMeeting& meeting
   return std::shared_ptr<FlightRecorder>(*std::move(recorder));
 }
 
-/// Rank 0's time. The clock of one kernel is the same to all its ranks; on another host it is as
-/// far off as an exchange takes.
+/// Rank 0's time, and who is where. The clock of one kernel is the same to all its ranks; on
+/// another host it is as far off as an exchange takes.
 void agree_on_zero(const ExchangeTexts& exchange, NcclPlace& place) {
   const RankClock::time_point before = RankClock::now();
   const std::string own = boot_id();
   const std::vector<std::string> texts =
-      exchange(std::to_string(before.time_since_epoch().count()) + " " + own);
+      exchange(std::to_string(before.time_since_epoch().count()) + " " + own + "\n" + network_id());
   const RankClock::time_point after = RankClock::now();
-  for (const std::string& text : texts) place.hosts.push_back(text.substr(text.find(' ') + 1));
-  place.start = place.hosts[0] == own
+  for (const std::string& text : texts) place.hosts.push_back(text.substr(text.find('\n') + 1));
+  place.start = texts[0].substr(0, texts[0].find('\n')).ends_with(" " + own)
                     ? RankClock::time_point(RankClock::duration(std::stoll(texts[0])))
                     : before + (after - before) / 2;
 }

@@ -30,7 +30,7 @@ struct NcclPlace {
   std::unique_ptr<HostMail> mail;
   std::shared_ptr<FlightRecorder> recorder;
   RankClock::time_point start;          ///< zero of the job's time
-  std::vector<std::string> hosts = {};  ///< by rank, what tells their kernels apart
+  std::vector<std::string> hosts = {};  ///< by rank, each one's network_id()
   int threads_per_rank = 1;
 };
 

@@ -129,9 +129,9 @@ bool PeerWindow::has(const Room& room) {
   if (phase_ == Phase::kThere && fits(room)) return true;
   if (device_.is_capturing()) {
     throw Error(failed_precondition(
-        "peer_rows: a captured step needs a window of " + std::to_string(room.rows) + " rows of " +
-        std::to_string(room.row_bytes) + " bytes, there are " + std::to_string(row_bytes_) +
-        " bytes; do the step once uncaptured before"));
+        "capture: peer_rows needs windows of " + std::to_string(room.rows) + " rows of " +
+        std::to_string(room.row_bytes) + " bytes, its ranks have " + std::to_string(row_bytes_) +
+        " bytes: run the work once by calls before it is captured"));
   }
   if (phase_ == Phase::kThere) {
     // What is done here has passed the meeting that ends a call: no peer uses this window either.

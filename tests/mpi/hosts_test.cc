@@ -189,6 +189,39 @@ TEST_CASE("ranks over NCCL on two hosts train as on one, bit for bit", "[hosts][
   CHECK(losses_of(folder / "two") == losses_of(folder / "one"));
 }
 
+TEST_CASE("rows go to the memory of a host's ranks over NCCL, and to no other host's",
+          "[hosts][nccl][dispatch]") {
+  const TwoHosts hosts;
+  if (!hosts.refused().empty()) return skip(hosts.refused());
+  const ScratchFolder folder;
+  const auto with = [&](const std::string& more, const std::string& log) {
+    std::vector<std::string> all = training("2", folder / log, "nccl");
+    const auto mesh = std::ranges::find(all, "--parallel") + 1;
+    *mesh = R"({"dp_shard":2,"tp":2,"ep":4,"dispatcher":"peer")" + more + "}";
+    return all;
+  };
+  const std::string nodes = R"(,"ranks_per_node":2)";
+  std::vector<std::string> on_one = with(nodes, "one");
+  on_one.insert(on_one.end(), {"--ranks", "4"});
+  REQUIRE(run_program("tessera-train", on_one).exit_code == 0);
+  REQUIRE(losses_of(folder / "one").size() == 2);
+  for (auto& rank : start_over_nccl(hosts, folder, with(nodes, "two"))) {
+    const Ran ran = rank.finish();
+    CAPTURE(ran.err);
+    CHECK(ran.exit_code == 0);
+  }
+  CHECK(losses_of(folder / "two") == losses_of(folder / "one"));
+  std::string said;
+  for (auto& rank : start_over_nccl(hosts, folder, with("", "refused"))) {
+    const Ran ran = rank.finish();
+    CHECK(ran.exit_code == 3);
+    said += ran.err;
+  }
+  CHECK_THAT(said, Catch::Contains("which this backend does not reach (rank 2 is on another host "
+                                   "than rank 0); allowed: the other dispatchers, or "
+                                   "ranks_per_node with no more ranks than do"));
+}
+
 TEST_CASE("a rank over NCCL that is killed on the other host is named by every other",
           "[hosts][nccl]") {
   const TwoHosts hosts;

@@ -6,6 +6,7 @@
 #include "devices/devices.h"
 #include "devices/nccl/ranks.h"
 #include "emulation/nccl.h"
+#include "kernels/peer_rows.h"
 #include "tests/support/arrays.h"
 #include "tests/support/on_world.h"
 #include "tests/support/patience.h"
@@ -132,6 +133,39 @@ TEST_CASE("a user's communicator moves what all ranks call, others are made when
   CHECK(num_nccl_comms_made() == before + 4);  // of two pairs
   // It is still the user's, who goes on with it.
   CHECK(users.sums() == std::vector<double>{10, 10, 10, 10});
+}
+
+TEST_CASE("a user's communicator, which blocks, has windows as long as the run lasts",
+          "[nccl][handles][windows]") {
+  UsersNccl users(3);
+  const bool fails = GENERATE(false, true);
+  std::vector<std::vector<double>> sums(3);
+  const Status status = run(
+      3, [&](std::int64_t rank) { return users.of(rank); },
+      [&](World& world) {
+        // Each rank's row goes to the next one, and comes back doubled.
+        const auto next = static_cast<double>(kernels::peer_place((world.rank() + 1) % 3, 0));
+        const auto here = [&](const Array& array) { return testing::on_world(world, array); };
+        const std::vector<double> own(4, static_cast<double>(world.rank() + 1));
+        const Array tokens = here(Array::from_values({1, 4}, DType::kF32, own)),
+                    row = here(Array::zeros({1, 4}, DType::kF32));
+        PeerRows rows{.place_TK = here(Array::from_values({1, 1}, DType::kI64, std::vector{next})),
+                      .weights_TK = here(Array::from_values({1, 1}, DType::kF32, std::vector{2.}))};
+        everyone(world).peer_rows_async(rows, tokens, row)->wait();
+        rows.way = PeerRows::Way::kSum;
+        if (fails && world.rank() == 1) throw Error(invalid_argument("no more"));
+        everyone(world).peer_rows_async(rows, row, tokens)->wait();
+        sums[static_cast<std::size_t>(world.rank())] = testing::values_here(tokens);
+      });
+  if (fails) {
+    CHECK(status == invalid_argument("rank 1: no more"));
+    return;
+  }
+  REQUIRE(status == absl::OkStatus());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(sums[rank] == std::vector<double>(4, 4.0 * static_cast<double>(rank + 1)));
+  }
+  CHECK(users.sums() == std::vector<double>{6, 6, 6});
 }
 
 TEST_CASE("a user's stream without a communicator takes the calls of one that is made",

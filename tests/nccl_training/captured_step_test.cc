@@ -70,6 +70,8 @@ TEST_CASE("a captured step over NCCL trains bit for bit like one of calls, there
                      .tp = 2,
                      .ep = 4,
                      .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.kind = kPeer, .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2, .ep = 2},  // padded to capacity
       ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = {.rows_bound = 4096}});
   CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);
