@@ -197,7 +197,7 @@ TEST_CASE("a step without memory names bytes and op, and leaves the state whole"
 }
 
 TEST_CASE("a captured step that reads on the host, or draws noise, is refused by name",
-          "[moe][device][capture][errors]") {
+          "[moe][device][capture][errors][C37]") {
   RunOptions options = on_devices({.dp_shard = 2, .ep = 2}, StepMode::kCaptured);
   CHECK_THROWS_WITH(train(options),
                     Catch::Contains("host read moe.dispatch.counts of counts_E in layers.1.moe."
