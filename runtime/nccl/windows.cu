@@ -91,8 +91,9 @@ __global__ void mark_put_rows(const __grid_constant__ PutMarks of) {
 
 struct RowCopies {
   const std::int64_t* broken_off;
-  std::byte* flags;  // null: all rows; else those with a flag, which is cleared for the next time
-  std::int64_t rows, words;
+  std::byte* flags =
+      nullptr;  // all rows; else those with a flag, which is cleared for the next time
+  std::int64_t rows = 0, words = 0;
 };
 
 /// A warp a row.
