@@ -35,6 +35,9 @@ struct PeerBuffers {
   DType dtype = DType::kF32;
   /// The peer that a place names and the next ones, so many in all, have that row alike.
   std::int64_t copies = 1;
+  /// On a device: where it is not 0 once the kernel runs, all places are taken for none. Null: it
+  /// is not asked for.
+  const std::int64_t* broken_off = nullptr;
 };
 /// As many as a device's kernel is told of.
 inline constexpr int kMostPeers = 64;

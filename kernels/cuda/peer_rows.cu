@@ -17,9 +17,11 @@ struct PeerPlaces {
   const std::int64_t* list;
   FaultWord fault = {};
   std::int64_t copies, count;
+  const std::int64_t* broken_off;
   PeerBuffer peers[kMostPeers] = {};
 
   __device__ std::int64_t read(std::int64_t slot) const {
+    if (broken_off != nullptr && *broken_off != 0) return -1;
     const std::int64_t place = list[slot];
     if (place >= 0 && is_in(place, peers, count, copies)) return place;
     if (place != -1) fault.note(slot);
@@ -169,8 +171,10 @@ __global__ void dot_rows(const __grid_constant__ DotOperands<T, In> of) {
 
 PeerPlaces places_among(KernelContext& ctx, const char* kernel, const PeerBuffers& buffers,
                         const Array& place_TK) {
-  PeerPlaces places = {
-      .list = list_data(place_TK), .copies = buffers.copies, .count = std::ssize(buffers.peers)};
+  PeerPlaces places = {.list = list_data(place_TK),
+                       .copies = buffers.copies,
+                       .count = std::ssize(buffers.peers),
+                       .broken_off = buffers.broken_off};
   if (places.count > kMostPeers) {
     throw Error(
         invalid_argument(absl::StrFormat("%s: %d peers; a device's kernel is told of %d at most",

@@ -11,8 +11,10 @@
 namespace tessera TSR_API {
 
 /// This rank's part: `buffers` of all group ranks. Runs on `stream` of the context's device.
+/// `broken_off`: see kernels::PeerBuffers.
 /// Errors: throws those of kernels/peer_rows.h.
 void move_peer_rows(KernelContext& ctx, const CollectiveCall& call,
-                    std::span<const kernels::PeerBuffer> buffers, Stream& stream);
+                    std::span<const kernels::PeerBuffer> buffers, Stream& stream,
+                    const std::int64_t* broken_off = nullptr);
 
 }  // namespace tessera

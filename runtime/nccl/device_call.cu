@@ -106,7 +106,6 @@ DeviceCall::DeviceCall(const CollectiveCall& call, const Signature& signature,
 std::int64_t DeviceCall::buffer_bytes() const {
   if (boxes_) return boxes_->buffer_bytes();
   if (rounds_) return rounds_->buffer_bytes();
-  if (call_.kind() == Kind::kPeerRows) return PeerWindow::buffer_bytes(group_.size);
   if (!slices_.empty()) {
     return (group_.size - 1) * DeviceSide::aligned(round_elements_ * element());
   }
@@ -141,7 +140,7 @@ void DeviceCall::give() {
       exchange();
       break;
     case Kind::kPeerRows:
-      window_->give(call_, peer_rows_, *side_);
+      window_->give(call_, peer_rows_);
       break;
     case Kind::kBarrier:
       break;

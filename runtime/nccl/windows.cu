@@ -33,24 +33,52 @@ std::string text_of(int version) {
          std::to_string(version % 100);
 }
 
+const kernels::Grid kOneThread{1, 1, 0};
+
 std::int64_t in_grains(std::int64_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 
 // ---- device code
 
-__global__ void find_windows(ncclWindow_t window, int num_ranks, std::byte** found) {
-  for (auto [rank, step] = list_threads(); rank < num_ranks; rank += step) {
-    found[rank] = static_cast<std::byte*>(ncclGetLsaPointer(window, 0, static_cast<int>(rank)));
+}  // namespace
+
+/// All ranks send their stamp in a meeting: who has not got all of them was let go by an abort.
+struct Meetings {
+  std::int64_t broken_off = 0;
+  std::int64_t stamp = 1;
+  std::int64_t seen[kMostPeers] = {};  ///< by rank
+  std::byte* peers[kMostPeers] = {};   ///< where their windows begin
+};
+
+namespace {
+
+/// One thread. The first of a window's kernels.
+__global__ void find_windows(ncclWindow_t window, int num_ranks, Meetings* meetings) {
+  *meetings = Meetings{};
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    meetings->peers[rank] = static_cast<std::byte*>(ncclGetLsaPointer(window, 0, rank));
   }
+}
+
+/// One thread.
+__global__ void note_meeting(Meetings* meetings, int num_ranks) {
+  bool met = true;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    met = met && meetings->seen[rank] == meetings->stamp;
+  }
+  if (!met) meetings->broken_off = 1;
+  ++meetings->stamp;
 }
 
 /// The rows that a rank has put into its peers' windows.
 struct PutMarks {
   const std::int64_t* places;
+  const std::int64_t* broken_off;
   std::int64_t slots, copies, count, own;
   PeerBuffer flags[kMostPeers] = {};
 };
 
 __global__ void mark_put_rows(const __grid_constant__ PutMarks of) {
+  if (*of.broken_off != 0) return;
   for (auto [slot, step] = list_threads(); slot < of.slots; slot += step) {
     const std::int64_t place = of.places[slot];
     if (place < 0 || !kernels::is_in(place, of.flags, of.count, of.copies)) continue;
@@ -61,18 +89,27 @@ __global__ void mark_put_rows(const __grid_constant__ PutMarks of) {
   }
 }
 
-/// A warp a row: rows that peers have put, whose flags are cleared for the next time.
+struct RowCopies {
+  const std::int64_t* broken_off;
+  std::byte* flags =
+      nullptr;  // all rows; else those with a flag, which is cleared for the next time
+  std::int64_t rows = 0, words = 0;
+};
+
+/// A warp a row.
 template <class Word>
-__global__ void land_put_rows(const Word* from, std::byte* flags, std::int64_t rows,
-                              std::int64_t words, Word* to) {
+__global__ void copy_rows(RowCopies of, const Word* from, Word* to) {
+  if (*of.broken_off != 0) return;
   const auto [thread, threads] = list_threads();
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  for (std::int64_t row = thread / kLanes; row < rows; row += threads / kLanes) {
-    const bool was_put = flags[row] != std::byte{0};
+  for (std::int64_t row = thread / kLanes; row < of.rows; row += threads / kLanes) {
+    const bool has_flag = of.flags == nullptr || of.flags[row] != std::byte{0};
     __syncwarp();
-    if (!was_put) continue;
-    for (std::int64_t w = lane; w < words; w += kLanes) to[row * words + w] = from[row * words + w];
-    if (lane == 0) flags[row] = std::byte{0};
+    if (!has_flag) continue;
+    for (std::int64_t w = lane; w < of.words; w += kLanes) {
+      to[row * of.words + w] = from[row * of.words + w];
+    }
+    if (lane == 0 && of.flags != nullptr) of.flags[row] = std::byte{0};
   }
 }
 
@@ -83,6 +120,19 @@ cudaError_t visit_words(std::uintptr_t multiple, F&& f) {
   if (multiple % 8 == 0) return f(std::uint64_t{});
   if (multiple % 4 == 0) return f(std::uint32_t{});
   return f(std::uint16_t{});
+}
+
+cudaError_t launch_copy(RowCopies of, std::int64_t row_bytes, const std::byte* from, std::byte* to,
+                        cudaStream_t stream) {
+  const std::uintptr_t multiple = reinterpret_cast<std::uintptr_t>(from) |
+                                  reinterpret_cast<std::uintptr_t>(to) |
+                                  static_cast<std::uintptr_t>(row_bytes);
+  return visit_words(multiple, [&]<class Word>(Word) {
+    of.words = row_bytes / static_cast<std::int64_t>(sizeof(Word));
+    return launch<copy_rows<Word>>(grid_for(of.rows * kLanes), stream, of,
+                                   reinterpret_cast<const Word*>(from),
+                                   reinterpret_cast<Word*>(to));
+  });
 }
 
 }  // namespace
@@ -156,7 +206,7 @@ void PeerWindow::ask_for(const Room& room) {
   };
   row_bytes_ = more(room.rows * room.row_bytes, row_bytes_);
   most_rows_ = more(room.rows, most_rows_);
-  const auto bytes = static_cast<std::size_t>(row_bytes_ + most_rows_);
+  const auto bytes = static_cast<std::size_t>(row_bytes_ + most_rows_ + kGrain);
   void* memory = nullptr;
   {
     const Current current(device_);
@@ -181,14 +231,14 @@ void PeerWindow::find_peers() {
   }
   const Current current(device_);
   const cudaStream_t stream = link_.stream().handle();
-  auto** const found = reinterpret_cast<std::byte**>(block_.memory);
   std::vector<std::byte*> peers(static_cast<std::size_t>(group_.size));
   kernels::TSR_CUDA::check(
-      launch<find_windows>(grid_for(group_.size), stream, block_.window, group_.size, found),
-      device_, "peer_rows");
-  kernels::TSR_CUDA::check(cudaMemcpyAsync(peers.data(), found, peers.size() * sizeof(std::byte*),
-                                           cudaMemcpyDeviceToHost, stream),
-                           device_, "cudaMemcpyAsync");
+      launch<find_windows>(kOneThread, stream, block_.window, group_.size, meetings()), device_,
+      "peer_rows");
+  kernels::TSR_CUDA::check(
+      cudaMemcpyAsync(peers.data(), meetings()->peers, peers.size() * sizeof(std::byte*),
+                      cudaMemcpyDeviceToHost, stream),
+      device_, "cudaMemcpyAsync");
   kernels::TSR_CUDA::check(cudaStreamSynchronize(stream), device_, "cudaStreamSynchronize");
   for (const std::byte* peer : peers) {
     cudaPointerAttributes attributes{};
@@ -213,46 +263,56 @@ std::vector<PeerBuffer> PeerWindow::buffers(std::span<const std::int64_t> rows,
   return all;
 }
 
-void PeerWindow::meet(std::byte* bytes) {
+Meetings* PeerWindow::meetings() const {
+  static_assert(sizeof(Meetings) <= kGrain);
+  return reinterpret_cast<Meetings*>(flags_of(block_.memory) + most_rows_);
+}
+
+void PeerWindow::meet() {
+  Meetings* const at = meetings();
   link_.give([&](ncclComm_t comm) {
-    check(ncclAllGather(bytes, bytes + 1, 1, ncclUint8, comm, link_.stream().handle()), comm,
-          "ncclAllGather");
+    check(ncclAllGather(&at->stamp, at->seen, sizeof at->stamp, ncclUint8, comm,
+                        link_.stream().handle()),
+          comm, "ncclAllGather");
   });
+  const Current current(device_);
+  kernels::TSR_CUDA::check(
+      launch<note_meeting>(kOneThread, link_.stream().handle(), at, group_.size), device_,
+      "peer_rows");
 }
 
 // Windows are free when a call begins: the last meeting of the one before is behind all ranks'
 // last use.
-void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> rows,
-                      DeviceSide& side) {
+void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> rows) {
   const bool puts = call.as<PeerRowsCall>().rows.way == Way::kPut;
-  std::byte* const own = peer_buffer(call).bytes();
+  const Array& buffer = peer_buffer(call);
   KernelContext ctx{.device = &device_};
   CudaStream& stream = link_.stream();
-  if (group_.size == 1) return move_peer_rows(ctx, call, buffers(rows, own), stream);
+  const std::vector<PeerBuffer> all = buffers(rows, buffer.bytes());
+  if (group_.size == 1) return move_peer_rows(ctx, call, all, stream);
   is_in_capture_ = is_in_capture_ || device_.is_capturing();
-  std::byte* const met = side.take(1 + group_.size);
   if (!has_flags_) {
     device_.clear(flags_of(block_.memory), static_cast<std::size_t>(most_rows_), stream);
-    meet(met);
+    meet();
     has_flags_ = true;
   }
-  if (puts) {
-    move_peer_rows(ctx, call, buffers(rows, own), stream);
-    put(call, rows);
-    meet(met);
-    land(call.out());
-  } else {
-    const std::int64_t bytes = call.in().num_bytes();
-    if (bytes > 0) side.copy(block_.memory, own, bytes);
-    meet(met);
-    move_peer_rows(ctx, call, buffers(rows, own), stream);
+  if (!puts) {
+    copy_in(buffer);
+    meet();
   }
-  meet(met);
+  move_peer_rows(ctx, call, all, stream, &meetings()->broken_off);
+  if (puts) {
+    mark(call, rows);
+    meet();
+    land(buffer);
+  }
+  meet();
 }
 
-void PeerWindow::put(const CollectiveCall& call, std::span<const std::int64_t> rows) {
+void PeerWindow::mark(const CollectiveCall& call, std::span<const std::int64_t> rows) {
   const PeerRows& list = call.as<PeerRowsCall>().rows;
   PutMarks marks{.places = reinterpret_cast<const std::int64_t*>(list.place_TK.bytes()),
+                 .broken_off = &meetings()->broken_off,
                  .slots = list.place_TK.num_elements(),
                  .copies = list.copies,
                  .count = group_.size,
@@ -267,21 +327,23 @@ void PeerWindow::put(const CollectiveCall& call, std::span<const std::int64_t> r
       "put_peer_rows");
 }
 
-void PeerWindow::land(const Array& out) {
-  if (out.num_bytes() == 0) return;
-  const std::int64_t bytes = row_bytes(out);
-  const auto multiple =
-      reinterpret_cast<std::uintptr_t>(out.bytes()) | static_cast<std::uintptr_t>(bytes);
+void PeerWindow::copy_in(const Array& buffer) {
+  if (buffer.num_bytes() == 0) return;
   const Current current(device_);
   kernels::TSR_CUDA::check(
-      visit_words(multiple,
-                  [&]<class Word>(Word) {
-                    const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
-                    return launch<land_put_rows<Word>>(
-                        grid_for(out.size(0) * kLanes), link_.stream().handle(),
-                        reinterpret_cast<const Word*>(block_.memory), flags_of(block_.memory),
-                        out.size(0), words, reinterpret_cast<Word*>(out.bytes()));
-                  }),
+      launch_copy({.broken_off = &meetings()->broken_off, .rows = buffer.size(0)},
+                  row_bytes(buffer), buffer.bytes(), block_.memory, link_.stream().handle()),
+      device_, "peer_rows");
+}
+
+void PeerWindow::land(const Array& buffer) {
+  if (buffer.num_bytes() == 0) return;
+  const Current current(device_);
+  kernels::TSR_CUDA::check(
+      launch_copy({.broken_off = &meetings()->broken_off,
+                   .flags = flags_of(block_.memory),
+                   .rows = buffer.size(0)},
+                  row_bytes(buffer), block_.memory, buffer.bytes(), link_.stream().handle()),
       device_, "put_peer_rows");
 }
 

@@ -10,7 +10,6 @@
 
 #include "kernels/peer_rows.h"
 #include "runtime/call/prepared_call.h"
-#include "runtime/device/device_side.h"
 #include "runtime/nccl/link.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -18,6 +17,8 @@ namespace tessera::nccl::TSR_CUDA {
 /// Why ranks of one host do not reach each other's cards: the version of NCCL that is there, and
 /// what is needed. Empty: they do.
 std::string why_no_windows();
+
+struct Meetings;  // windows.cu
 
 /// One rank's window, and where its peers' lie. Every rank has as much, and asks for more in the
 /// same calls. Thread-safety: its rank's thread only.
@@ -42,9 +43,8 @@ class PeerWindow {
   bool has(const Room& room);
 
   /// Gives the link's stream the call (kPeerRows), of buffers with so many rows by rank, for which
-  /// there is room. `side` has buffer_bytes() left.
-  void give(const CollectiveCall& call, std::span<const std::int64_t> rows, DeviceSide& side);
-  static std::int64_t buffer_bytes(int num_ranks) { return DeviceSide::aligned(1 + num_ranks); }
+  /// there is room. Where a meeting of the call is broken off, no window is touched any more.
+  void give(const CollectiveCall& call, std::span<const std::int64_t> rows);
 
  private:
   enum class Phase : std::uint8_t { kNone, kRegistering, kThere };
@@ -59,12 +59,17 @@ class PeerWindow {
   void find_peers();
   void release(Block& block) noexcept;
   std::byte* flags_of(std::byte* window) const { return window + row_bytes_; }
+  /// Behind the flags.
+  Meetings* meetings() const;
   std::vector<kernels::PeerBuffer> buffers(std::span<const std::int64_t> rows,
                                            std::byte* own) const;
-  void put(const CollectiveCall& call, std::span<const std::int64_t> rows);
-  void land(const Array& out);
+  /// Sets the flags of what was put.
+  void mark(const CollectiveCall& call, std::span<const std::int64_t> rows);
+  /// Rows of the buffer: into the window, or from it, those that have a flag.
+  void copy_in(const Array& buffer);
+  void land(const Array& buffer);
   /// What the stream has from here on comes after what all ranks' streams had before.
-  void meet(std::byte* bytes);
+  void meet();
 
   CudaDevice& device_;
   Link& link_;
