@@ -72,12 +72,13 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t)>> memory_of_devi
 std::vector<LibraryUse> libraries_of(Device& device) {
   switch (device.id().kind) {
     case DeviceId::Kind::kCpu:
-      break;
+#ifndef TSR_HAS_CUDA
     case DeviceId::Kind::kCuda:
-#ifdef TSR_HAS_CUDA
-      return cuda_libraries(device);
-#else
+#endif
       break;
+#ifdef TSR_HAS_CUDA
+    case DeviceId::Kind::kCuda:
+      return cuda_libraries(device);
 #endif
     case DeviceId::Kind::kEmulated:
       return emulated_libraries(device);

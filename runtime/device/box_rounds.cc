@@ -1,6 +1,7 @@
 #include "runtime/device/box_rounds.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "runtime/call/prepared_call.h"
@@ -390,6 +391,12 @@ void BoxRounds::run_folded(FoldedPart& folded, DeviceSide& device, const Give& g
   if (folded.stacks.empty()) fold_whole(folded.part, device);
 }
 
+BoxRounds::Flow* BoxRounds::own_of(std::size_t part) {
+  const auto is_of = [part](const Flow& own) { return own.streams[0].of.part == part; };
+  const auto at = std::ranges::find_if(own_, is_of);
+  return at == own_.end() ? nullptr : &*at;
+}
+
 void BoxRounds::fold_piece(Stack& stack, std::size_t p, DeviceSide& device) {
   if (stack.left_bytes == 0) return;
   const ExchangePart& part = parts_[p];
@@ -397,10 +404,11 @@ void BoxRounds::fold_piece(Stack& stack, std::size_t p, DeviceSide& device) {
   const std::int64_t element = size_of(dtype), bytes = std::min(capacity_, stack.left_bytes);
   std::vector<const std::byte*> from;
   for (const int peer : stack.peers) {
-    Flow& flow = peer == self_
-                     ? *std::ranges::find_if(
-                           own_, [p](const Flow& own) { return own.streams[0].of.part == p; })
-                     : *incoming_of(peer);
+    Flow* const found = peer == self_ ? own_of(p) : incoming_of(peer);
+    if (found == nullptr) {
+      throw Error(internal_error("exchange: no summand of rank " + std::to_string(peer)));
+    }
+    Flow& flow = *found;
     const Stream& stream = *stream_of(flow, p);
     const std::int64_t done = stream.of.bytes - stack.left_bytes;
     if (stream.in_place != nullptr) {

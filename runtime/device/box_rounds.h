@@ -82,6 +82,7 @@ class BoxRounds {
   void size_slots();
   static Stream* stream_of(Flow& flow, std::size_t part);
   Flow* incoming_of(int peer);
+  Flow* own_of(std::size_t part);
 
   void run_ones(DeviceSide& device, const Give& give);
   void run_landing(DeviceSide& device, const Give& give);
