@@ -42,12 +42,13 @@ StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_vi
 }
 
 StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::int64_t rank) {
+  const auto card = static_cast<int>(rank % std::max(1, num_devices(kind)));
   switch (kind) {
     case DeviceId::Kind::kCpu:
       return std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu_device());  // of the program
     case DeviceId::Kind::kCuda:
 #ifdef TSR_HAS_CUDA
-      return make_cuda_device(static_cast<int>(rank % std::max(1, num_devices(kind))));
+      return make_cuda_device(card);
 #else
       return unavailable(
           "device cuda: these programs were built without it; docs/cuda.md says what runs where");
@@ -55,7 +56,7 @@ StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::
     case DeviceId::Kind::kEmulated:
       static const Status planted = plant_fault();  // once, whichever rank comes first
       TSR_RETURN_IF_ERROR(planted);
-      return make_emulated_device(static_cast<int>(rank % std::max(1, num_devices(kind))));
+      return make_emulated_device(card);
   }
   return internal_error("a device of unknown kind");
 }

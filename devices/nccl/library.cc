@@ -11,16 +11,13 @@
 #include <cstddef>
 #include <string>
 
+#include "runtime/nccl/version_text.h"
+
 namespace tessera {
 namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
 constexpr int kLeast = NCCL_VERSION(2, 28, 7);  // ncclCommRevoke
-
-std::string version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
 
 struct Library {
   void* handle = nullptr;
@@ -41,8 +38,8 @@ Library open_library() {
   int version = 0;
   if (entry != nullptr) reinterpret_cast<decltype(&ncclGetVersion)>(entry)(&version);
   if (version < kLeast) {
-    made.status = unavailable(std::string(kFile) + " is NCCL " + version_text(version) +
-                              "; allowed: " + version_text(kLeast) + " or later");
+    made.status = unavailable(std::string(kFile) + " is NCCL " + nccl_version_text(version) +
+                              "; allowed: " + nccl_version_text(kLeast) + " or later");
   }
   return made;
 }

@@ -365,15 +365,14 @@ void BoxRounds::expect_piece(Flow& flow, const FoldedPart& folded, Round& round)
 }
 
 void BoxRounds::run_folded(FoldedPart& folded, DeviceSide& device, const Give& give) {
-  const auto own = std::ranges::find_if(
-      own_, [&](const Flow& flow) { return flow.streams[0].of.part == folded.part; });
+  Flow* const own = own_of(folded.part);
   const auto is_left = [](const Stack& stack) { return stack.left_bytes > 0; };
   while (true) {
     Moves packs(unit_bytes_);
     Round round;
     for (Flow& flow : outgoing_) send_piece(flow, folded, round, packs);
     for (Flow& flow : incoming_) expect_piece(flow, folded, round);
-    if (own != own_.end() && own->streams[0].in_place == nullptr) {
+    if (own != nullptr && own->streams[0].in_place == nullptr) {
       Stream& summands = own->streams[0];
       const std::int64_t most = folded.stacks.empty() ? summands.of.bytes : capacity_;
       const std::int64_t bytes = std::min(most, summands.of.bytes - summands.moved_bytes);
@@ -453,8 +452,7 @@ void BoxRounds::fold_whole(std::size_t p, DeviceSide& device) {
     if (cursor == at.end()) {
       const std::byte* begin = nullptr;
       if (box.peer == self_) {
-        const Flow& flow = *std::ranges::find_if(
-            own_, [p](const Flow& own) { return own.streams[0].of.part == p; });
+        const Flow& flow = *own_of(p);
         const Stream& stream = flow.streams[0];
         begin = stream.in_place != nullptr ? stream.in_place : flow.slot;
       } else {

@@ -180,14 +180,14 @@ bool PackedLanding::land(Stack& stack) {
 
 // As much as all sources have; folded in the first one's buffer.
 bool PackedLanding::fold(Stack& stack) {
+  std::byte* folded = at_hand(*stack.sources[0], stack.part).data;
+  if (folded == nullptr) return false;
   std::vector<const std::byte*> summands;
-  std::byte* folded = nullptr;
   std::int64_t bytes = stack.left_bytes;
   for (PackedSource* source : stack.sources) {
     const PackedSource::AtHand found = at_hand(*source, stack.part);
     if (found.bytes == 0) return false;
     bytes = std::min(bytes, found.bytes);
-    if (folded == nullptr) folded = found.data;
     summands.push_back(found.data);
   }
   const ExchangePart& part = parts_[stack.part];

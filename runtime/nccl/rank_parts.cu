@@ -2,6 +2,7 @@
 
 #include "runtime/call/signature.h"
 #include "runtime/nccl/rank_parts.h"
+#include "runtime/nccl/version_text.h"
 #ifdef __CUDACC__
 #include "devices/nccl/library.h"
 #endif
@@ -81,8 +82,7 @@ StatusOr<std::string> nccl_version() {
   TSR_RETURN_IF_ERROR(library_status());
   int version = 0;
   check(ncclGetVersion(&version), nullptr, "ncclGetVersion");
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+  return nccl_version_text(version);
 }
 
 StatusOr<RankParts> open_rank_parts(const NcclOptions& options, const ControlPlace& place,

@@ -12,6 +12,7 @@
 #include "kernels/cuda/lists.h"
 #include "kernels/peer_rows_checks.h"
 #include "runtime/call/peer_rows.h"
+#include "runtime/nccl/version_text.h"
 #include "runtime/nccl/windows.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -27,11 +28,6 @@ using Way = PeerRows::Way;
 
 constexpr int kLeastVersion = 22803;       // the device interface
 constexpr std::int64_t kGrain = 64 << 10;  // sizes are multiples of
-
-std::string text_of(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
-}
 
 const kernels::Grid kOneThread{1, 1, 0};
 
@@ -141,8 +137,8 @@ std::string why_no_windows() {
   int version = 0;
   check(ncclGetVersion(&version), nullptr, "ncclGetVersion");
   if (version >= kLeastVersion) return {};
-  return "NCCL " + text_of(version) + " is there, windows that kernels reach need " +
-         text_of(kLeastVersion) + " or later";
+  return "NCCL " + nccl_version_text(version) + " is there, windows that kernels reach need " +
+         nccl_version_text(kLeastVersion) + " or later";
 }
 
 // ---- PeerWindow

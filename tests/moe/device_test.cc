@@ -145,15 +145,7 @@ TEST_CASE("a captured step, done again with new data, trains bit for bit like on
   const auto run = [&](StepMode mode) {
     RunOptions options = on_devices(parallel, mode);
     options.num_steps = 4;
-    options.change_config = [pads](ModelConfig& config) {
-      shrink(config);
-      config.accum = 2;
-      config.steps = 4;
-      if (!pads) return;
-      config.routing.capacity_factor = 2.0;
-      config.routing.pad_to_capacity = true;
-      config.routing.z_loss_coeff = 0.01;
-    };
+    options.change_config = [pads](ModelConfig& config) { shrink_to_capture(config, pads); };
     return train(options);
   };
   check_equal(run(StepMode::kCaptured), run(StepMode::kEach));

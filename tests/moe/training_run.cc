@@ -145,6 +145,16 @@ void shrink(ModelConfig& config) {
   config.accum = 1;
 }
 
+void shrink_to_capture(ModelConfig& config, bool pads) {
+  shrink(config);
+  config.accum = 2;
+  config.steps = 4;
+  if (!pads) return;
+  config.routing.capacity_factor = 2.0;
+  config.routing.pad_to_capacity = true;
+  config.routing.z_loss_coeff = 0.01;
+}
+
 std::string element_difference(const RunResult& run, const RunResult& reference) {
   for (const auto& [name, wanted] : reference.elements) {
     const auto got = run.elements.find(name);

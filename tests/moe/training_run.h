@@ -32,6 +32,9 @@ struct RunOptions {
 /// Makes a model small enough for many runs: 2 layers, one step of 4 x 16 tokens. Experts, their
 /// routing and the recipe stay as they are.
 void shrink(ModelConfig& config);
+/// The same for four steps of two micro-batches without host reads. `pads`: rows are padded to a
+/// capacity.
+void shrink_to_capture(ModelConfig& config, bool pads);
 
 /// Every element of a tensor after the last step, row-major.
 struct Elements {

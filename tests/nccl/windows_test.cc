@@ -123,18 +123,23 @@ class Variable {
   const char* name_;
 };
 
+/// What each rank's body gives on the same cards over the threads backend.
+std::vector<Results> by_threads(int num_ranks, const Body& body) {
+  std::vector<Results> results(static_cast<std::size_t>(num_ranks));
+  const Status status = run_ranks(
+      num_ranks, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
+      [&](World& world) { results[static_cast<std::size_t>(world.rank())] = body(world); });
+  REQUIRE(status == absl::OkStatus());
+  return results;
+}
+
 }  // namespace
 
 TEST_CASE("rows over NCCL's windows are those of the threads backend, bit for bit",
           "[nccl][windows]") {
   const int num_ranks = GENERATE(1, 2, 3, 8);
-  std::vector<Results> expected(static_cast<std::size_t>(num_ranks));
-  const Status by_threads =
-      run_ranks(num_ranks, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
-                [&](World& world) {
-                  expected[static_cast<std::size_t>(world.rank())] = all_rows(world, false);
-                });
-  REQUIRE(by_threads.ok());
+  const std::vector<Results> expected =
+      by_threads(num_ranks, [](World& world) { return all_rows(world, false); });
   for (const CallChecks checks : {CallChecks::kOff, CallChecks::kOn}) {
     for (const bool states_rows : {false, true}) {
       CAPTURE(num_ranks, checks == CallChecks::kOn, states_rows);
@@ -156,11 +161,7 @@ TEST_CASE("calls of rows of growing sizes may be under way together", "[nccl][wi
     for (const auto& each : calls) each->read_to(values);
     return values;
   };
-  std::vector<Results> expected(4);
-  REQUIRE(run_ranks(
-              4, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
-              [&](World& world) { expected[static_cast<std::size_t>(world.rank())] = body(world); })
-              .ok());
+  const std::vector<Results> expected = by_threads(4, body);
   const Ended ended = run(4, {}, body);
   CHECK(ended.first == absl::OkStatus());
   CHECK((ended.results == expected));
@@ -305,11 +306,7 @@ TEST_CASE("captured calls of rows are done again, also after larger ones by call
     everyone(world).barrier();
     return values;
   };
-  std::vector<Results> expected(4);
-  REQUIRE(run_ranks(
-              4, {.allocator = testing::card_of([](std::int64_t rank) { return rank; })},
-              [&](World& world) { expected[static_cast<std::size_t>(world.rank())] = body(world); })
-              .ok());
+  const std::vector<Results> expected = by_threads(4, body);
   const Ended ended = run(4, {.checks = checks}, body);
   CHECK(ended.first == absl::OkStatus());
   CHECK((ended.results == expected));

@@ -19,16 +19,7 @@ RunOptions steps_of(const ParallelConfig& parallel, StepMode mode) {
           .num_ranks = static_cast<int>(parallel.dp_shard * parallel.tp * parallel.pp),
           .dtype = DType::kF32,
           .num_steps = 4,
-          .change_config =
-              [pads](ModelConfig& config) {
-                shrink(config);
-                config.accum = 2;
-                config.steps = 4;
-                if (!pads) return;
-                config.routing.capacity_factor = 2.0;
-                config.routing.pad_to_capacity = true;
-                config.routing.z_loss_coeff = 0.01;
-              },
+          .change_config = [pads](ModelConfig& config) { shrink_to_capture(config, pads); },
           .mode = mode};
 }
 
