@@ -49,7 +49,7 @@ Status run_emulated_nccl_ranks(int num_ranks, const NcclOptions& options,
 /// other numbers of ranks, come twice, or have other versions of NCCL.
 Status run_nccl_process(const Launch& launch, const NcclOptions& options,
                         const std::function<void(World&)>& body);
-/// The same over NCCL emulated, with all ranks on one host.
+/// The same over NCCL emulated, with all ranks on one machine.
 Status run_emulated_nccl_process(const Launch& launch, const NcclOptions& options,
                                  const std::function<void(World&)>& body);
 
