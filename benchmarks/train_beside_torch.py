@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Tokens per second of training: this engine on one rank and on eight, and plain PyTorch, in turns on one machine.
 
-Usage: benchmarks/train_beside_torch.py [--config FILE] [--dtype F32|BF16] [--rounds N] [--steps N] [--threads N]
+Usage: benchmarks/train_beside_torch.py [--device cpu|cuda] [--config FILE] [--dtype F32|BF16] [--rounds N] [--steps N]
+                                        [--threads N] [--programs FOLDER]
 
 Needs PyTorch (pip install torch). Each round runs every contestant in a process of its own: forward, backward, clipping
 and AdamW on random tokens (PyTorch) or real text (the engine); the first step is not counted. PyTorch has no distribution to pay
 for, its values padded to the width of the keys (its fused attention needs that), and an allocator told to keep memory. The
-table gives medians of the rounds, and ratios.
+table gives medians of the rounds, and ratios. On cuda both run on one card: PyTorch eager, its steps timed until the card is
+done, and the engine as it is, with a bound for rows, and that captured in one graph.
 """
 import argparse
 import json
@@ -121,24 +123,27 @@ def torch_model(config):
     return Model()
 
 
-def torch_rate(config, dtype, steps, threads):
+def torch_rate(config, dtype, steps, threads, device):
     """Tokens per second of PyTorch in this process."""
     import torch
     torch.set_num_threads(threads)
-    model = torch_model(config)
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    model = torch_model(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config["lr"], betas=config["betas"], eps=config["eps"],
                                   weight_decay=config["weight_decay"], fused=True)
     shape = (config["batch"], config["seq"])
     seconds = []
     for _ in range(steps + 1):
-        tokens = torch.randint(config["vocab"], (shape[0], shape[1] + 1))
+        tokens = torch.randint(config["vocab"], (shape[0], shape[1] + 1), device=device)
+        wait()
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "BF16"):
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "BF16"):
             loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config["max_norm"])
         optimizer.step()
         optimizer.zero_grad()
+        wait()
         seconds.append(time.perf_counter() - start)
     return shape[0] * shape[1] / statistics.median(seconds[1:])
 
@@ -147,42 +152,50 @@ def run_torch(args):
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads),
                    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
                                      "glibc.malloc.hugetlb=1"}
-    command = [sys.executable, __file__, "--only-torch", "--config", args.config, "--dtype", args.dtype, "--steps",
+    command = [sys.executable, __file__, "--only-torch", "--device", args.device, "--config", args.config, "--dtype", args.dtype, "--steps",
                str(args.steps), "--threads", str(args.threads)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 
-def run_engine(args, ranks, parallel):
-    """Tokens per second of tessera-train: the median of its steps but the first."""
+def run_engine(args, ranks, parallel, *flags):
+    """Tokens per second of tessera-train: the median of its steps but those that make it ready."""
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "steps.jsonl"
-        command = [str(ROOT / "build" / "release" / "bin" / "tessera-train"), "--config", args.config, "--parallel", parallel,
-                   "--ranks", str(ranks), "--dtype", args.dtype, "--steps", str(args.steps + 1), "--log", str(log), "--data",
-                   str(pathlib.Path("/usr/share/common-licenses/GPL-3"))]
+        command = [str(pathlib.Path(args.programs) / "tessera-train"), "--config", args.config, "--parallel", parallel,
+                   "--device", args.device, "--ranks", str(ranks), "--dtype", args.dtype, "--steps", str(args.steps + 2),
+                   "--log", str(log), "--data", str(ROOT / "LICENSE"), *flags]
         if ranks == 1:
             command += ["--threads", str(args.threads)]
         subprocess.run(command, check=True, capture_output=True, text=True)
         rates = [json.loads(line)["tokens_per_second"] for line in log.read_text().splitlines()]
-    return statistics.median(rates[1:])
+    return statistics.median(rates[2:])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default=str(ROOT / "configs" / "debug.json"))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--programs", help="where tessera-train lies (build/release/bin, or build/cuda/bin)")
     parser.add_argument("--dtype", choices=["F32", "BF16"], default="F32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3, help="counted steps of a process")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only-torch", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    config = json.loads(pathlib.Path(args.config).read_text())
     if args.only_torch:
-        print(torch_rate(json.loads(pathlib.Path(args.config).read_text()), args.dtype, args.steps, args.threads))
+        print(torch_rate(config, args.dtype, args.steps, args.threads, args.device))
         return
+    args.programs = args.programs or str(ROOT / "build" / ("release" if args.device == "cpu" else "cuda") / "bin")
     contestants = {
         "PyTorch": lambda: run_torch(args),
         "one rank": lambda: run_engine(args, 1, "{}"),
         "8 ranks (dp_shard 4, tp 2, ep 2)": lambda: run_engine(args, 8, '{"dp_shard":4,"tp":2,"ep":2}'),
     }
+    if args.device == "cuda":
+        rows = json.dumps({"rows_bound": config["batch"] * config["seq"] * config["router_top_k"]})
+        contestants["one rank, rows bounded"] = lambda: run_engine(args, 1, rows)
+        contestants["one rank, captured"] = lambda: run_engine(args, 1, rows, "--capture")
     rates = {name: [] for name in contestants}
     for _ in range(args.rounds):
         for name, contestant in contestants.items():

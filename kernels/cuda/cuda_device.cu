@@ -304,6 +304,7 @@ class DeviceAllocator final : public Allocator {
     void* block = nullptr;
     cudaError_t error = cudaMalloc(&block, bytes_of(size_class));
     if (error == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());
       give_back();
       error = cudaMalloc(&block, bytes_of(size_class));
     }

@@ -46,7 +46,7 @@ template <auto kKernel, class... Params>
 cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream,
                       std::type_identity_t<Params>... params) {
   kKernel<<<grid.blocks, grid.threads, grid.shared_bytes, stream>>>(params...);
-  return cudaPeekAtLastError();
+  return cudaGetLastError();
 }
 
 }  // namespace kernels
