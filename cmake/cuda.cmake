@@ -21,7 +21,7 @@ if(TESSERA_WITH_CUDA AND NOT TESSERA_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
     enable_language(CUDA)
     # Of the host's code beside the kernels, which are optimised in any case.
-    set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O1 -DNDEBUG")
+    set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -DNDEBUG")
     set(TESSERA_HAS_CUDA ON)
   else()
     message(STATUS "No CUDA toolkit: device code is compiled for the emulation alone")

@@ -1,6 +1,7 @@
 #include "kernels/box_moves.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_format.h"
@@ -10,23 +11,79 @@
 
 namespace tessera::kernels {
 
+namespace {
+
+/// The largest power of two that divides it.
+std::int64_t power_in(std::int64_t number) { return number & -number; }
+
+/// Memory comes in lines of 128 bytes: of longer rows, moves do not share many.
+constexpr std::int64_t kShortRowBytes = 64;
+/// Looking for a neighbour ends there.
+constexpr std::int64_t kMostLookedAt = 256;
+
+}  // namespace
+
+std::int64_t* BoxMoves::neighbour_of(std::int64_t chunks, std::int64_t chunk, const BoxRows& to,
+                                     const BoxCut& cut) {
+  if (to.rows == 1 || to.row_elements * element_bytes_ >= kShortRowBytes) return nullptr;
+  const std::int64_t end = num_moves(), begin = std::max<std::int64_t>(0, end - kMostLookedAt);
+  for (std::int64_t m = end - 1; m >= begin; --m) {
+    std::int64_t* move = moves_.data() + m * kMoveWords;
+    if (move[kChunks] != chunks || move[kChunk] != chunk || move[kNumCuts] != 1 ||
+        move[kRowElements] != to.row_elements) {
+      continue;
+    }
+    const std::int64_t* from = cuts_.data() + move[kFirstCut] * kCutWords;
+    const bool shares_source = from[0] == cut.source && from[2] == cut.stride &&
+                               std::abs(from[1] - cut.first) < std::abs(cut.stride);
+    const bool shares_target =
+        move[kFirstTarget] == to.first_target && move[kNumTargets] == to.num_targets &&
+        move[kToStride] == to.stride && std::abs(move[kTo] - to.first) < std::abs(to.stride);
+    if (shares_source || shares_target) return move;
+  }
+  return nullptr;
+}
+
 void BoxMoves::add(const BoxRows& to, std::span<const BoxCut> cuts) {
   if (to.rows == 0 || to.row_elements == 0) return;
-  // A power of two that divides all of them.
-  std::int64_t all = std::max<std::int64_t>(1, kChunkBytes / element_bytes_) | to.first |
-                     to.row_elements | (to.rows > 1 ? to.stride : 0);
-  for (const BoxCut& cut : cuts) all |= cut.first | (to.rows > 1 ? cut.stride : 0);
-  const std::int64_t chunk = all & -all;
-  moves_.insert(moves_.end(),
-                {num_chunks_, chunk, to.first, to.stride, to.row_elements,
-                 std::ssize(cuts_) / kCutWords, std::ssize(cuts), to.first_target, to.num_targets});
+  const std::int64_t most = std::max<std::int64_t>(1, kChunkBytes / element_bytes_);
+  const std::int64_t elements = to.rows * to.row_elements;
+  // Powers of two that divide all of them: of rows as they lie, and of a side without gaps.
+  std::int64_t of_rows = most | to.first | to.row_elements | (to.rows > 1 ? to.stride : 0);
+  std::int64_t of_line = most | elements;
+  bool has_line = to.rows > 1 && to.stride == to.row_elements;
+  if (has_line) of_line |= to.first;
+  for (const BoxCut& cut : cuts) {
+    of_rows |= cut.first | (to.rows > 1 ? cut.stride : 0);
+    if (to.rows == 1 || cut.stride != to.row_elements) continue;
+    has_line = true;
+    of_line |= cut.first;
+  }
+  const bool is_line = has_line && power_in(of_line) > power_in(of_rows);
+  const std::int64_t chunk = power_in(is_line ? of_line : of_rows), chunks = elements / chunk;
+  const std::int64_t row_chunks = is_line ? chunks : to.row_elements / chunk;
+
+  std::int64_t begin = num_chunks_, place = 0;
+  auto at = moves_.end();
+  if (const std::int64_t* found =
+          cuts.size() == 1 ? neighbour_of(chunks, chunk, to, cuts[0]) : nullptr) {
+    begin = found[kBegin];
+    place = found[kTogether];
+    const auto first = moves_.begin() + (found - moves_.data()) - found[kPlace] * kMoveWords;
+    at = first + place * kMoveWords;
+    for (auto move = first; move != at; move += kMoveWords) ++move[kTogether];
+    for (auto move = at; move != moves_.end(); move += kMoveWords) move[kBegin] += chunks;
+  }
+  moves_.insert(at, {begin, chunk, chunks, row_chunks, to.first, to.stride, to.row_elements,
+                     std::ssize(cuts_) / kCutWords, std::ssize(cuts), to.first_target,
+                     to.num_targets, place + 1, place});
   for (const BoxCut& cut : cuts) {
     num_sources_ = std::max(num_sources_, cut.source + 1);
     cuts_.insert(cuts_.end(), {cut.source, cut.first, cut.stride});
   }
   num_targets_ = std::max(num_targets_, to.first_target + to.num_targets);
   folds_ = folds_ || cuts.size() > 1;
-  num_chunks_ += to.rows * to.row_elements / chunk;
+  num_chunks_ += chunks;
 }
 
 void BoxMoves::append(const BoxMoves& other, std::int64_t first_source, std::int64_t first_target) {
@@ -94,10 +151,8 @@ Array move_boxes(KernelContext&, const BoxMoves& moves, std::span<const std::byt
     const std::int64_t* move = moves.moves().data() + m * BoxMoves::kMoveWords;
     const std::int64_t* cuts =
         moves.cuts().data() + move[BoxMoves::kFirstCut] * BoxMoves::kCutWords;
-    const bool last = m + 1 == moves.num_moves();
-    const std::int64_t end = last ? moves.num_chunks() : move[BoxMoves::kMoveWords];
     const std::int64_t width = move[BoxMoves::kRowElements];
-    const std::int64_t rows = (end - move[BoxMoves::kBegin]) * move[BoxMoves::kChunk] / width;
+    const std::int64_t rows = move[BoxMoves::kChunks] * move[BoxMoves::kChunk] / width;
     for (std::int64_t row = 0; row < rows; ++row) {
       from.clear();
       for (std::int64_t c = 0; c < move[BoxMoves::kNumCuts]; ++c) {

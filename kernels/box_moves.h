@@ -57,11 +57,14 @@ class BoxMoves {
 
   /// The most bytes that a chunk has.
   static constexpr std::int64_t kChunkBytes = 16;
-  /// What a device's thread takes at once is a chunk: a power of two of elements of one row. Words
-  /// of a move: the chunks of all moves before it, a chunk's elements, …
+  /// What a device's thread takes at once is a chunk, a power of two of elements: of one row, or,
+  /// where rows are shorter and lie without gaps on one side, of that side as it lies: then the
+  /// move has one row of chunks, which is no multiple of its elements. Words of a move:
   enum Word : std::uint8_t {
-    kBegin,
-    kChunk,
+    kBegin,      ///< the chunks of all moves before it and its neighbours
+    kChunk,      ///< a chunk's elements
+    kChunks,     ///< of the move
+    kRowChunks,  ///< of a row
     kTo,
     kToStride,
     kRowElements,
@@ -69,8 +72,13 @@ class BoxMoves {
     kNumCuts,
     kFirstTarget,
     kNumTargets,
+    kTogether,  ///< neighbours, this one among them
+    kPlace,     ///< its number among them
     kMoveWords
   };
+  /// Moves of short rows that read, or write, the same lines of memory are neighbours: kTurn
+  /// chunks of each go in turn, so that the memory is passed once.
+  static constexpr std::int64_t kTurn = 256;
   /// Words of a cut: source, first, stride.
   static constexpr std::int64_t kCutWords = 3;
   const std::vector<std::int64_t>& moves() const noexcept { return moves_; }
@@ -83,6 +91,10 @@ class BoxMoves {
   const std::int64_t* resident(KernelContext& ctx, Stream& stream) const;
 
  private:
+  /// Words of a move that shares memory with one of a single cut; null where none does.
+  std::int64_t* neighbour_of(std::int64_t chunks, std::int64_t chunk, const BoxRows& to,
+                             const BoxCut& cut);
+
   std::int64_t element_bytes_;
   Stay stay_;
   std::vector<std::int64_t> moves_, cuts_;

@@ -17,13 +17,22 @@ struct PositionReader {
 
   /// Element i of `part`, which is this index or begins within it; -1 where it addresses nothing.
   __device__ std::int64_t read(const std::byte* part, std::int64_t i) const {
-    const std::int64_t value = is_wide ? reinterpret_cast<const std::int64_t*>(part)[i]
-                                       : reinterpret_cast<const std::int32_t*>(part)[i];
-    if (value >= 0 && value < size) return value;
-    if (value != -1 || !may_skip) fault.note((part - data) / (is_wide ? 8 : 4) + i);
-    return -1;
+    return judged((part - data) / (is_wide ? 8 : 4) + i, value(part, i));
   }
   __device__ std::int64_t read(std::int64_t i) const { return read(data, i); }
+
+  /// Element i as it is.
+  __device__ std::int64_t value(const std::byte* part, std::int64_t i) const {
+    return is_wide ? reinterpret_cast<const std::int64_t*>(part)[i]
+                   : reinterpret_cast<const std::int32_t*>(part)[i];
+  }
+  __device__ std::int64_t value(std::int64_t i) const { return value(data, i); }
+  /// What read() makes of the value of element i.
+  __device__ std::int64_t judged(std::int64_t i, std::int64_t value) const {
+    if (value >= 0 && value < size) return value;
+    if (value != -1 || !may_skip) fault.note(i);
+    return -1;
+  }
 };
 
 /// An index that kernels read, and how.

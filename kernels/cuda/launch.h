@@ -44,7 +44,7 @@ namespace kernels {
 
 template <auto kKernel, class... Params>
 cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream,
-                      std::type_identity_t<Params>... params) {
+                      const std::type_identity_t<Params>&... params) {
   kKernel<<<grid.blocks, grid.threads, grid.shared_bytes, stream>>>(params...);
   return cudaGetLastError();
 }
@@ -82,7 +82,7 @@ const char* kernel_name() {
 
 template <auto kKernel, class... Params>
 cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream,
-                      std::type_identity_t<Params>... params) {
+                      const std::type_identity_t<Params>&... params) {
   return launch_on(stream,
                    {.grid = grid.blocks, .block = grid.threads, .shared_bytes = grid.shared_bytes},
                    kernel_name<kKernel>(),
@@ -100,7 +100,7 @@ namespace kernels {
 /// launch<kernel>(grid, stream, arguments…): the arguments become the kernel's parameters.
 /// Errors: what CUDA says of the launch itself; what the kernel does shows later.
 template <auto kKernel, class... Args>
-cudaError_t launch(const Grid& grid, cudaStream_t stream, Args... args) {
+cudaError_t launch(const Grid& grid, cudaStream_t stream, const Args&... args) {
   return launch_as<kKernel>(kKernel, grid, stream, args...);
 }
 

@@ -20,9 +20,9 @@ struct PeerPlaces {
   const std::int64_t* broken_off;
   PeerBuffer peers[kMostPeers] = {};
 
-  __device__ std::int64_t read(std::int64_t slot) const {
+  __device__ std::int64_t read(std::int64_t slot) const { return judged(slot, list[slot]); }
+  __device__ std::int64_t judged(std::int64_t slot, std::int64_t place) const {
     if (broken_off != nullptr && *broken_off != 0) return -1;
-    const std::int64_t place = list[slot];
     if (place >= 0 && is_in(place, peers, count, copies)) return place;
     if (place != -1) fault.note(slot);
     return -1;
@@ -35,7 +35,10 @@ struct PeerRows {
   PeerPlaces places;
   std::int64_t dim;
 
-  __device__ std::int64_t place(std::int64_t slot) const { return places.read(slot); }
+  __device__ std::int64_t listed(std::int64_t slot) const { return places.list[slot]; }
+  __device__ std::int64_t place(std::int64_t slot, std::int64_t listed) const {
+    return places.judged(slot, listed);
+  }
   template <int kCount>
   __device__ Pack<T, kCount>& at(std::int64_t place, std::int64_t copy, std::int64_t pack) const {
     T* const rows = reinterpret_cast<T*>(places.peers[peer_of(place) + copy].data);
@@ -98,7 +101,7 @@ __global__ void put_rows(RowGrid grid, const __grid_constant__ PutOperands<T, In
       if (pack < grid.packs) packs[p] = from[pack];
     }
     for (std::int64_t slot = token * of.top_k; slot < (token + 1) * of.top_k; ++slot) {
-      const std::int64_t place = of.rows.place(slot);
+      const std::int64_t place = of.rows.places.read(slot);
       if (place < 0) continue;
       const bool weighs = of.weights != nullptr;
       const ComputeType<T> weight = weighs ? of.weights[slot] : 0;
@@ -159,7 +162,7 @@ __global__ void dot_rows(const __grid_constant__ DotOperands<T, In> of) {
   const auto [thread, threads] = list_threads();
   const int lane = threadIdx.x % kLanes;
   for (std::int64_t slot = thread / kLanes; slot < of.slots; slot += threads / kLanes) {
-    const std::int64_t place = of.rows.place(slot);
+    const std::int64_t place = of.rows.places.read(slot);
     ComputeType<T> dot = 0;
     if (place >= 0) {
       dot = lane_dot<kCount>(of, place, of.tokens + slot / of.top_k * of.rows.dim, lane);

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 
 #include "kernels/cuda/rows.h"
 #include "kernels/elementwise.h"
@@ -26,6 +27,62 @@ __global__ void move_rows(RowGrid grid, RowPair rows, PositionReader positions, 
       to[row * rows.to_step + offsets[p][0]] = words[p];
     }
   });
+}
+
+/// Which entries take which row, as a chain a row: chains[row] is the last, next[entry] the one
+/// before it, -1 the end. Their order does not matter.
+struct RowChains {
+  std::int32_t* chains;
+  std::int32_t* next;
+};
+
+__global__ void chain_rows(PositionReader positions, std::int64_t count, RowChains to) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (; i < count; i += step) {
+    const std::int64_t row = positions.read(i);
+    if (row >= 0) to.next[i] = atomicExch(to.chains + row, static_cast<std::int32_t>(i));
+  }
+}
+
+/// Rows that many entries take are read once. Entries without a row are left as they are.
+template <class Word>
+__global__ void spread_rows(RowGrid grid, RowPair rows, RowChains chains) {
+  Word* const to = reinterpret_cast<Word*>(rows.row.operands[0].data);
+  const Word* const from = reinterpret_cast<const Word*>(rows.row.operands[1].data);
+  for_each_piece(grid, [&](std::int64_t row, std::int64_t first) {
+    std::int32_t entry = chains.chains[row];
+    if (entry < 0) return;
+    Word words[kPieces];
+    TSR_UNROLL
+    for (int p = 0; p < kPieces; ++p) {
+      const std::int64_t at = first + std::int64_t{p} * grid.lanes;
+      if (at < grid.packs) words[p] = from[row * rows.from_step + at];
+    }
+    while (entry >= 0) {
+      const std::int32_t before = chains.next[entry];
+      TSR_UNROLL
+      for (int p = 0; p < kPieces; ++p) {
+        const std::int64_t at = first + std::int64_t{p} * grid.lanes;
+        if (at < grid.packs) to[entry * rows.to_step + at] = words[p];
+      }
+      entry = before;
+    }
+  });
+}
+
+/// What a card's cache does not hold until the next entry asks for it.
+#ifdef __CUDACC__
+constexpr std::int64_t kMuchBytes = std::int64_t{16} << 20, kLongRow = 512;
+#else
+constexpr std::int64_t kMuchBytes = 256, kLongRow = 16;
+#endif
+/// Whether rows are better read once and written to all that take them, than read by each.
+bool spreads(const Array& x, int dim, std::int64_t count, const PositionReader& positions) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t rows = x.size(dim);
+  return !positions.may_skip && rows > 0 && count >= 2 * rows && count < kMost &&
+         x.num_bytes() >= kMuchBytes && x.num_bytes() / rows >= kLongRow;
 }
 
 /// Operands: out, the index, x.
@@ -141,6 +198,20 @@ void take_rows(KernelContext& ctx, const char* name, const Array& x, int dim,
     RowPair rows{layout, to_step, from_step};
     auto pack = static_cast<int>(kPackBytes / bytes);
     while (pack > 1 && !cut_into_packs(rows, pack)) pack /= 2;
+    if (rows.row.ndim == 0 && spreads(x, dim, count, positions.reader)) {
+      const Array chains = Array::empty({x.size(dim)}, DType::kI32, ctx.allocator),
+                  next = Array::empty({count}, DType::kI32, ctx.allocator);
+      const RowChains of{device_data<std::int32_t>(chains), device_data<std::int32_t>(next)};
+      check(cudaMemsetAsync(of.chains, 0xff, static_cast<std::size_t>(chains.num_bytes()),
+                            stream_of(ctx)),
+            *ctx.device, name);
+      check(launch<chain_rows>(grid_for(count), stream_of(ctx), positions.reader, count, of),
+            *ctx.device, name);
+      const RowGrid grid = row_grid(x.size(dim), rows.row.total);
+      return visit_row_word(bytes * pack, [&]<class Word>(Word) {
+        return launch<spread_rows<Word>>(grid_for(grid.threads()), stream_of(ctx), grid, rows, of);
+      });
+    }
     const RowGrid grid = row_grid(count, rows.row.total);
     return visit_row_word(bytes * pack, [&]<class Word>(Word) {
       return launch<move_rows<Word>>(grid_for(grid.threads()), stream_of(ctx), grid, rows,

@@ -16,7 +16,10 @@ struct ListedRows {
   PositionReader places;
   std::int64_t dim;
 
-  __device__ std::int64_t place(std::int64_t slot) const { return places.read(slot); }
+  __device__ std::int64_t listed(std::int64_t slot) const { return places.value(slot); }
+  __device__ std::int64_t place(std::int64_t slot, std::int64_t listed) const {
+    return places.judged(slot, listed);
+  }
   template <int kCount>
   __device__ Pack<T, kCount> load(std::int64_t place, std::int64_t pack) const {
     return reinterpret_cast<const Pack<T, kCount>*>(rows + place * dim)[pack];

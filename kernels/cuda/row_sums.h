@@ -20,8 +20,8 @@ cudaError_t visit_pack(std::int64_t dim, const Operands& operands, F&& f) {
   return f(std::integral_constant<int, 1>{});
 }
 
-/// `Rows`: `dim` columns of type T, of which load<kCount>(place, pack) reads some; place(slot) is
-/// negative where a slot has no row.
+/// `Rows`: `dim` columns of type T, of which load<kCount>(place, pack) reads some; a slot's place
+/// is place(slot, listed(slot)), negative where it has no row.
 template <class Rows, class Out>
 struct SumOperands {
   Rows rows;
@@ -30,45 +30,63 @@ struct SumOperands {
   Out* out;
 };
 
-/// kCount neighbouring columns of a token, its rows in order.
-template <int kCount, class Rows, class Out>
-__device__ void sum_columns(const SumOperands<Rows, Out>& of, std::int64_t token,
-                            std::int64_t pack) {
-  using T = typename Rows::T;
-  using Sum = ComputeType<T>;
-  constexpr int kAhead = 4;  // rows that are read before the first is added
-  Sum sums[kCount] = {};
-  for (std::int64_t first = 0; first < of.top_k; first += kAhead) {
-    Pack<T, kCount> terms[kAhead];
-    Sum weights[kAhead];
-    bool held[kAhead];
+/// Some of a token's rows.
+template <class Sum, int kMost>
+struct TokenRows {
+  std::int64_t places[kMost];
+  Sum weights[kMost];
+
+  /// What is listed is read before the first of it is judged.
+  template <class Rows, class Out>
+  __device__ TokenRows(const SumOperands<Rows, Out>& of, std::int64_t token, std::int64_t first) {
+    const std::int64_t slot = token * of.top_k + first;
     TSR_UNROLL
-    for (int k = 0; k < kAhead; ++k) {
-      const std::int64_t slot = token * of.top_k + first + k;
-      const std::int64_t place = first + k < of.top_k ? of.rows.place(slot) : -1;
-      held[k] = place >= 0;
-      if (!held[k]) continue;
-      terms[k] = of.rows.template load<kCount>(place, pack);
-      weights[k] = of.weights == nullptr ? Sum{1} : of.weights[slot];
+    for (int k = 0; k < kMost; ++k) {
+      const bool is_one = first + k < of.top_k;
+      places[k] = is_one ? of.rows.listed(slot + k) : -1;
+      weights[k] = is_one && of.weights != nullptr ? of.weights[slot + k] : Sum{1};
     }
     TSR_UNROLL
-    for (int k = 0; k < kAhead; ++k) {
-      for (int c = 0; held[k] && c < kCount; ++c) {
-        sums[c] += weights[k] * static_cast<Sum>(terms[k].of[c]);
-      }
+    for (int k = 0; k < kMost; ++k) {
+      if (first + k < of.top_k) places[k] = of.rows.place(slot + k, places[k]);
     }
   }
-  Pack<Out, kCount> all;
-  for (int c = 0; c < kCount; ++c) all.of[c] = convert<Out>(sums[c]);
-  reinterpret_cast<Pack<Out, kCount>*>(of.out + token * of.rows.dim)[pack] = all;
-}
+};
 
+/// A team's part of a token: the sum of its rows, in their order.
 template <int kCount, class Rows, class Out>
 __global__ void sum_rows(RowGrid grid, const __grid_constant__ SumOperands<Rows, Out> of) {
-  for_each_piece(grid, [&](std::int64_t token, std::int64_t first) {
+  using T = typename Rows::T;
+  using Sum = ComputeType<T>;
+  constexpr int kAhead = 8;  // rows that are read before the first is added
+  for_each_piece(grid, [&](std::int64_t token, std::int64_t piece) {
+    Sum sums[kPieces][kCount] = {};
+    for (std::int64_t first = 0; first < of.top_k; first += kAhead) {
+      const TokenRows<Sum, kAhead> rows(of, token, first);
+      TSR_UNROLL
+      for (int p = 0; p < kPieces; ++p) {
+        const std::int64_t pack = piece + std::int64_t{p} * grid.lanes;
+        if (pack >= grid.packs) continue;
+        Pack<T, kCount> terms[kAhead];
+        TSR_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          if (rows.places[k] >= 0) terms[k] = of.rows.template load<kCount>(rows.places[k], pack);
+        }
+        TSR_UNROLL
+        for (int k = 0; k < kAhead; ++k) {
+          for (int c = 0; rows.places[k] >= 0 && c < kCount; ++c) {
+            sums[p][c] += rows.weights[k] * static_cast<Sum>(terms[k].of[c]);
+          }
+        }
+      }
+    }
+    TSR_UNROLL
     for (int p = 0; p < kPieces; ++p) {
-      const std::int64_t pack = first + std::int64_t{p} * grid.lanes;
-      if (pack < grid.packs) sum_columns<kCount>(of, token, pack);
+      const std::int64_t pack = piece + std::int64_t{p} * grid.lanes;
+      if (pack >= grid.packs) continue;
+      Pack<Out, kCount> all;
+      for (int c = 0; c < kCount; ++c) all.of[c] = convert<Out>(sums[p][c]);
+      reinterpret_cast<Pack<Out, kCount>*>(of.out + token * of.rows.dim)[pack] = all;
     }
   });
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/index_positions.h"
 #include "kernels/cuda/lines.h"
+#include "kernels/cuda/quotient.h"
 #include "kernels/index.h"
 
 namespace tessera::kernels::TSR_CUDA {
@@ -49,7 +50,8 @@ __device__ void for_each_piece(const RowGrid& grid, F&& f) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t lane = thread % grid.lanes;
   for (std::int64_t at = thread / grid.lanes; at < grid.rows * grid.pieces; at += teams) {
-    f(at / grid.pieces, at % grid.pieces * kPieces * grid.lanes + lane);
+    const std::int64_t row = quotient(at, grid.pieces);
+    f(row, (at - row * grid.pieces) * kPieces * grid.lanes + lane);
   }
 }
 

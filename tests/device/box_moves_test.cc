@@ -120,6 +120,64 @@ TEST_CASE("moves that follow others in one launch", "[device][box_moves]") {
   CHECK(to_b.host.to_vector()[4] == b.host.to_vector()[2]);
 }
 
+TEST_CASE("short rows that share memory go to many arrays and come from many",
+          "[device][box_moves]") {
+  OnDevice on;
+  TwinMaker make(on, 94);
+  constexpr std::int64_t kPeers = 3;
+  for (int i = 0; i < 120; ++i) {
+    const DType dtype = any_of(make, kAll);
+    const std::int64_t width = make.number(1, 6);
+    const std::int64_t rows = i % 10 == 0 ? make.number(500, 900) : make.number(1, 40);
+    const std::int64_t first = make.number(0, 2), gap = make.number(0, 1);
+    const std::int64_t wide = kPeers * width + gap, room = 2 + rows * wide;
+    const bool splits = i % 2 == 0;
+    CAPTURE(i, name_of(dtype), width, rows, first, gap, splits);
+    BoxMoves moves(size_of(dtype));
+    // In an order that is not that of memory.
+    for (std::int64_t outer = 0; outer < 2; ++outer) {
+      for (const std::int64_t peer : {2, 0, 1}) {
+        const std::int64_t narrow = outer * kPeers + peer, in_wide = first + peer * width;
+        const BoxCut cut = splits ? BoxCut{.source = outer, .first = in_wide, .stride = wide}
+                                  : BoxCut{.source = narrow, .first = first, .stride = width};
+        const BoxRows to = splits ? BoxRows{.first = first,
+                                            .stride = width,
+                                            .rows = rows,
+                                            .row_elements = width,
+                                            .first_target = narrow}
+                                  : BoxRows{.first = in_wide,
+                                            .stride = wide,
+                                            .rows = rows,
+                                            .row_elements = width,
+                                            .first_target = outer};
+        moves.add(to, {&cut, 1});
+      }
+    }
+    std::vector<Twins> wides, narrows;
+    for (int k = 0; k < 2; ++k) wides.push_back(make.values({room}, dtype));
+    for (int k = 0; k < 6; ++k) narrows.push_back(make.values({2 + rows * width}, dtype));
+    const std::vector<Twins>& sources = splits ? wides : narrows;
+    const std::vector<Twins>& targets = splits ? narrows : wides;
+    for (const bool device : {false, true}) {
+      KernelContext cpu;
+      KernelContext& ctx = device ? on.ctx : cpu;
+      const std::vector<std::byte*> from = bytes_of(sources, device);
+      const std::vector<const std::byte*> read(from.begin(), from.end());
+      const Array kept = move_boxes(ctx, moves, read, bytes_of(targets, device), dtype,
+                                    std::nullopt, ctx.device->compute());
+    }
+    for (const Twins& target : targets) {
+      CHECK(difference(fetch(on, target.device), target.host, 0) == "");
+    }
+    const auto at = [&](const Twins& twins, std::int64_t where) {
+      return twins.host.to_vector()[static_cast<std::size_t>(where)];
+    };
+    const std::int64_t row = rows - 1, column = width - 1;
+    CHECK(at(narrows[4], first + row * width + column) ==
+          at(wides[1], first + width + row * wide + column));
+  }
+}
+
 TEST_CASE("moves that do not fit what they are given are refused", "[device][box_moves][errors]") {
   OnDevice on;
   const Array x = Array::zeros({4}, DType::kF32, on.memory);

@@ -16,6 +16,10 @@ namespace {
 const std::vector<std::string> kOtherwiseAtInfinities = {"attention_grad", "instance_norm",
                                                          "logcumsumexp_grad"};
 
+/// On a card cuBLASLt sums in another order than the processor: where a sum is 0 in one of them and
+/// a remainder of rounding in the other, an infinite factor makes NaN of the first.
+const std::vector<std::string> kProductsTimesFactor = {"addbmm", "addmm", "addmv", "baddbmm"};
+
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -31,6 +35,11 @@ void check_failures(const VerifyReport& report, const HostReadingOp* read) {
   for (const VerifyFailure& failure : report.failures) {
     if (read != nullptr && is_refused(failure)) continue;
     if (is_among(kOtherwiseAtInfinities, failure.op) && failure.sample.ends_with("(infinities)")) {
+      continue;
+    }
+    if (device_kind() == DeviceId::Kind::kCuda && is_among(kProductsTimesFactor, failure.op) &&
+        (failure.sample.find("alpha=inf") != std::string::npos ||
+         failure.sample.find("alpha=-inf") != std::string::npos)) {
       continue;
     }
     FAIL_CHECK(failure.op << ", " << failure.row << ", " << failure.sample << ": "
