@@ -1,6 +1,7 @@
 // Boxes that go from some arrays into others, in one launch. Chunks count on from one move to the
-// next. A block takes kAhead chunks for each of its threads, neighbours to neighbouring threads,
-// and a thread reads all of its own before it writes the first.
+// next. A block takes run after run of chunks, some for each of its threads, neighbours to
+// neighbouring threads, and a thread reads all of its own before it writes the first. Most runs lie
+// in one move, whose words are then read once.
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -18,7 +19,7 @@ namespace {
 
 #ifdef __CUDACC__
 constexpr int kBlock = 256;
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
+constexpr std::int64_t kMostBlocks = 1056;  // 8 for each multiprocessor of the largest card
 #else
 constexpr int kBlock = 32;
 constexpr std::int64_t kMostBlocks = 3;
@@ -28,11 +29,10 @@ constexpr std::int64_t kMostBlocks = 3;
 template <std::size_t kWords, std::size_t kArrays>
 struct Moves {
   static constexpr std::size_t kMostWords = kWords, kMostArrays = kArrays;
-  std::int64_t count;
-  std::int64_t chunks;
+  std::int64_t count, num_words, chunks;
   const std::int64_t* words_there;  // in the device's memory; null: they are `words`
   std::byte* const* arrays_there;   // likewise
-  int num_sources;
+  int num_sources, num_arrays;
   Fold how;
   std::int64_t words[kWords];  // of the moves, then of the cuts
   std::byte* arrays[kArrays];  // the sources, then the targets
@@ -42,95 +42,9 @@ struct Moves {
 using FewMoves = Moves<320, 128>;
 using ManyMoves = Moves<1664, 256>;
 
-constexpr int kAhead = 4;
-
-/// A chunk's move, and where it lies in that.
-struct Place {
-  const std::int64_t* move;
-  std::int64_t row, column;
-
-  __device__ std::int64_t word(BoxMoves::Word which) const { return move[which]; }
-  /// Whether it goes on from one row to the next.
-  __device__ bool is_of_line() const {
-    return word(BoxMoves::kRowChunks) * word(BoxMoves::kChunk) != word(BoxMoves::kRowElements);
-  }
-};
-
-template <class M>
-struct Tables {
-  const M& moves;
-  const std::int64_t* words;
-  std::byte* const* arrays;
-
-  __device__ explicit Tables(const M& all)
-      : moves(all),
-        words(all.words_there != nullptr ? all.words_there : all.words),
-        arrays(all.arrays_there != nullptr ? all.arrays_there : all.arrays) {}
-
-  __device__ const std::int64_t* move(std::int64_t m) const {
-    return words + m * BoxMoves::kMoveWords;
-  }
-  /// The last move in [low, high) that begins no later than chunk `at`.
-  __device__ std::int64_t move_of(std::int64_t at, std::int64_t low, std::int64_t high) const {
-    while (high - low > 1) {
-      const std::int64_t middle = (low + high) / 2;
-      (move(middle)[BoxMoves::kBegin] <= at ? low : high) = middle;
-    }
-    return low;
-  }
-  /// `last`: what move_of() found.
-  __device__ Place place(std::int64_t at, std::int64_t last) const {
-    const std::int64_t* found = move(last);
-    std::int64_t chunk = at - found[BoxMoves::kBegin];
-    const std::int64_t together = found[BoxMoves::kTogether];
-    if (together > 1) {
-      // A turn of each, and what is left of all after whole turns.
-      const std::int64_t turn = BoxMoves::kTurn, chunks = found[BoxMoves::kChunks];
-      const std::int64_t whole = chunks / turn * turn;
-      std::int64_t number;
-      if (chunk < whole * together) {
-        const std::int64_t round = quotient(chunk / turn, together);
-        number = chunk / turn - round * together;
-        chunk = round * turn + chunk % turn;
-      } else {
-        const std::int64_t rest = chunk - whole * together;
-        number = quotient(rest, chunks - whole);
-        chunk = whole + rest - number * (chunks - whole);
-      }
-      found = move(last - together + 1 + number);
-    }
-    const std::int64_t row_chunks = found[BoxMoves::kRowChunks];
-    const std::int64_t row = row_chunks == 1 ? chunk : quotient(chunk, row_chunks);
-    return {found, row, (chunk - row * row_chunks) * found[BoxMoves::kChunk]};
-  }
-  template <class T>
-  __device__ const T* source(const std::int64_t* cut) const {
-    return reinterpret_cast<const T*>(arrays[cut[0]]) + cut[1];
-  }
-  __device__ const std::int64_t* cut(const Place& place, std::int64_t c) const {
-    return move(moves.count) + (place.word(BoxMoves::kFirstCut) + c) * BoxMoves::kCutWords;
-  }
-  template <class T>
-  __device__ T* target(const Place& place, std::int64_t t) const {
-    T* const first =
-        reinterpret_cast<T*>(arrays[moves.num_sources + place.word(BoxMoves::kFirstTarget) + t]);
-    return first + place.word(BoxMoves::kTo);
-  }
-};
-
-/// f(first chunk, place_at) for each of the block's runs of kEach chunks a thread; place_at(chunk)
-/// is a Place.
-template <int kEach, class M, class F>
-__device__ void for_each_run(const Tables<M>& tables, F&& f) {
-  const std::int64_t run = std::int64_t{kEach} * blockDim.x, chunks = tables.moves.chunks;
-  for (std::int64_t at = blockIdx.x * run; at < chunks; at += gridDim.x * run) {
-    const std::int64_t end = at + run < chunks ? at + run : chunks;
-    const std::int64_t low = tables.move_of(at, 0, tables.moves.count);
-    const std::int64_t high = tables.move_of(end - 1, low, tables.moves.count) + 1;
-    f(at,
-      [&](std::int64_t chunk) { return tables.place(chunk, tables.move_of(chunk, low, high)); });
-  }
-}
+/// Chunks of a thread that are read before the first is written: as many as registers hold.
+template <class T>
+constexpr int kAhead = sizeof(T) >= 4 ? 4 : static_cast<int>(sizeof(T));
 
 /// The elements of a chunk, as many as there can be.
 template <class T>
@@ -138,9 +52,8 @@ struct Chunk {
   static constexpr int kMost = BoxMoves::kChunkBytes / static_cast<int>(sizeof(T));
   T values[kMost];
 };
-struct alignas(BoxMoves::kChunkBytes) Vector {
-  std::byte bytes[BoxMoves::kChunkBytes];
-};
+using Vector = uint4;
+static_assert(sizeof(Vector) == BoxMoves::kChunkBytes);
 
 template <class T>
 __device__ bool is_whole(const T* at, std::int64_t count) {
@@ -167,65 +80,245 @@ __device__ void write_chunk(const Chunk<T>& chunk, T* to, std::int64_t count) {
   }
 }
 
-/// f(i, at) for the elements of a chunk of a line: where they lie in rows that are `stride` apart.
-template <class T, class F>
-__device__ void for_each_of_line(const Place& place, std::int64_t stride, F&& f) {
-  const std::int64_t width = place.word(BoxMoves::kRowElements);
-  std::int64_t row = width == 1 ? place.column : quotient(place.column, width);
-  std::int64_t column = place.column - row * width;
+/// Where a chunk lies in its move.
+struct Spot {
+  std::int64_t row, column;
+};
+
+/// One source of a move, and one target.
+template <class T>
+struct Part {
+  const T* from;
+  T* to;
+  std::int64_t from_stride, to_stride, width;
+  std::int64_t row_chunks, chunk;
+
+  /// Whether a chunk goes on from one row to the next.
+  __device__ bool is_of_line() const { return row_chunks * chunk != width; }
+  __device__ Spot spot(std::int64_t number) const {
+    const std::int64_t row = row_chunks == 1 ? number : quotient(number, row_chunks);
+    return {row, (number - row * row_chunks) * chunk};
+  }
+  __device__ Chunk<T> read(const Spot& at) const {
+    if (!is_of_line() || from_stride == width) {
+      return read_chunk(from + at.row * from_stride + at.column, chunk);
+    }
+    Chunk<T> elements;
+    for_each_of_line(at, from_stride, [&](int i, std::int64_t k) { elements.values[i] = from[k]; });
+    return elements;
+  }
+  __device__ void write(const Chunk<T>& elements, const Spot& at) const {
+    if (!is_of_line() || to_stride == width) {
+      return write_chunk(elements, to + at.row * to_stride + at.column, chunk);
+    }
+    for_each_of_line(at, to_stride, [&](int i, std::int64_t k) { to[k] = elements.values[i]; });
+  }
+
+ private:
+  /// f(i, where element i lies in rows that are `stride` apart).
+  template <class F>
+  __device__ void for_each_of_line(const Spot& at, std::int64_t stride, F&& f) const {
+    std::int64_t row = width == 1 ? at.column : quotient(at.column, width);
+    std::int64_t column = at.column - row * width;
+    TSR_UNROLL
+    for (int i = 0; i < Chunk<T>::kMost; ++i) {
+      if (i < chunk) f(i, row * stride + column);
+      if (++column < width) continue;
+      column = 0;
+      ++row;
+    }
+  }
+};
+
+/// The tables, near: what came with the launch is copied into the block's own memory.
+template <class M>
+struct SharedTables {
+  std::int64_t words[M::kMostWords];
+  std::byte* arrays[M::kMostArrays];
+};
+template <class M>
+struct Tables {
+  std::int64_t count, chunks;
+  int num_sources;
+  const std::int64_t* words;
+  std::byte* const* arrays;
+
+  /// By all threads of a block.
+  __device__ Tables(const M& moves, SharedTables<M>& shared)
+      : count(moves.count),
+        chunks(moves.chunks),
+        num_sources(moves.num_sources),
+        words(moves.words_there),
+        arrays(moves.arrays_there) {
+    if (words == nullptr) {
+      for (auto i = threadIdx.x; i < moves.num_words; i += blockDim.x) {
+        shared.words[i] = moves.words[i];
+      }
+      words = shared.words;
+    }
+    if (arrays == nullptr) {
+      for (int i = static_cast<int>(threadIdx.x); i < moves.num_arrays;
+           i += static_cast<int>(blockDim.x)) {
+        shared.arrays[i] = moves.arrays[i];
+      }
+      arrays = shared.arrays;
+    }
+    __syncthreads();
+  }
+
+  __device__ const std::int64_t* move(std::int64_t m) const {
+    return words + m * BoxMoves::kMoveWords;
+  }
+  /// The last move in [low, high) that begins no later than chunk `at`.
+  __device__ std::int64_t move_of(std::int64_t at, std::int64_t low, std::int64_t high) const {
+    while (high - low > 1) {
+      const std::int64_t middle = (low + high) / 2;
+      (move(middle)[BoxMoves::kBegin] <= at ? low : high) = middle;
+    }
+    return low;
+  }
+  /// Of a move and its neighbours, of which `last` is the last.
+  __device__ std::int64_t end_of(std::int64_t last) const {
+    return last + 1 < count ? move(last + 1)[BoxMoves::kBegin] : chunks;
+  }
+  /// `last` is what move_of() found for chunk `at`, which becomes the number in the result, its
+  /// move.
+  __device__ const std::int64_t* move_at(std::int64_t last, std::int64_t& at) const {
+    const std::int64_t* found = move(last);
+    at -= found[BoxMoves::kBegin];
+    const std::int64_t together = found[BoxMoves::kTogether];
+    if (together == 1) return found;
+    // A turn of each, and what is left of all after whole turns.
+    const std::int64_t turn = BoxMoves::kTurn, each = found[BoxMoves::kChunks];
+    const std::int64_t whole = each / turn * turn;
+    std::int64_t number;
+    if (at < whole * together) {
+      const std::int64_t round = quotient(at / turn, together);
+      number = at / turn - round * together;
+      at = round * turn + at % turn;
+    } else {
+      const std::int64_t rest = at - whole * together;
+      number = quotient(rest, each - whole);
+      at = whole + rest - number * (each - whole);
+    }
+    return move(last - together + 1 + number);
+  }
+  /// `scale`: of T in what the moves count.
+  template <class T>
+  __device__ Part<T> part(const std::int64_t* move, std::int64_t cut, std::int64_t target,
+                          int scale = 1) const {
+    const std::int64_t* of = words + count * BoxMoves::kMoveWords +
+                             (move[BoxMoves::kFirstCut] + cut) * BoxMoves::kCutWords;
+    std::byte* const to = arrays[num_sources + move[BoxMoves::kFirstTarget] + target];
+    return {.from = reinterpret_cast<const T*>(arrays[of[0]]) + of[1] * scale,
+            .to = reinterpret_cast<T*>(to) + move[BoxMoves::kTo] * scale,
+            .from_stride = of[2] * scale,
+            .to_stride = move[BoxMoves::kToStride] * scale,
+            .width = move[BoxMoves::kRowElements] * scale,
+            .row_chunks = move[BoxMoves::kRowChunks],
+            .chunk = move[BoxMoves::kChunk] * scale};
+  }
+};
+
+/// f(first chunk, last move, whether it is that of all) for each of the block's runs of kEach
+/// chunks a thread, one after another in memory.
+template <int kEach, class M, class F>
+__device__ void for_each_run(const Tables<M>& tables, F&& f) {
+  const std::int64_t run = std::int64_t{kEach} * blockDim.x;
+  const std::int64_t runs = (tables.chunks + run - 1) / run;
+  const std::int64_t end = runs * (blockIdx.x + 1) / gridDim.x;
+  std::int64_t last = 0, move_end = 0;
+  for (std::int64_t i = runs * blockIdx.x / gridDim.x; i < end; ++i) {
+    const std::int64_t at = i * run, after = at + run < tables.chunks ? at + run : tables.chunks;
+    if (at >= move_end) {
+      last = tables.move_of(at, last, tables.count);
+      move_end = tables.end_of(last);
+    }
+    f(at, last, after <= move_end && tables.move(last)[BoxMoves::kTogether] == 1);
+  }
+}
+
+/// f(a, chunk) for those of a run that fall to this thread.
+template <int kEach, class F>
+__device__ void for_each_own(std::int64_t first, std::int64_t chunks, F&& f) {
   TSR_UNROLL
-  for (int i = 0; i < Chunk<T>::kMost; ++i) {
-    if (i < place.word(BoxMoves::kChunk)) f(i, row * stride + column);
-    if (++column < width) continue;
-    column = 0;
-    ++row;
-  }
-}
-
-template <class T>
-__device__ Chunk<T> read_cut(const Place& place, const T* from, std::int64_t stride) {
-  const std::int64_t count = place.word(BoxMoves::kChunk);
-  if (!place.is_of_line() || stride == place.word(BoxMoves::kRowElements)) {
-    return read_chunk(from + place.row * stride + place.column, count);
-  }
-  Chunk<T> chunk;
-  for_each_of_line<T>(place, stride, [&](int i, std::int64_t at) { chunk.values[i] = from[at]; });
-  return chunk;
-}
-template <class T>
-__device__ void write_rows(const Place& place, const Chunk<T>& chunk, T* to) {
-  const std::int64_t stride = place.word(BoxMoves::kToStride);
-  if (!place.is_of_line() || stride == place.word(BoxMoves::kRowElements)) {
-    return write_chunk(chunk, to + place.row * stride + place.column, place.word(BoxMoves::kChunk));
-  }
-  for_each_of_line<T>(place, stride, [&](int i, std::int64_t at) { to[at] = chunk.values[i]; });
-}
-template <class T, class M>
-__device__ void write_box(const Tables<M>& tables, const Place& place, const Chunk<T>& chunk) {
-  for (std::int64_t t = 0; t < place.word(BoxMoves::kNumTargets); ++t) {
-    write_rows(place, chunk, tables.template target<T>(place, t));
+  for (int a = 0; a < kEach; ++a) {
+    const std::int64_t at = first + a * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
+    if (at < chunks) f(a, at);
   }
 }
 
 template <class T, class M>
-__global__ void __launch_bounds__(kBlock) copy_boxes(const __grid_constant__ M moves) {
-  const Tables<M> tables(moves);
-  for_each_run<kAhead>(tables, [&](std::int64_t first, auto&& place_at) {
-    Place places[kAhead];
-    Chunk<T> chunks[kAhead];
-    TSR_UNROLL
-    for (int a = 0; a < kAhead; ++a) {
-      const std::int64_t at = first + a * blockDim.x + threadIdx.x;
-      if (at >= moves.chunks) continue;
-      places[a] = place_at(at);
-      const std::int64_t* cut = tables.cut(places[a], 0);
-      chunks[a] = read_cut(places[a], tables.template source<T>(cut), cut[2]);
+__device__ void write_box(const Tables<M>& tables, const std::int64_t* move, const Chunk<T>& chunk,
+                          const Spot& spot) {
+  for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
+    tables.template part<T>(move, 0, t).write(chunk, spot);
+  }
+}
+
+__device__ Vector& vector_at(std::byte* rows, std::int64_t stride, const Spot& spot) {
+  return *reinterpret_cast<Vector*>(rows + spot.row * stride + spot.column);
+}
+
+/// Where all chunks are vectors that lie as such, whatever their elements are.
+template <class M>
+__global__ void __launch_bounds__(kBlock, 3)
+    copy_vectors(const __grid_constant__ M moves, int element_bytes) {
+  constexpr int kEach = 4;
+  TSR_SHARED(SharedTables<M>, shared, [1]);
+  const Tables<M> tables(moves, shared[0]);
+  const auto part_of = [&](const std::int64_t* move, std::int64_t target) {
+    return tables.template part<std::byte>(move, 0, target, element_bytes);
+  };
+  const auto write_all = [&](const std::int64_t* move, const Vector& vector, const Spot& spot) {
+    for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
+      const Part<std::byte> part = part_of(move, t);
+      vector_at(part.to, part.to_stride, spot) = vector;
     }
-    TSR_UNROLL
-    for (int a = 0; a < kAhead; ++a) {
-      if (first + a * blockDim.x + threadIdx.x >= moves.chunks) continue;
-      write_box(tables, places[a], chunks[a]);
+  };
+  for_each_run<kEach>(tables, [&](std::int64_t first, std::int64_t last, bool is_one) {
+    if (!is_one) {
+      for_each_own<kEach>(first, tables.chunks, [&](int, std::int64_t at) {
+        const std::int64_t* move = tables.move_at(tables.move_of(at, last, tables.count), at);
+        const Part<std::byte> part = part_of(move, 0);
+        const Spot spot = part.spot(at);
+        write_all(move, vector_at(const_cast<std::byte*>(part.from), part.from_stride, spot), spot);
+      });
+      return;
     }
+    const std::int64_t* move = tables.move(last);
+    const Part<std::byte> part = part_of(move, 0);
+    Vector vectors[kEach];
+    Spot spots[kEach];
+    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
+      spots[a] = part.spot(at - move[BoxMoves::kBegin]);
+      vectors[a] = vector_at(const_cast<std::byte*>(part.from), part.from_stride, spots[a]);
+    });
+    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t) {
+      if (move[BoxMoves::kNumTargets] > 1) return write_all(move, vectors[a], spots[a]);
+      vector_at(part.to, part.to_stride, spots[a]) = vectors[a];
+    });
+  });
+}
+
+template <class T, class M>
+__global__ void __launch_bounds__(kBlock, 2) copy_boxes(const __grid_constant__ M moves) {
+  constexpr int kEach = kAhead<T>;
+  TSR_SHARED(SharedTables<M>, shared, [1]);
+  const Tables<M> tables(moves, shared[0]);
+  for_each_run<kEach>(tables, [&](std::int64_t first, std::int64_t last, bool) {
+    Chunk<T> chunks[kEach];
+    Spot spots[kEach];
+    const std::int64_t* owners[kEach];
+    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
+      owners[a] = tables.move_at(tables.move_of(at, last, tables.count), at);
+      const Part<T> part = tables.template part<T>(owners[a], 0, 0);
+      spots[a] = part.spot(at);
+      chunks[a] = part.read(spots[a]);
+    });
+    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t) {
+      write_box(tables, owners[a], chunks[a], spots[a]);
+    });
   });
 }
 
@@ -248,14 +341,17 @@ __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M m
   using T = typename E::T;
   using Acc = typename E::Acc;
   constexpr int kMost = Chunk<T>::kMost;
-  const Tables<M> tables(moves);
-  for_each_run<1>(tables, [&](std::int64_t first, auto&& place_at) {
-    if (first + threadIdx.x >= moves.chunks) return;
-    const Place place = place_at(first + threadIdx.x);
+  TSR_SHARED(SharedTables<M>, shared, [1]);
+  const Tables<M> tables(moves, shared[0]);
+  for_each_run<1>(tables, [&](std::int64_t first, std::int64_t last, bool is_one) {
+    std::int64_t at = first + threadIdx.x;
+    if (at >= tables.chunks) return;
+    const std::int64_t found = is_one ? last : tables.move_of(at, last, tables.count);
+    const std::int64_t* move = tables.move_at(found, at);
+    const Spot spot = tables.template part<T>(move, 0, 0).spot(at);
     Acc sums[kMost];
-    for (std::int64_t c = 0; c < place.word(BoxMoves::kNumCuts); ++c) {
-      const std::int64_t* cut = tables.cut(place, c);
-      const Chunk<T> chunk = read_cut(place, tables.template source<T>(cut), cut[2]);
+    for (std::int64_t c = 0; c < move[BoxMoves::kNumCuts]; ++c) {
+      const Chunk<T> chunk = tables.template part<T>(move, c, 0).read(spot);
       for (int i = 0; i < kMost; ++i) {
         const Acc value = E::widen(chunk.values[i]);
         sums[i] = c == 0 ? value : combined(moves.how.op, sums[i], value);
@@ -268,7 +364,7 @@ __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M m
       }
       result.values[i] = E::narrow(sums[i]);
     }
-    write_box(tables, place, result);
+    write_box(tables, move, result, spot);
   });
 }
 
@@ -279,8 +375,24 @@ Grid grid_of(std::int64_t chunks, int each) {
           .threads = kBlock};
 }
 
+/// Whether all chunks are vectors, and none is of a line with gaps.
+bool are_vectors(const BoxMoves& moves, std::span<std::byte* const> arrays) {
+  std::uintptr_t all = 0;
+  for (const std::byte* array : arrays) all |= reinterpret_cast<std::uintptr_t>(array);
+  if (all % sizeof(Vector) != 0) return false;
+  for (std::size_t at = 0; at < moves.moves().size(); at += BoxMoves::kMoveWords) {
+    const std::int64_t* move = moves.moves().data() + at;
+    if (move[BoxMoves::kChunk] * moves.element_bytes() != sizeof(Vector) ||
+        move[BoxMoves::kRowChunks] * move[BoxMoves::kChunk] != move[BoxMoves::kRowElements]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 template <class M>
-cudaError_t launch_moves(const M& moves, const BoxMoves& of, DType dtype, cudaStream_t stream) {
+cudaError_t launch_moves(const M& moves, const BoxMoves& of, DType dtype, bool are_vectors,
+                         cudaStream_t stream) {
   if (of.folds() || moves.how.divisor != 1) {
     cudaError_t error = cudaSuccess;
     folds::with_element(dtype, [&]<class E>(E) {
@@ -288,16 +400,20 @@ cudaError_t launch_moves(const M& moves, const BoxMoves& of, DType dtype, cudaSt
     });
     return error;
   }
-  const Grid grid = grid_of(moves.chunks, kAhead);
-  switch (of.element_bytes()) {
+  const auto bytes = static_cast<int>(of.element_bytes());
+  if (are_vectors) return launch<copy_vectors<M>>(grid_of(moves.chunks, 4), stream, moves, bytes);
+  const auto copy_as = [&]<class T>(T) {
+    return launch<copy_boxes<T, M>>(grid_of(moves.chunks, kAhead<T>), stream, moves);
+  };
+  switch (bytes) {
     case 8:
-      return launch<copy_boxes<std::uint64_t, M>>(grid, stream, moves);
+      return copy_as(std::uint64_t{});
     case 4:
-      return launch<copy_boxes<std::uint32_t, M>>(grid, stream, moves);
+      return copy_as(std::uint32_t{});
     case 2:
-      return launch<copy_boxes<std::uint16_t, M>>(grid, stream, moves);
+      return copy_as(std::uint16_t{});
     default:
-      return launch<copy_boxes<std::uint8_t, M>>(grid, stream, moves);
+      return copy_as(std::uint8_t{});
   }
 }
 
@@ -326,13 +442,15 @@ bool carries_words(const BoxMoves& moves) {
 
 /// All but the words and the pointers.
 template <class M>
-void begin_launch(M& all, const BoxMoves& moves, std::size_t num_sources,
+void begin_launch(M& all, const BoxMoves& moves, const BoxArrays& arrays,
                   const std::optional<Fold>& how) {
   all.count = moves.num_moves();
+  all.num_words = std::ssize(moves.moves()) + std::ssize(moves.cuts());
   all.chunks = moves.num_chunks();
   all.words_there = nullptr;
   all.arrays_there = nullptr;
-  all.num_sources = static_cast<int>(num_sources);
+  all.num_sources = static_cast<int>(arrays.sources);
+  all.num_arrays = static_cast<int>(arrays.sources + arrays.targets);
   all.how = how.value_or(Fold{});
 }
 template <class M>
@@ -346,7 +464,8 @@ void carry_words(M& all, const BoxMoves& moves) {
 Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
                  std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
                  DType dtype, const std::optional<Fold>& how, Stream& stream) {
-  check_move_boxes(moves, {std::ssize(sources), std::ssize(targets), dtype}, how);
+  const BoxArrays counts{std::ssize(sources), std::ssize(targets), dtype};
+  check_move_boxes(moves, counts, how);
   if (moves.is_empty()) return {};
   const Current current(*ctx.device);
   std::vector<std::byte*> arrays;
@@ -355,7 +474,8 @@ Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
   arrays.insert(arrays.end(), targets.begin(), targets.end());
   const cudaStream_t handle = static_cast<CudaStream&>(stream).handle();
   const auto launched = [&](const auto& all) {
-    check(launch_moves(all, moves, dtype, handle), *ctx.device, "move_boxes");
+    check(launch_moves(all, moves, dtype, are_vectors(moves, arrays), handle), *ctx.device,
+          "move_boxes");
   };
 
   const bool few_arrays = arrays.size() <= FewMoves::kMostArrays;
@@ -364,14 +484,14 @@ Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
   if (resident == nullptr && !(few_arrays && carries_words<FewMoves>(moves)) &&
       arrays.size() <= ManyMoves::kMostArrays && carries_words<ManyMoves>(moves)) {
     ManyMoves all;
-    begin_launch(all, moves, sources.size(), how);
+    begin_launch(all, moves, counts, how);
     std::copy(arrays.begin(), arrays.end(), all.arrays);
     carry_words(all, moves);
     launched(all);
     return {};
   }
   FewMoves all;
-  begin_launch(all, moves, sources.size(), how);
+  begin_launch(all, moves, counts, how);
   Array kept;
   if (few_arrays) std::copy(arrays.begin(), arrays.end(), all.arrays);
   if (few_arrays && carries_words<FewMoves>(moves)) {
