@@ -13,11 +13,11 @@ namespace {
 
 /// x (T, K), w (E, K, N), out (T, N).
 template <class T>
-__global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
+__global__ void __launch_bounds__(GroupTile<ComputeType<T>>::kThreads, 4)
     grouped_tiles(Groups groups, BatchMatrix x, BatchMatrix w, BatchMatrix out, std::int64_t depth,
                   std::int64_t cols, std::int64_t col_tiles) {
   using C = ComputeType<T>;
-  using Tile = ProductTile<C>;
+  using Tile = GroupTile<C>;
   TSR_SHARED(C, staged, [Tile::kStaged]);
   TSR_SHARED(GroupRows, shared_rows, [1]);
   const std::int64_t row_tile = col_tiles == 0 ? 0 : blockIdx.x / col_tiles;
@@ -41,12 +41,12 @@ __global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
 
 /// x (T, K), grad (T, N), out (E, K, N).
 template <class T>
-__global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
+__global__ void __launch_bounds__(GroupTile<ComputeType<T>>::kThreads, 4)
     grouped_weight_tiles(Groups groups, BatchMatrix x, BatchMatrix grad, BatchMatrix out,
                          std::int64_t depth, std::int64_t cols, std::int64_t row_tiles,
                          std::int64_t col_tiles) {
   using C = ComputeType<T>;
-  using Tile = ProductTile<C>;
+  using Tile = GroupTile<C>;
   TSR_SHARED(C, staged, [Tile::kStaged]);
   TSR_SHARED(GroupRows, shared_rows, [1]);
   const std::int64_t tiles = row_tiles * col_tiles;
@@ -86,7 +86,7 @@ void grouped_matmul(KernelContext& ctx, const Array& x_TK, const Array& w_EKN,
   const bool is_done = library_grouped_product(ctx, groups, product);
   if (count_call(ctx, LibraryWork::kGroupedProduct, is_done)) return;
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
-    using Tile = ProductTile<ComputeType<T>>;
+    using Tile = GroupTile<ComputeType<T>>;
     // Each group may leave a tile unfilled, and so may the rows after the last.
     const std::int64_t row_tiles = product.rows / Tile::kRows + groups.num_groups + 1;
     const std::int64_t col_tiles = product.rows == 0 ? 0 : tiles_of(product.cols, Tile::kCols);
@@ -108,7 +108,7 @@ void grouped_matmul_weight_grad(KernelContext& ctx, const Array& x_TK, const Arr
   const bool is_done = library_grouped_weight_grad(ctx, groups, product);
   if (count_call(ctx, LibraryWork::kGroupedProduct, is_done)) return;
   visit_floating(x_TK.dtype(), [&]<class T>(TypeTag<T>) {
-    using Tile = ProductTile<ComputeType<T>>;
+    using Tile = GroupTile<ComputeType<T>>;
     const std::int64_t row_tiles = tiles_of(product.depth, Tile::kRows),
                        col_tiles = tiles_of(product.cols, Tile::kCols);
     check(launch<grouped_weight_tiles<T>>(

@@ -164,6 +164,8 @@ struct Rope {
 // order.
 constexpr std::int64_t kBundleRows = 64;
 constexpr std::int64_t kMostTasks = 64;
+constexpr int kRowsAhead = 8;  // that are read before the first is added
+static_assert(kBundleRows % kRowsAhead == 0);
 
 /// Operands: grad, x, rstd; element i of the loop is a row.
 template <class C>
@@ -177,13 +179,22 @@ __global__ void sum_weight_grads(MapLayout<3> rows, LineSteps<3> steps, std::int
     const std::int64_t end = begin + rows_a_task < rows.total ? begin + rows_a_task : rows.total;
     double sum = 0.0;
     C bundle = 0;
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::int64_t offsets[3];
-      offsets_of(rows, row, offsets);
-      const Lines<3> line{rows, steps.of, offsets, n, 0};
-      bundle += line.template get<C>(0, column) *
-                (line.template get<C>(1, column) * line.template get<C>(2, 0));
-      if ((row + 1 - begin) % kBundleRows == 0 || row + 1 == end) {
+    for (std::int64_t first = begin; first < end; first += kRowsAhead) {
+      C grads[kRowsAhead], scaled[kRowsAhead];
+      TSR_UNROLL
+      for (int r = 0; r < kRowsAhead; ++r) {
+        if (first + r >= end) continue;
+        std::int64_t offsets[3];
+        offsets_of(rows, first + r, offsets);
+        const Lines<3> line{rows, steps.of, offsets, n, 0};
+        grads[r] = line.template get<C>(0, column);
+        scaled[r] = line.template get<C>(1, column) * line.template get<C>(2, 0);
+      }
+      TSR_UNROLL
+      for (int r = 0; r < kRowsAhead; ++r) {
+        if (first + r < end) bundle += grads[r] * scaled[r];
+      }
+      if ((first + kRowsAhead - begin) % kBundleRows == 0 || first + kRowsAhead >= end) {
         sum += static_cast<double>(bundle);
         bundle = 0;
       }

@@ -38,21 +38,46 @@ struct Factor {
   }
 };
 
-/// Steps [first, first + kSteps) of kLines lines: element (step, line) at step · (kLines + 1) +
-/// line.
+/// Steps [first, first + kSteps) of kLines lines: read, then put into shared memory, where element
+/// (step, line) lies at step · (kLines + 1) + line.
+template <int kLines, int kSteps, int kThreads, class C>
+class Slice {
+ public:
+  template <class T>
+  __device__ void read(const Factor<T>& from, std::int64_t first) {
+    along_depth_ = from.depth_stride <= from.line_stride;
+    TSR_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const int line = line_of(i), step = step_of(i);
+      values_[i] = C{0};
+      if (at(i) < kLines * kSteps && line < from.lines && first + step < from.depth) {
+        values_[i] =
+            convert<C>(from.data[line * from.line_stride + (first + step) * from.depth_stride]);
+      }
+    }
+  }
+  __device__ void put(C* staged) const {
+    TSR_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      if (at(i) < kLines * kSteps) staged[step_of(i) * (kLines + 1) + line_of(i)] = values_[i];
+    }
+  }
+
+ private:
+  static constexpr int kEach = (kLines * kSteps + kThreads - 1) / kThreads;
+  // Neighbours in memory by neighbouring threads.
+  __device__ static int at(int i) { return static_cast<int>(threadIdx.x) + i * kThreads; }
+  __device__ int line_of(int i) const { return along_depth_ ? at(i) / kSteps : at(i) % kLines; }
+  __device__ int step_of(int i) const { return along_depth_ ? at(i) % kSteps : at(i) / kLines; }
+
+  C values_[kEach];
+  bool along_depth_;
+};
 template <int kLines, int kSteps, int kThreads, class C, class T>
 __device__ void stage(C* staged, const Factor<T>& from, std::int64_t first) {
-  // Neighbours in memory by neighbouring threads.
-  const bool along_depth = from.depth_stride <= from.line_stride;
-  for (int at = static_cast<int>(threadIdx.x); at < kLines * kSteps; at += kThreads) {
-    const int line = along_depth ? at / kSteps : at % kLines;
-    const int step = along_depth ? at % kSteps : at / kLines;
-    C value{0};
-    if (line < from.lines && first + step < from.depth) {
-      value = convert<C>(from.data[line * from.line_stride + (first + step) * from.depth_stride]);
-    }
-    staged[step * (kLines + 1) + line] = value;
-  }
+  Slice<kLines, kSteps, kThreads, C> slice;
+  slice.read(from, first);
+  slice.put(staged);
 }
 
 /// sums[i][j] += Σ left[step][row] · right[step][col] over kSteps staged steps, of those that
@@ -87,10 +112,17 @@ template <class T, class C, class Left, class Right>
 __device__ void add_products(C* staged, const Factor<Left>& left, const Factor<Right>& right,
                              C (&sums)[T::kThreadRows][T::kThreadCols]) {
   C* const staged_right = staged + T::kSteps * T::kRowPitch;
+  Slice<T::kRows, T::kSteps, T::kThreads, C> left_slice;
+  Slice<T::kCols, T::kSteps, T::kThreads, C> right_slice;
+  left_slice.read(left, 0);
+  right_slice.read(right, 0);
   for (std::int64_t first = 0; first < left.depth; first += T::kSteps) {
-    stage<T::kRows, T::kSteps, T::kThreads>(staged, left, first);
-    stage<T::kCols, T::kSteps, T::kThreads>(staged_right, right, first);
+    left_slice.put(staged);
+    right_slice.put(staged_right);
     __syncthreads();
+    // The next are on their way while these are multiplied.
+    left_slice.read(left, first + T::kSteps);
+    right_slice.read(right, first + T::kSteps);
     add_steps<T, T::kSteps>(staged, staged_right, T::kColPitch, sums, TakeAll{});
     __syncthreads();
   }
@@ -124,9 +156,14 @@ template <class C>
 inline constexpr int kProductEach = sizeof(C) == 8 ? 4 : 8;
 template <class C>
 using ProductTile = Tile<16, 16, kProductEach<C>, kProductEach<C>, 16>;
+/// Of grouped ones, 64 x 64 in F32: a group has few rows, or its gradient few tiles.
+template <class C>
+using GroupTile = Tile<16, 8, 4, kProductEach<C>, 16>;
 #else
 template <class C>
 using ProductTile = Tile<8, 4, 2, 3, 4>;
+template <class C>
+using GroupTile = ProductTile<C>;
 #endif
 
 inline std::int64_t tiles_of(std::int64_t size, int tile) { return (size + tile - 1) / tile; }
