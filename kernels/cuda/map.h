@@ -109,16 +109,37 @@ inline __device__ void copy_element(const MapOperand& to, std::int64_t to_at,
   }
 }
 
+/// By divisions of type Index, whose cost on a card grows much with its size.
+template <class Index, int kOperands>
+__device__ void add_offsets(const MapLayout<kOperands>& layout, Index rest, std::int64_t* offsets) {
+  for (int d = 0; d < layout.ndim; ++d) {
+    Index coord = rest;
+    if (d + 1 < layout.ndim) {
+      const auto size = static_cast<Index>(layout.sizes[d]);
+      rest /= size;
+      coord -= rest * size;
+    }
+    for (int k = 0; k < kOperands; ++k) {
+      offsets[k] += static_cast<std::int64_t>(coord) * layout.operands[k].strides[d];
+    }
+  }
+}
+
+#ifdef __CUDACC__
+inline constexpr std::int64_t kMostByWords = 0xffffffff;  // elements that 32 bits count
+#else
+inline constexpr std::int64_t kMostByWords = 100;
+#endif
+
 /// Where element i of the loop lies in each operand, in elements.
 template <int kOperands>
 __device__ void offsets_of(const MapLayout<kOperands>& layout, std::int64_t i,
                            std::int64_t* offsets) {
   for (int k = 0; k < kOperands; ++k) offsets[k] = layout.ndim == 0 ? i : 0;
-  std::int64_t rest = i;
-  for (int d = 0; d < layout.ndim; ++d) {
-    const std::int64_t coord = rest % layout.sizes[d];
-    rest /= layout.sizes[d];
-    for (int k = 0; k < kOperands; ++k) offsets[k] += coord * layout.operands[k].strides[d];
+  if (layout.total <= kMostByWords) {
+    add_offsets<std::uint32_t>(layout, static_cast<std::uint32_t>(i), offsets);
+  } else {
+    add_offsets<std::int64_t>(layout, i, offsets);
   }
 }
 

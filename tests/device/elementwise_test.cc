@@ -44,6 +44,84 @@ TEST_CASE("a copy moves bits: payloads of NaN, and negative zero", "[device][cop
   CHECK(std::equal(back.bytes(), back.bytes() + bytes, host.bytes()));
 }
 
+namespace {
+
+/// A view of `shape` that begins `first` elements behind its storage, whose rows have `gap`
+/// elements between them; perhaps from its last row up.
+Twins in_rows(TwinMaker& make, const Shape& shape, DType dtype, std::int64_t first,
+              std::int64_t gap, bool is_reversed) {
+  const std::int64_t pitch = shape[1] + gap, up = is_reversed ? -pitch : pitch;
+  const std::int64_t origin = first + (is_reversed ? pitch * (shape[0] - 1) : 0);
+  const Twins all = make.values({first + pitch * shape[0]}, dtype);
+  const auto view = [&](const Array& array) { return array.as_strided(shape, {up, 1}, origin); };
+  return {view(all.host), view(all.device)};
+}
+
+}  // namespace
+
+TEST_CASE("words and packs of rows: starts, gaps and lengths that hold them or not",
+          "[device][copy][binary]") {
+  OnDevice on;
+  TwinMaker make(on, 11);
+  constexpr std::int64_t kStarts[] = {0, 1, 2, 4, 8, 16}, kLengths[] = {1, 7, 8, 16, 24, 33};
+  for (int i = 0; i < kCases; ++i) {
+    const Shape shape = {make.number(1, 9), kLengths[make.number(0, 5)]};
+    const DType dtype = any_of(make, kAll), other = any_of(make, kFloating);
+    const auto some = [&](DType of) {
+      return in_rows(make, shape, of, kStarts[make.number(0, 5)], kStarts[make.number(0, 5)],
+                     make.number(0, 1) == 0);
+    };
+    const Twins a = some(dtype), b = some(other), same = some(dtype), out = some(other);
+    const Twins column = make.values({shape[0], 1}, dtype);
+    CAPTURE(i, shape, name_of(dtype), name_of(other));
+    CHECK(compare(on, same, 0.0, [&](KernelContext& ctx, bool device) {
+            copy(ctx, side(a, device), side(same, device));
+          }) == "");
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            copy(ctx, side(a, device), side(out, device));
+          }) == "");
+    CHECK(compare(on, out, tolerance_of(other), [&](KernelContext& ctx, bool device) {
+            binary(ctx, Binary::kMaximum, side(b, device), side(column, device), side(out, device));
+          }) == "");
+    CHECK(compare(on, same, 0.0, [&](KernelContext& ctx, bool device) {
+            fill(ctx, 3.0, side(same, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("a transposed copy goes by tiles, whole or not, of words of every size",
+          "[device][copy]") {
+  OnDevice on;
+  TwinMaker make(on, 12);
+  for (int i = 0; i < kCases; ++i) {
+    const Shape shape = {make.number(1, 3), make.number(3, 13), make.number(1, 3),
+                         make.number(3, 13)};
+    const DType dtype = any_of(make, kAll);
+    const Twins in = make.view({shape[3], shape[0], shape[2], shape[1]}, dtype);
+    const Twins out = make.output(shape, dtype);
+    const auto turned = [](const Array& x) { return x.transpose(0, 1).transpose(1, 3); };
+    CAPTURE(i, shape, name_of(dtype));
+    CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+            copy(ctx, turned(side(in, device)), side(out, device));
+          }) == "");
+  }
+}
+
+TEST_CASE("a fill of long arrays: words and what is behind the last", "[device][fill]") {
+  OnDevice on;
+  TwinMaker make(on, 13);
+  for (const DType dtype : kAll) {
+    for (const std::int64_t size : {1, 15, 16, 17, 100, 1001}) {
+      const Twins all = make.values({size + 1}, dtype);
+      const std::int64_t first = make.number(0, 1);
+      CAPTURE(name_of(dtype), size, first);
+      CHECK(compare(on, all, 0.0, [&](KernelContext& ctx, bool device) {
+              fill(ctx, 1.7, side(all, device).slice(0, first, size));
+            }) == "");
+    }
+  }
+}
+
 TEST_CASE("a copy covers more dims than a launch", "[device][copy]") {
   OnDevice on;
   TwinMaker make(on, 2);
