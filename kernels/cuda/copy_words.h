@@ -137,8 +137,9 @@ cudaError_t launch_copy(cudaStream_t stream, MapLayout<2> words) {
     return launch<copy_words<Word>>(grid_for((words.total + kWordsInFlight - 1) / kWordsInFlight),
                                     stream, words);
   }
-  TileCounts tiles{.across = (words.sizes[0] + kTileSide - 1) / kTileSide,
-                   .down = (words.sizes[1] + kTileSide - 1) / kTileSide};
+  TileCounts tiles;
+  tiles.across = (words.sizes[0] + kTileSide - 1) / kTileSide;
+  tiles.down = (words.sizes[1] + kTileSide - 1) / kTileSide;
   tiles.all = tiles.across * tiles.down * (words.total / (words.sizes[0] * words.sizes[1]));
   Grid grid = grid_for(tiles.all * kTileSide * kTileLines);
   grid.threads = kTileSide * kTileLines;

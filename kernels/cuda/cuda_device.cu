@@ -71,12 +71,22 @@ void check(cudaError_t error, const Device& device, const char* call) {
   throw Error(internal_error(text));
 }
 
+namespace {
+constexpr int kUnchanged = -1;
+}  // namespace
+
 Current::Current(const Device& device) {
   static_cast<void>(cudaGetDevice(&before_));
-  if (before_ != device.id().ordinal)
+  if (before_ == device.id().ordinal) {
+    before_ = kUnchanged;
+  } else {
     check(cudaSetDevice(device.id().ordinal), device, "cudaSetDevice");
+  }
 }
-Current::~Current() { static_cast<void>(cudaSetDevice(before_)); }
+// Setting costs more than asking: a launch pays for neither it nor its return.
+Current::~Current() {
+  if (before_ != kUnchanged) static_cast<void>(cudaSetDevice(before_));
+}
 
 CudaStream::CudaStream(const Device& device) {
   const Current current(device);
@@ -328,7 +338,8 @@ class DeviceAllocator final : public Allocator {
 
   void release(void* data, std::size_t bytes) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (const auto found = captured_.find(data); found != captured_.end()) {
+    if (const auto found = captured_.empty() ? captured_.end() : captured_.find(data);
+        found != captured_.end()) {
       if (const std::shared_ptr<CaptureStore> store = found->second.lock()) {
         return store->give(data);
       }
@@ -345,9 +356,11 @@ class DeviceAllocator final : public Allocator {
     return (size_class % 2 == 0 ? kLeast : kLeast * 3 / 2) << (size_class / 2);
   }
   static int class_of(std::size_t bytes) {
-    int size_class = 0;
-    while (size_class + 1 < kClasses && bytes_of(size_class) < bytes) ++size_class;
-    return size_class;
+    if (bytes <= kLeast) return 0;
+    const int power =
+        static_cast<int>(std::bit_width((bytes - 1) / kLeast)) - 1;  // 256·2^power < bytes
+    const int size_class = 2 * power + (bytes <= bytes_of(2 * power + 1) ? 1 : 2);
+    return std::min(size_class, kClasses - 1);
   }
 
   void give_back() {

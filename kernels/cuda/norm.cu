@@ -164,90 +164,137 @@ struct Rope {
 // order.
 constexpr std::int64_t kBundleRows = 64;
 constexpr std::int64_t kMostTasks = 64;
-constexpr int kRowsAhead = 8;  // that are read before the first is added
-static_assert(kBundleRows % kRowsAhead == 0);
 
-/// Operands: grad, x, rstd; element i of the loop is a row.
-template <class C>
-__global__ void sum_weight_grads(MapLayout<3> rows, LineSteps<3> steps, std::int64_t n,
-                                 std::int64_t rows_a_task, double* sums) {
-  const std::int64_t tasks = (rows.total + rows_a_task - 1) / rows_a_task;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (; at < tasks * n; at += step) {
-    const std::int64_t begin = at / n * rows_a_task, column = at % n;
-    const std::int64_t end = begin + rows_a_task < rows.total ? begin + rows_a_task : rows.total;
-    double sum = 0.0;
-    C bundle = 0;
-    for (std::int64_t first = begin; first < end; first += kRowsAhead) {
-      C grads[kRowsAhead], scaled[kRowsAhead];
-      TSR_UNROLL
-      for (int r = 0; r < kRowsAhead; ++r) {
-        if (first + r >= end) continue;
-        std::int64_t offsets[3];
-        offsets_of(rows, first + r, offsets);
-        const Lines<3> line{rows, steps.of, offsets, n, 0};
-        grads[r] = line.template get<C>(0, column);
-        scaled[r] = line.template get<C>(1, column) * line.template get<C>(2, 0);
-      }
-      TSR_UNROLL
-      for (int r = 0; r < kRowsAhead; ++r) {
-        if (first + r < end) bundle += grads[r] * scaled[r];
-      }
-      if ((first + kRowsAhead - begin) % kBundleRows == 0 || first + kRowsAhead >= end) {
-        sum += static_cast<double>(bundle);
-        bundle = 0;
-      }
+constexpr int kColumns = kLanes;
+#ifdef __CUDACC__
+constexpr int kBundlesAtOnce = 8;
+#else
+constexpr int kBundlesAtOnce = 2;
+#endif
+
+/// Dense rows of n, and a number of each.
+template <class C, class T>
+struct NormRows {
+  const T *grad, *x;
+  const C* rstd;
+  std::int64_t rows, n;
+};
+
+template <class C, class T>
+__device__ C sum_bundle(const NormRows<C, T>& of, std::int64_t column, std::int64_t begin,
+                        std::int64_t end) {
+  constexpr int kInFlight = 8;
+  C sum = 0;
+  for (std::int64_t first = begin; first < end; first += kInFlight) {
+    C grad[kInFlight], x[kInFlight], rstd[kInFlight];
+    TSR_UNROLL
+    for (int r = 0; r < kInFlight; ++r) {
+      const std::int64_t row = first + r < end ? first + r : end - 1;
+      grad[r] = convert<C>(of.grad[row * of.n + column]);
+      x[r] = convert<C>(of.x[row * of.n + column]);
+      rstd[r] = of.rstd[row];
     }
-    sums[at] = sum;
+    TSR_UNROLL
+    for (int r = 0; r < kInFlight; ++r) {
+      if (first + r < end) sum += grad[r] * (x[r] * rstd[r]);
+    }
   }
+  return sum;
+}
+
+/// Block (b, t) has columns from b · kColumns of task t; a thread for each of some bundles.
+template <class C, class T>
+__global__ void sum_weight_grads(NormRows<C, T> of, std::int64_t rows_a_task, double* sums) {
+  TSR_SHARED(C, bundles, [kBundlesAtOnce][kColumns]);
+  const int lane = static_cast<int>(threadIdx.x) % kColumns;
+  const int own = static_cast<int>(threadIdx.x) / kColumns;
+  const int at_once = static_cast<int>(blockDim.x) / kColumns;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + lane;
+  const std::int64_t begin = blockIdx.y * rows_a_task;
+  const std::int64_t end = begin + rows_a_task < of.rows ? begin + rows_a_task : of.rows;
+  double sum = 0.0;
+  for (std::int64_t first = begin; first < end; first += at_once * kBundleRows) {
+    const std::int64_t from = first + own * kBundleRows;
+    const std::int64_t to = from + kBundleRows < end ? from + kBundleRows : end;
+    bundles[own][lane] = column < of.n && from < end ? sum_bundle(of, column, from, to) : C{0};
+    __syncthreads();
+    if (own == 0) {
+      for (int b = 0; b < at_once; ++b) sum += static_cast<double>(bundles[b][lane]);
+    }
+    __syncthreads();
+  }
+  if (own == 0 && column < of.n) sums[blockIdx.y * of.n + column] = sum;
 }
 __global__ void add_tasks(const double* sums, std::int64_t tasks, std::int64_t n, double* total) {
+  constexpr int kInFlight = 16;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (; column < n; column += step) {
     double sum = 0.0;
-    for (std::int64_t task = 0; task < tasks; ++task) sum += sums[task * n + column];
+    for (std::int64_t first = 0; first < tasks; first += kInFlight) {
+      double of_task[kInFlight];
+      TSR_UNROLL
+      for (int t = 0; t < kInFlight; ++t) {
+        of_task[t] = first + t < tasks ? sums[(first + t) * n + column] : 0.0;
+      }
+      TSR_UNROLL
+      for (int t = 0; t < kInFlight; ++t) sum += of_task[t];
+    }
     total[column] = sum;
   }
+}
+
+template <class C, class T>
+void launch_weight_grads(KernelContext& ctx, const NormRows<C, T>& of, const Array& grad_weight) {
+  const std::int64_t bundles = (of.rows + kBundleRows - 1) / kBundleRows;
+  const std::int64_t bundles_a_task = (bundles + kMostTasks - 1) / kMostTasks;
+  const std::int64_t tasks = (bundles + bundles_a_task - 1) / bundles_a_task;
+  const Shape line(1, of.n), task_lines = {tasks, of.n};
+  const Array total = Array::empty(line, DType::kF64, ctx.allocator);
+  const Array sums = Array::empty(task_lines, DType::kF64, ctx.allocator);
+  const auto at_once =
+      static_cast<unsigned>(std::min<std::int64_t>(bundles_a_task, kBundlesAtOnce));
+  const Grid grid{.blocks = {static_cast<unsigned>((of.n + kColumns - 1) / kColumns),
+                             static_cast<unsigned>(tasks)},
+                  .threads = kColumns * at_once};
+  {
+    const Current current(*ctx.device);
+    check(launch<sum_weight_grads<C, T>>(grid, stream_of(ctx), of, bundles_a_task * kBundleRows,
+                                         device_data<double>(sums)),
+          *ctx.device, "rms_norm_grad");
+    check(launch<add_tasks>(grid_for(of.n), stream_of(ctx), device_data<double>(sums), tasks, of.n,
+                            device_data<double>(total)),
+          *ctx.device, "rms_norm_grad");
+  }
+  copy(ctx, total, grad_weight);
 }
 
 template <class C>
 void write_weight_grad(KernelContext& ctx, const Array& grad, const Array& x, const Array& rstd,
                        const Array& grad_weight) {
-  const int last = x.ndim() - 1;
-  const std::int64_t n = x.size(last);
+  const std::int64_t n = x.size(x.ndim() - 1);
   if (n == 0) return;
   const std::int64_t rows = x.num_elements() / n;
-  const std::int64_t bundles = (rows + kBundleRows - 1) / kBundleRows;
-  const std::int64_t rows_a_task =
-      kBundleRows * std::max<std::int64_t>(1, (bundles + kMostTasks - 1) / kMostTasks);
-  const std::int64_t tasks = (rows + rows_a_task - 1) / rows_a_task;
-  const Array total = Array::empty({n}, DType::kF64, ctx.allocator);
-  if (rows == 0) {
-    fill(ctx, 0.0, total);
-    return copy(ctx, total, grad_weight);
-  }
-  const Array sums = Array::empty({tasks, n}, DType::kF64, ctx.allocator);
-  const auto first_of = [last](const Array& array) {
-    return array.as_strided(without_dim(array.shape(), last), without_dim(array.strides(), last),
-                            array.offset());
+  if (rows == 0) return fill(ctx, 0.0, grad_weight);
+  const auto dense = [&](const Array& array, DType dtype) {
+    return contiguous(ctx, as_dtype(ctx, array, dtype));
   };
-  // Contiguous arrays are one dim of rows, whatever their shape.
-  const Array dense_grad = contiguous(ctx, grad), dense_x = contiguous(ctx, x),
-              scale = contiguous(ctx, rstd);
-  const Array first_grad = first_of(dense_grad), first_x = first_of(dense_x);
-  run_layouts<3>(ctx, "rms_norm_grad", {&first_grad, &first_x, &scale},
-                 [&](const MapLayout<3>& layout) {
-                   return launch<sum_weight_grads<C>>(grid_for(tasks * n), stream_of(ctx), layout,
-                                                      LineSteps<3>{{1, 1, 0}}, n, rows_a_task,
-                                                      device_data<double>(sums));
-                 });
-  const Current current(*ctx.device);
-  check(launch<add_tasks>(grid_for(n), stream_of(ctx), device_data<double>(sums), tasks, n,
-                          device_data<double>(total)),
-        *ctx.device, "rms_norm_grad");
-  copy(ctx, total, grad_weight);
+  const auto run = [&]<class T>(TypeTag<T>) {
+    const Array dense_grad = dense(grad, dtype_of<T>()), dense_x = dense(x, dtype_of<T>()),
+                scale = dense(rstd, dtype_of<C>());
+    launch_weight_grads<C, T>(ctx,
+                              {.grad = device_data<T>(dense_grad),
+                               .x = device_data<T>(dense_x),
+                               .rstd = device_data<C>(scale),
+                               .rows = rows,
+                               .n = n},
+                              grad_weight);
+  };
+  if constexpr (std::is_same_v<C, float>) {
+    if (grad.dtype() == x.dtype() && x.dtype() == DType::kBF16) return run(TypeTag<BFloat16>{});
+    if (grad.dtype() == x.dtype() && x.dtype() == DType::kF16) return run(TypeTag<Float16>{});
+  }
+  run(TypeTag<C>{});
 }
 
 /// Ids as contiguous I64, and where a bad one is noted: its offset there is its position.

@@ -86,6 +86,21 @@ TEST_CASE("RMS norm and its gradients are the same on the device", "[device][nor
   }
 }
 
+TEST_CASE("gradients of a norm's weight add up many rows as the processor does", "[device][norm]") {
+  OnDevice on;
+  TwinMaker make(on, 36);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::int64_t rows = 64 * 64 * 2 + 70;  // tasks of three bundles, the last ones short
+    const Twins x = make.mild({rows, 5}, dtype), grad = make.mild({rows, 5}, dtype);
+    const Twins rstd = make.mild({rows}, DType::kF32), weight = make.mild({5}, DType::kF32);
+    const Twins grad_x = make.output({rows, 5}, dtype), grad_weight = make.output({5}, DType::kF32);
+    CHECK(compare(on, grad_weight, 1e-5, [&](KernelContext& ctx, bool device) {
+            rms_norm_grad(ctx, side(grad, device), side(x, device), side(rstd, device),
+                          side(weight, device), side(grad_x, device), side(grad_weight, device));
+          }) == "");
+  }
+}
+
 TEST_CASE("rotations are the same on the device, and their inverse", "[device][norm]") {
   OnDevice on;
   TwinMaker make(on, 13);

@@ -32,6 +32,32 @@ TEST_CASE("reductions over any dims are the same on the device", "[device][reduc
   }
 }
 
+TEST_CASE("few long lines fold in parts, rows as columns", "[device][reduce]") {
+  OnDevice on;
+  TwinMaker make(on, 33);
+  const auto op = static_cast<ReduceOp>(GENERATE(range(0, static_cast<int>(ReduceOp::kProd) + 1)));
+  for (int i = 0; i < 40; ++i) {
+    const Shape shape = {make.number(1, 4) * 48, make.number(1, 9), make.number(1, 3)};
+    const DType dtype = any_of(make, kAll);
+    const bool by_columns = make.number(0, 1) == 0;
+    const auto lines = [&](const Array& x) { return by_columns ? x : x.transpose(0, 2); };
+    const Twins x = make.mild(shape, dtype);
+    const int along = by_columns ? 0 : 2;
+    const Twins out =
+        make.output(by_columns ? Shape{shape[1], shape[2]} : Shape{shape[2], shape[1]}, dtype);
+    const std::vector<int> dims = {along};
+    CAPTURE(static_cast<int>(op), i, shape, name_of(dtype), by_columns);
+    CHECK(compare(on, out, 50 * tolerance_of(dtype), [&](KernelContext& ctx, bool device) {
+            reduce(ctx, op, lines(side(x, device)), dims, side(out, device));
+          }) == "");
+    const Twins whole = make.output({}, dtype);
+    const std::vector<int> all = {0, 1, 2};
+    CHECK(compare(on, whole, 50 * tolerance_of(dtype), [&](KernelContext& ctx, bool device) {
+            reduce(ctx, op, side(x, device), all, side(whole, device));
+          }) == "");
+  }
+}
+
 TEST_CASE("a reduction covers more dims than a launch", "[device][reduce]") {
   OnDevice on;
   TwinMaker make(on, 32);
