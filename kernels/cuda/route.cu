@@ -104,30 +104,39 @@ struct RowPart {
     TSR_UNROLL
     for (int j = 0; j < kHeld; ++j) held[j] *= scale;
   }
-  /// Logits become scores.
+  /// Logits become scores. What function it is, is asked once for all that a lane holds.
   __device__ void score(RouteScore function) {
-    if (function == RouteScore::kSoftmax) apply_softmax();
-    TSR_UNROLL
-    for (int j = 0; j < kHeld; ++j) {
-      if (function == RouteScore::kSigmoid) held[j] = functions::Sigmoid::apply(held[j]);
-      if (function == RouteScore::kSqrtSoftplus) {
+    if (function == RouteScore::kSoftmax) {
+      apply_softmax();
+    } else if (function == RouteScore::kSigmoid) {
+      TSR_UNROLL
+      for (int j = 0; j < kHeld; ++j) held[j] = functions::Sigmoid::apply(held[j]);
+    } else if (function == RouteScore::kSqrtSoftplus) {
+      TSR_UNROLL
+      for (int j = 0; j < kHeld; ++j) {
         const double params[] = {1.0, 20.0};
         const C softplus = scalar::Softplus::apply<C>(held[j], params);
         held[j] = std::sqrt(rounded_to<T>(softplus));
       }
-      held[j] = rounded_to<T>(held[j]);
     }
+    TSR_UNROLL
+    for (int j = 0; j < kHeld; ++j) held[j] = rounded_to<T>(held[j]);
   }
 
   /// All can be chosen, by their scores and what is added to them.
   __device__ void rank_by(const T* bias) {
+    C moved[kHeld];
     TSR_UNROLL
-    for (int j = 0; j < kHeld; ++j) {
-      keys[j] = 0;
-      if (!has(j)) continue;
-      const C moved = bias == nullptr ? held[j] : held[j] + convert<C>(bias[element(j)]);
-      keys[j] = ordered_key(rounded_to<T>(moved));
+    for (int j = 0; j < kHeld; ++j) moved[j] = held[j];
+    if (bias != nullptr) {
+      TSR_UNROLL
+      for (int j = 0; j < kHeld; ++j) {
+        if (has(j)) moved[j] += convert<C>(bias[element(j)]);
+      }
     }
+    TSR_UNROLL
+    for (int j = 0; j < kHeld; ++j)
+      keys[j] = has(j) ? ordered_key(rounded_to<T>(moved[j])) : Key{0};
   }
   /// The row's first that was not taken.
   __device__ int take_first() {
