@@ -42,6 +42,9 @@ struct Sizes {
   DType product = DType::kBF16;
   std::int64_t inner = 2048, outer = 768;                                   ///< of grouped products
   std::vector<std::vector<std::int64_t>> groups = {{8, 4096}, {16, 2048}};  ///< experts, rows each
+  // The step of configs/debug.json, in F32, for which no library has such kernels.
+  std::int64_t small_batch = 4, small_sequence = 512, key_dim = 192, value_dim = 128;
+  std::int64_t small_experts = 8, small_rows = 768, small_dim = 256;
 };
 
 Sizes tiny() {
@@ -64,7 +67,14 @@ Sizes tiny() {
           .product = DType::kF32,  // not every processor multiplies BF16
           .inner = 16,
           .outer = 8,
-          .groups = {{2, 8}, {4, 4}}};
+          .groups = {{2, 8}, {4, 4}},
+          .small_batch = 1,
+          .small_sequence = 20,
+          .key_dim = 12,
+          .value_dim = 8,
+          .small_experts = 2,
+          .small_rows = 9,
+          .small_dim = 16};
 }
 
 double median_of(std::vector<double> values) {
@@ -99,6 +109,8 @@ class DeviceBench {
     select_experts();
     for (const auto& group : sizes_.groups) multiply_groups(group[0], group[1]);
     attend();
+    multiply_small_groups();
+    attend_small();
     time_host();
     device_->raise_faults();
   }
@@ -343,6 +355,54 @@ class DeviceBench {
     measure("attention BF16 2 x 16 x 2,048 x 128, causal (floor: dense)", 2.0,
             [&] { kernels::attention(ctx_, q, k, v, options, out, lse); });
     measure("gradients of the same", 5.0,
+            [&] { kernels::attention_grad(ctx_, grad, q, k, v, out, lse, options, grads); });
+  }
+
+  void multiply_small_groups() {
+    const std::int64_t experts = sizes_.small_experts, each = sizes_.small_rows,
+                       dim = sizes_.small_dim, rows = experts * each;
+    const Array x_TK = values({rows, dim}, DType::kF32), out_TN = values({rows, dim}, DType::kF32);
+    const Array weights_EKN = values({experts, dim, dim}, DType::kF32);
+    const Array counts_E =
+        integers({experts}, std::vector<std::int64_t>(static_cast<std::size_t>(experts), each));
+    const Array one_KN = weights_EKN.slice(0, 0, 1).as_strided({dim, dim}, {dim, 1}, 0);
+    const double operations = 2.0 * static_cast<double>(rows * dim * dim) * 1e-6;
+    const double floor = operations / us_of([&] { kernels::matmul(ctx_, x_TK, one_KN, out_TN); });
+    const auto measure = [&](const char* what, const Work& call) {
+      const std::string by = implementation_of("grouped products", call);
+      row({what, "TFLOP/s", floor, operations / us_of(call), 0.0, Good::kHigh, by});
+    };
+    measure("grouped product F32 8 x 768 x 256 x 256 (floor: one dense)",
+            [&] { kernels::grouped_matmul(ctx_, x_TK, weights_EKN, counts_E, out_TN); });
+    measure("gradient of its weights", [&] {
+      kernels::grouped_matmul_weight_grad(ctx_, x_TK, out_TN, counts_E, weights_EKN);
+    });
+  }
+
+  // In time, and beside the whole scores' products: what lies beyond the causal bound is not owed.
+  void attend_small() {
+    const std::int64_t batch = sizes_.small_batch, heads = sizes_.heads,
+                       length = sizes_.small_sequence;
+    const auto some = [&](std::int64_t dim) {
+      return values({batch, heads, length, dim}, DType::kF32);
+    };
+    const Array q = some(sizes_.key_dim), k = some(sizes_.key_dim), v = some(sizes_.value_dim),
+                grad = some(sizes_.value_dim), out = some(sizes_.value_dim);
+    const Array lse = empty({batch, heads, length}, DType::kF32);
+    const auto room = [&](const Array& x) { return empty(x.shape(), DType::kF32); };
+    const kernels::AttentionGradients grads{room(q), room(k), room(v)};
+    const kernels::AttentionOptions options{
+        .scale = 1.0 / std::sqrt(static_cast<double>(sizes_.key_dim)), .causal = true};
+    const Array scores = empty({batch, heads, length, length}, DType::kF32);
+    const double of_keys = us_of([&] { kernels::matmul(ctx_, q, k.transpose(2, 3), scores); });
+    const double of_values = us_of([&] { kernels::matmul(ctx_, scores, v, out); });
+    const auto measure = [&](const char* what, double floor, const Work& call) {
+      const std::string by = implementation_of("attention", call);
+      row({what, "us", floor, us_of(call), 0.0, Good::kLow, by});
+    };
+    measure("attention F32 4 x 16 x 512 x 192/128, causal (floor: dense)", of_keys + of_values,
+            [&] { kernels::attention(ctx_, q, k, v, options, out, lse); });
+    measure("gradients of the same", 3 * of_keys + 2 * of_values,
             [&] { kernels::attention_grad(ctx_, grad, q, k, v, out, lse, options, grads); });
   }
 

@@ -1,5 +1,6 @@
 // Attention by tiles of keys: each brings its weights against the greatest score so far, and what
-// was added up before is rescaled where that grew.
+// was added up before is rescaled where that grew. A block works on some rows of one head; columns
+// of values beyond a tile are another block's, which computes the scores again.
 #include <cmath>
 #include <limits>
 
@@ -14,6 +15,33 @@
 
 namespace tessera::kernels::TSR_CUDA {
 namespace {
+
+#ifdef __CUDACC__
+template <class C>
+inline constexpr int kScoreEach = sizeof(C) == 8 ? 4 : 8;
+template <class C>
+using ScoreTile = Tile<8, 16, kScoreEach<C>, kScoreEach<C> / 2, 8>;
+template <class C>
+using ValueTile = Tile<8, 16, kScoreEach<C>, kScoreEach<C>, 8>;
+#else
+template <class C>
+using ScoreTile = Tile<8, 4, 2, 2, 4>;
+template <class C>
+using ValueTile = Tile<8, 4, 2, 3, 4>;
+#endif
+
+template <class C>
+using Scores = C[ScoreTile<C>::kThreadRows][ScoreTile<C>::kThreadCols];
+template <class C>
+using ValueSums = C[ValueTile<C>::kThreadRows][ValueTile<C>::kThreadCols];
+
+/// Elements of shared memory: factors of either tile; weights, (key, row).
+template <class C>
+inline constexpr int kValueSlice = ValueTile<C>::kSteps* ValueTile<C>::kColPitch;
+template <class C>
+inline constexpr int kStagedFactors = std::max(ScoreTile<C>::kStaged, 2 * kValueSlice<C>);
+template <class C>
+inline constexpr int kSharedWeights = ScoreTile<C>::kCols* ScoreTile<C>::kRowPitch;
 
 template <class T>
 struct Forward {
@@ -60,9 +88,9 @@ struct RunningRows {
   ValueSums<C> values;
 };
 
-/// Turns row i's scores into weights in shared memory. NaN scores make the sum NaN.
+/// Turns row i's scores into weights. NaN scores make the sum NaN.
 template <class C>
-__device__ void weigh_row(int i, Scores<C>& scores, RunningRows<C>& rows, C* weights) {
+__device__ void weigh_row(int i, Scores<C>& scores, RunningRows<C>& rows) {
   using S = ScoreTile<C>;
   constexpr C kInf = std::numeric_limits<C>::infinity();
   C top = rows.max[i];
@@ -76,13 +104,45 @@ __device__ void weigh_row(int i, Scores<C>& scores, RunningRows<C>& rows, C* wei
   C own{0};
   TSR_UNROLL
   for (int j = 0; j < S::kThreadCols; ++j) {
-    const C weight = S::col(j) < rows.seen[i] ? exp_of(scores[i][j] - shift) : C{0};
-    own += weight;
-    weights[weight_at<C>(i, j)] = weight;
+    scores[i][j] = S::col(j) < rows.seen[i] ? exp_of(scores[i][j] - shift) : C{0};
+    own += scores[i][j];
   }
   rows.sum[i] = rows.sum[i] * factor + sum_across(own);
   rows.max[i] = top;
   for (C& value : rows.values[i]) value *= factor;
+}
+
+template <class C>
+__device__ void put_weights(const Scores<C>& scores, C* weights) {
+  using S = ScoreTile<C>;
+  constexpr int kVector = S::kRowVector;
+  TSR_UNROLL
+  for (int j = 0; j < S::kThreadCols; ++j) {
+    TSR_UNROLL
+    for (int i = 0; i < S::kThreadRows; i += kVector) {
+      Vector<C, kVector> rows;
+      TSR_UNROLL
+      for (int e = 0; e < kVector; ++e) rows.at[e] = scores[i + e][j];
+      *reinterpret_cast<Vector<C, kVector>*>(weights + S::col(j) * S::kRowPitch + S::row(i)) = rows;
+    }
+  }
+}
+
+/// sums += weights · values, a tile of keys of those; of row i and key p what take(i, p) names.
+template <class C, class T, class Take>
+__device__ void add_values(const C* weights, C* staged, const Factor<T>& values, ValueSums<C>& sums,
+                           const Take& take) {
+  using V = ValueTile<C>;
+  static_assert(ScoreTile<C>::kCols % V::kSteps == 0 && ScoreTile<C>::kRowPitch == V::kRowPitch);
+  Stager<T, V::kCols, V::kSteps, V::kThreads> cols(values);
+  by_slices<V::kSteps>(
+      staged, kValueSlice<C>, values.depth, [&](std::int64_t first) { cols.fetch(first); },
+      [&](C* slice) { cols.put(slice); },
+      [&](const C* slice, std::int64_t first) {
+        const auto key = static_cast<int>(first);
+        add_steps<V>(weights + key * V::kRowPitch, slice, sums,
+                     [&](int i, int step) { return take(i, key + step); });
+      });
 }
 
 template <class T, bool kMasked>
@@ -101,23 +161,25 @@ __device__ void store_rows(const Forward<T>& args, const AttentionPlace& at, std
     if (at.chunk != 0 || S::col(0) != 0 || row >= args.q.rows) continue;
     args.lse.at(at.batch, at.head, row) = sees_none ? -kInf : rows.max[i] + std::log(rows.sum[i]);
   }
-  T* const out = args.out.at(at.batch, at.head);
-  for_each_value<C>(args.out, first, col, [&](int i, int j, std::int64_t offset) {
-    out[offset] = convert<T>(rows.values[i][j] * scales[i]);
-  });
+  store_tile<ValueTile<C>>(args.out.plane(at.batch, at.head, first, col), args.out.rows - first,
+                           args.out.cols - col,
+                           [&](int i, int j, int, int) { return rows.values[i][j] * scales[i]; });
 }
 
 template <class T, bool kMasked>
-__global__ void attend(AttentionGrid grid, Forward<T> args) {
+__global__ void __launch_bounds__(ScoreTile<ComputeType<T>>::kThreads)
+    attend(AttentionGrid grid, Forward<T> args) {
   using C = ComputeType<T>;
   using S = ScoreTile<C>;
-  TSR_SHARED(C, staged, [kStagedFactors<C>]);
-  TSR_SHARED(C, weights, [kSharedWeights<C>]);
+  TSR_SHARED(Four<C>, factor_fours, [kStagedFactors<C> / 4]);
+  TSR_SHARED(Four<C>, weight_fours, [kSharedWeights<C> / 4]);
+  C* const staged = factor_fours[0].at;
+  C* const weights = weight_fours[0].at;
   const AttentionPlace at = place_of(grid);
   const std::int64_t first = at.tile * S::kRows, col = at.chunk * ValueTile<C>::kCols;
-  const Factor<const T> q = args.q.lines(at.batch, at.head).from(first);
-  const Factor<const T> k = args.k.lines(at.batch, at.head);
-  const Factor<const T> v = args.v.columns(at.batch, at.head).from(col);
+  const Factor<T> q = args.q.lines(at.batch, at.head).from(first);
+  const Factor<T> k = args.k.lines(at.batch, at.head);
+  const Factor<T> v = args.v.columns(at.batch, at.head).from(col);
   const std::int64_t mask = at.batch * args.mask.strides[0] + at.head * args.mask.strides[1];
   RunningRows<C> rows{};
   for (C& max : rows.max) max = -std::numeric_limits<C>::infinity();
@@ -138,11 +200,16 @@ __global__ void attend(AttentionGrid grid, Forward<T> args) {
                                                       (key + S::col(j)) * args.mask.strides[3]);
         }
       }
-      weigh_row(i, scores, rows, weights);
+      weigh_row(i, scores, rows);
     }
-    __syncthreads();
+    put_weights(scores, weights);
+    if (args.bound.seen(first) >= key + S::kCols) {
+      add_values(weights, staged, v.between(key, key + S::kCols), rows.values, TakeAll{});
+      continue;
+    }
     // A weight of 0 would make an infinite value of a key that a row does not see a NaN.
-    add_values(weights, staged, v, key, rows.values,
+    const std::int64_t end = key + S::kCols < keys ? key + S::kCols : keys;
+    add_values(weights, staged, v.between(key, end), rows.values,
                [&](int i, int p) { return p < rows.seen[i]; });
   }
   store_rows<T, kMasked>(args, at, first, col, rows);
@@ -162,9 +229,14 @@ void run_forward(KernelContext& ctx, const char* name, const Array& q, const Arr
                           static_cast<C>(options.scale),
                           KeyBound(options, k.size(2)),
                           mask};
-    const AttentionGrid grid{q.size(1), tiles_of(q.size(2), ScoreTile<C>::kRows),
-                             chunks_of<C>(v.size(3)), TileOrder::kBackward};
-    launch_attention<attend<T, kMasked>, C>(ctx, name, q.size(0), grid, args);
+    const std::int64_t chunks = std::max<std::int64_t>(1, tiles_of(v.size(3), ValueTile<C>::kCols));
+    const AttentionGrid grid{.heads = q.size(1),
+                             .first_line = 0,
+                             .lines = q.size(0) * q.size(1),
+                             .tiles = tiles_of(q.size(2), ScoreTile<C>::kRows),
+                             .chunks = chunks,
+                             .order = TileOrder::kBackward};
+    launch_attention<attend<T, kMasked>>(ctx, name, ScoreTile<C>::kThreads, grid, args);
   });
 }
 

@@ -1,5 +1,7 @@
-// Gradients of attention: weights follow again from the log-sums. One kernel goes by tiles of
-// queries, which alone add up their gradients over the keys, one by tiles of keys.
+// Gradients of attention: weights follow again from the log-sums, and with them lie in scratch, of
+// bounded size, until three products have added them up. One fused kernel would have to compute
+// scores again for each tile of columns of each gradient: of 192 and 128 columns more than twice
+// the operations, while writing and reading the scratch takes a fraction of the products' time.
 #include "kernels/attention_checks.h"
 #include "kernels/cuda/attention_library.h"
 #include "kernels/cuda/attention_products.h"
@@ -11,14 +13,34 @@
 namespace tessera::kernels::TSR_CUDA {
 namespace {
 
+/// Tiles of slopes and of gradients; scratch for all slopes at hand. In the emulation heads of a
+/// few tiles take several rounds.
+#ifdef __CUDACC__
+template <class C>
+using GradTile = Tile<16, 8, kProductEach<C>, kProductEach<C>, 8>;
+constexpr std::int64_t kMostSlopeBytes = std::int64_t{256} << 20;
+#else
+template <class C>
+using GradTile = Tile<8, 4, 2, 3, 4>;
+constexpr std::int64_t kMostSlopeBytes = 8 << 10;
+#endif
+/// More would leave too few registers for the sums.
+constexpr int kGradBlocksAtOnce = 3;
+
 template <class T>
 struct Backward {
   using C = ComputeType<T>;
   Heads<const T> grad, q, k, v;
-  Heads<T> grad_q, grad_k, grad_v;
   RowValues<const C> lse, delta;
   C scale;
   KeyBound bound;
+};
+
+/// Those of keys are summed over spans of queries, in the type of sums.
+template <class T>
+struct BackwardOutputs {
+  Heads<T> q;
+  Heads<ComputeType<T>> k, v;
 };
 
 /// Operands: delta, grad, out.
@@ -34,103 +56,192 @@ struct DotRows {
   }
 };
 
-/// The weight of a key for a query, and the gradient of its score over the scale: weight · (grad ·
-/// v − delta). Both 0 where it is not seen.
+/// Some queries of some heads, whose weights and slopes (the gradients of their scores) lie in
+/// scratch: (line, query, key), `pitch` apart. All but the first span of a head add to the
+/// gradients of keys.
 template <class C>
-struct Slope {
-  C weight, slope;
+struct SlopeSpan {
+  C *weights, *slopes;
+  std::int64_t first_query, queries, pitch;
+
+  __device__ std::int64_t at(std::int64_t line, std::int64_t query) const {
+    return (line * queries + query) * pitch;
+  }
 };
-template <class T, class C>
-__device__ Slope<C> slope_of(const Backward<T>& args, const AttentionPlace& at, std::int64_t query,
-                             std::int64_t key, C score, C grad_weight) {
-  if (query >= args.q.rows || key >= args.bound.seen(query)) return {C{0}, C{0}};
-  const C weight = exp_of(score * args.scale - args.lse.at(at.batch, at.head, query));
-  return {weight, weight * (grad_weight - args.delta.at(at.batch, at.head, query))};
-}
 
+/// A tile of weights, and from them one of slopes: weight · (grad · v − delta) · scale. Both are 0
+/// where a query does not see a key; tiles that nothing reads are not written.
 template <class T>
-__global__ void query_grads(AttentionGrid grid, Backward<T> args) {
+__global__ void __launch_bounds__(GradTile<ComputeType<T>>::kThreads, kGradBlocksAtOnce)
+    find_slopes(AttentionGrid grid, Backward<T> args, SlopeSpan<ComputeType<T>> span) {
   using C = ComputeType<T>;
-  using S = ScoreTile<C>;
-  TSR_SHARED(C, staged, [kStagedFactors<C>]);
-  TSR_SHARED(C, slopes, [kSharedWeights<C>]);
+  using S = GradTile<C>;
+  TSR_SHARED(Four<C>, fours, [S::kStaged / 4]);
   const AttentionPlace at = place_of(grid);
-  const std::int64_t first = at.tile * S::kRows, col = at.chunk * ValueTile<C>::kCols;
-  const Factor<const T> q = args.q.lines(at.batch, at.head).from(first);
-  const Factor<const T> grad = args.grad.lines(at.batch, at.head).from(first);
-  const Factor<const T> k = args.k.lines(at.batch, at.head), v = args.v.lines(at.batch, at.head);
-  const Factor<const T> k_columns = args.k.columns(at.batch, at.head).from(col);
-  ValueSums<C> sums = {};
-  const std::int64_t last = first + S::kRows < args.q.rows ? first + S::kRows : args.q.rows;
-  const std::int64_t keys = args.bound.seen(last - 1);
-  for (std::int64_t key = 0; key < keys; key += S::kCols) {
-    Scores<C> scores = {}, grad_weights = {};
-    add_products<S>(staged, q, k.from(key), scores);
-    add_products<S>(staged, grad, v.from(key), grad_weights);
+  const std::int64_t first = at.tile * S::kRows, key = at.chunk * S::kCols;
+  const std::int64_t rows = span.queries - first < S::kRows ? span.queries - first : S::kRows;
+  const std::int64_t query = span.first_query + first, keys = args.k.rows - key;
+  // Tiles of gradients of keys begin at multiples of their rows and read from the first query on
+  // that sees any of these: none of those tiles may lack slopes.
+  if (args.bound.seen(query + rows - 1) <= key / S::kRows * S::kRows) return;
+  const std::int64_t place = span.at(at.line, first) + key;
+  C sums[S::kThreadRows][S::kThreadCols] = {};
+  add_products<S>(fours[0].at, args.q.lines(at.batch, at.head).from(query),
+                  args.k.lines(at.batch, at.head).from(key), sums);
+  const auto seen_of = [&](int row) {
+    return row < rows ? static_cast<int>(args.bound.seen_in(query + row, key, S::kCols)) : 0;
+  };
+  TSR_UNROLL
+  for (int i = 0; i < S::kThreadRows; ++i) {
+    const int row = S::row(i), seen = seen_of(row);
+    const C lse = seen > 0 ? args.lse.at(at.batch, at.head, query + row) : C{0};
     TSR_UNROLL
-    for (int i = 0; i < S::kThreadRows; ++i) {
+    for (int j = 0; j < S::kThreadCols; ++j) {
+      sums[i][j] = S::col(j) < seen ? exp_of(sums[i][j] * args.scale - lse) : C{0};
+    }
+  }
+  store_tile<S>(Plane<C>{span.weights + place, span.pitch, 1}, rows, keys,
+                [&](int i, int j, int, int) { return sums[i][j]; });
+
+  // The weights come back from memory: registers for both would halve the threads at work.
+  C slopes[S::kThreadRows][S::kThreadCols] = {};
+  add_products<S>(fours[0].at, args.grad.lines(at.batch, at.head).from(query),
+                  args.v.lines(at.batch, at.head).from(key), slopes);
+  constexpr int kVector = S::kColVector;
+  TSR_UNROLL
+  for (int i = 0; i < S::kThreadRows; ++i) {
+    const int row = S::row(i), seen = seen_of(row);
+    const C delta = seen > 0 ? args.delta.at(at.batch, at.head, query + row) : C{0};
+    TSR_UNROLL
+    for (int j = 0; j < S::kThreadCols; j += kVector) {
+      Vector<C, kVector> weights{};
+      if (S::col(j) < seen) {
+        weights = *reinterpret_cast<const Vector<C, kVector>*>(span.weights + place +
+                                                               row * span.pitch + S::col(j));
+      }
       TSR_UNROLL
-      for (int j = 0; j < S::kThreadCols; ++j) {
-        slopes[weight_at<C>(i, j)] =
-            slope_of(args, at, first + S::row(i), key + S::col(j), scores[i][j], grad_weights[i][j])
-                .slope;
+      for (int e = 0; e < kVector; ++e) {
+        C& slope = slopes[i][j + e];
+        slope = S::col(j + e) < seen ? weights.at[e] * (slope - delta) * args.scale : C{0};
       }
     }
-    __syncthreads();
-    add_values(slopes, staged, k_columns, key, sums, TakeAll{});
   }
-  T* const to = args.grad_q.at(at.batch, at.head);
-  for_each_value<C>(args.grad_q, first, col, [&](int i, int j, std::int64_t offset) {
-    to[offset] = convert<T>(sums[i][j] * args.scale);
-  });
+  store_tile<S>(Plane<C>{span.slopes + place, span.pitch, 1}, rows, keys,
+                [&](int i, int j, int, int) { return slopes[i][j]; });
 }
 
-/// Rows are keys here, and queries the other side.
+/// out = slopes · k.
 template <class T>
-__global__ void key_grads(AttentionGrid grid, Backward<T> args) {
+__global__ void __launch_bounds__(GradTile<ComputeType<T>>::kThreads, kGradBlocksAtOnce)
+    query_grads(AttentionGrid grid, Heads<const T> k, KeyBound bound,
+                SlopeSpan<ComputeType<T>> span, Heads<T> out) {
   using C = ComputeType<T>;
-  using S = ScoreTile<C>;
-  TSR_SHARED(C, staged, [kStagedFactors<C>]);
-  TSR_SHARED(C, weights, [kSharedWeights<C>]);
-  TSR_SHARED(C, slopes, [kSharedWeights<C>]);
+  using S = GradTile<C>;
+  TSR_SHARED(Four<C>, fours, [S::kStaged / 4]);
   const AttentionPlace at = place_of(grid);
-  const std::int64_t first = at.tile * S::kRows, col = at.chunk * ValueTile<C>::kCols;
-  const Factor<const T> k = args.k.lines(at.batch, at.head).from(first);
-  const Factor<const T> v = args.v.lines(at.batch, at.head).from(first);
-  const Factor<const T> q = args.q.lines(at.batch, at.head);
-  const Factor<const T> grad = args.grad.lines(at.batch, at.head);
-  const Factor<const T> q_columns = args.q.columns(at.batch, at.head).from(col);
-  const Factor<const T> grad_columns = args.grad.columns(at.batch, at.head).from(col);
-  ValueSums<C> sums_k = {}, sums_v = {};
+  const std::int64_t first = at.tile * S::kRows, col = at.chunk * S::kCols;
+  const std::int64_t rows = span.queries - first < S::kRows ? span.queries - first : S::kRows;
+  const std::int64_t query = span.first_query + first, keys = bound.seen(query + rows - 1);
+  const Factor<C> slopes{span.slopes + span.at(at.line, first), rows, span.pitch, keys, 1};
+  C sums[S::kThreadRows][S::kThreadCols] = {};
+  add_products<S>(fours[0].at, slopes, k.columns(at.batch, at.head).from(col).between(0, keys),
+                  sums);
+  store_tile<S>(out.plane(at.batch, at.head, query, col), rows, out.cols - col,
+                [&](int i, int j, int, int) { return sums[i][j]; });
+}
+
+/// out (+)= factorsᵀ · x: weights by grad, or slopes by q.
+template <class T>
+__global__ void __launch_bounds__(GradTile<ComputeType<T>>::kThreads, kGradBlocksAtOnce)
+    key_grads(AttentionGrid grid, const ComputeType<T>* factors, Heads<const T> x, KeyBound bound,
+              SlopeSpan<ComputeType<T>> span, Heads<ComputeType<T>> out) {
+  using C = ComputeType<T>;
+  using S = GradTile<C>;
+  TSR_SHARED(Four<C>, fours, [S::kStaged / 4]);
+  const AttentionPlace at = place_of(grid);
+  const std::int64_t key = at.tile * S::kRows, col = at.chunk * S::kCols;
   // Earlier queries see none of these keys.
-  const std::int64_t sees_first = args.bound.causal ? first - args.bound.offset : 0;
-  const std::int64_t begin = sees_first > 0 ? sees_first / S::kCols * S::kCols : 0;
-  for (std::int64_t query = begin; query < args.q.rows; query += S::kCols) {
-    Scores<C> scores = {}, grad_weights = {};
-    add_products<S>(staged, k, q.from(query), scores);
-    add_products<S>(staged, v, grad.from(query), grad_weights);
-    TSR_UNROLL
-    for (int i = 0; i < S::kThreadRows; ++i) {
-      TSR_UNROLL
-      for (int j = 0; j < S::kThreadCols; ++j) {
-        const Slope<C> found = slope_of(args, at, query + S::col(j), first + S::row(i),
-                                        scores[i][j], grad_weights[i][j]);
-        weights[weight_at<C>(i, j)] = found.weight;
-        slopes[weight_at<C>(i, j)] = found.slope;
-      }
+  const std::int64_t sees_first = bound.causal ? key - bound.offset - span.first_query : 0;
+  const std::int64_t begin = std::clamp<std::int64_t>(sees_first, 0, span.queries);
+  const Factor<C> left{factors + span.at(at.line, 0) + key, out.rows - key, 1, span.queries,
+                       span.pitch};
+  const Factor<T> right = x.columns(at.batch, at.head).from(col);
+  C sums[S::kThreadRows][S::kThreadCols] = {};
+  add_products<S>(fours[0].at, left.between(begin, span.queries),
+                  right.between(span.first_query + begin, span.first_query + span.queries), sums);
+  const Plane<C> to = out.plane(at.batch, at.head, key, col);
+  const bool is_first = span.first_query == 0;
+  store_tile<S>(to, out.rows - key, out.cols - col, [&](int i, int j, int row, int c) {
+    return is_first ? sums[i][j] : to.data[row * to.row_stride + c * to.col_stride] + sums[i][j];
+  });
+}
+
+/// What of a head's queries, or of how many heads, has its scratch at once.
+struct SpanSizes {
+  std::int64_t lines, queries;
+
+  template <class C>
+  static SpanSizes of(std::int64_t lines, std::int64_t queries, std::int64_t pitch) {
+    const std::int64_t row_bytes = 2 * std::max<std::int64_t>(pitch, 1) * sizeof(C);
+    const std::int64_t rows = kMostSlopeBytes / row_bytes;
+    if (rows >= queries) {
+      return {std::clamp<std::int64_t>(rows / std::max<std::int64_t>(queries, 1), 1,
+                                       std::max<std::int64_t>(lines, 1)),
+              queries};
     }
-    __syncthreads();
-    add_values(weights, staged, grad_columns, query, sums_v, TakeAll{});
-    add_values(slopes, staged, q_columns, query, sums_k, TakeAll{});
+    return {1, std::max<std::int64_t>(rows / GradTile<C>::kRows, 1) * GradTile<C>::kRows};
   }
-  T* const to_k = args.grad_k.at(at.batch, at.head);
-  for_each_value<C>(args.grad_k, first, col, [&](int i, int j, std::int64_t offset) {
-    to_k[offset] = convert<T>(sums_k[i][j] * args.scale);
-  });
-  T* const to_v = args.grad_v.at(at.batch, at.head);
-  for_each_value<C>(args.grad_v, first, col, [&](int i, int j, std::int64_t offset) {
-    to_v[offset] = convert<T>(sums_v[i][j]);
-  });
+};
+
+/// The gradients of one span, each by a launch.
+template <class T>
+void run_span(KernelContext& ctx, AttentionGrid grid, const Backward<T>& args,
+              const SlopeSpan<ComputeType<T>>& span, const BackwardOutputs<T>& to) {
+  using C = ComputeType<T>;
+  using S = GradTile<C>;
+  const char* op = "attention_grad";
+  const auto deal = [&](std::int64_t tiles, std::int64_t chunks, TileOrder order) {
+    grid.tiles = tiles;
+    grid.chunks = chunks;
+    grid.order = order;
+  };
+  deal(tiles_of(span.queries, S::kRows), tiles_of(args.k.rows, S::kCols), TileOrder::kForward);
+  launch_attention<find_slopes<T>>(ctx, op, S::kThreads, grid, args, span);
+  deal(tiles_of(span.queries, S::kRows), tiles_of(args.q.cols, S::kCols), TileOrder::kBackward);
+  launch_attention<query_grads<T>>(ctx, op, S::kThreads, grid, args.k, args.bound, span, to.q);
+  deal(tiles_of(args.k.rows, S::kRows), tiles_of(args.q.cols, S::kCols), TileOrder::kForward);
+  launch_attention<key_grads<T>>(ctx, op, S::kThreads, grid, span.slopes, args.q, args.bound, span,
+                                 to.k);
+  grid.chunks = tiles_of(args.v.cols, S::kCols);
+  launch_attention<key_grads<T>>(ctx, op, S::kThreads, grid, span.weights, args.grad, args.bound,
+                                 span, to.v);
+}
+
+/// Spans one after another, in one scratch.
+template <class T>
+void run_spans(KernelContext& ctx, std::int64_t batches, std::int64_t heads,
+               const Backward<T>& args, const BackwardOutputs<T>& to) {
+  using C = ComputeType<T>;
+  const std::int64_t lines = batches * heads, pitch = tiles_of(args.k.rows, 4) * 4;
+  const SpanSizes most = SpanSizes::of<C>(lines, args.q.rows, pitch);
+  const std::int64_t size = most.lines * std::min(most.queries, args.q.rows) * pitch;
+  const Array scratch = Array::empty(
+      {2 * size}, std::is_same_v<C, double> ? DType::kF64 : DType::kF32, ctx.allocator);
+  C* const weights = device_data<C>(scratch);
+  for (std::int64_t line = 0; line < lines; line += most.lines) {
+    const AttentionGrid grid{.heads = heads,
+                             .first_line = line,
+                             .lines = std::min(most.lines, lines - line),
+                             .tiles = 0,
+                             .chunks = 0,
+                             .order = TileOrder::kForward};
+    std::int64_t query = 0;
+    do {  // once where there is no query: keys' gradients are 0
+      const std::int64_t queries = std::min(most.queries, args.q.rows - query);
+      run_span<T>(ctx, grid, args, {weights, weights + size, query, queries, pitch}, to);
+      query += most.queries;
+    } while (query < args.q.rows);
+  }
 }
 
 }  // namespace
@@ -143,22 +254,23 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
   if (count_call(ctx, LibraryWork::kAttention, is_done)) return;
   if (product_attention_grad(ctx, grad, q, k, v, out, lse, options, grads)) return;
   const Array delta = Array::empty(lse.shape(), lse.dtype(), ctx.allocator);
+  const StagedOutput grad_k(ctx, grads.k, lse.dtype()), grad_v(ctx, grads.v, lse.dtype());
   visit_floating(q.dtype(), [&]<class T>(TypeTag<T>) {
     using C = ComputeType<T>;
     run_lines<3>(ctx, "attention_grad", {{{delta}, {grad, 3}, {out, 3}}}, DotRows<C>{});
-    const Backward<T> args{Heads<const T>(grad),        Heads<const T>(q),
-                           Heads<const T>(k),           Heads<const T>(v),
-                           Heads<T>(grads.q),           Heads<T>(grads.k),
-                           Heads<T>(grads.v),           RowValues<const C>(lse),
-                           RowValues<const C>(delta),   static_cast<C>(options.scale),
+    const Backward<T> args{Heads<const T>(grad),
+                           Heads<const T>(q),
+                           Heads<const T>(k),
+                           Heads<const T>(v),
+                           RowValues<const C>(lse),
+                           RowValues<const C>(delta),
+                           static_cast<C>(options.scale),
                            KeyBound(options, k.size(2))};
-    AttentionGrid grid{q.size(1), tiles_of(q.size(2), ScoreTile<C>::kRows), chunks_of<C>(q.size(3)),
-                       TileOrder::kBackward};
-    launch_attention<query_grads<T>, C>(ctx, "attention_grad", q.size(0), grid, args);
-    grid = {q.size(1), tiles_of(k.size(2), ScoreTile<C>::kRows),
-            std::max(chunks_of<C>(q.size(3)), chunks_of<C>(v.size(3))), TileOrder::kForward};
-    launch_attention<key_grads<T>, C>(ctx, "attention_grad", q.size(0), grid, args);
+    run_spans<T>(ctx, q.size(0), q.size(1), args,
+                 {Heads<T>(grads.q), Heads<C>(grad_k.array()), Heads<C>(grad_v.array())});
   });
+  grad_k.finish(ctx);
+  grad_v.finish(ctx);
 }
 
 }  // namespace tessera::kernels::TSR_CUDA

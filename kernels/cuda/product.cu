@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
     product_tiles(BatchProduct product, std::int64_t row_tiles, std::int64_t col_tiles) {
   using C = ComputeType<T>;
   using Tile = ProductTile<C>;
-  TSR_SHARED(C, staged, [Tile::kStaged]);
+  TSR_SHARED(Four<C>, fours, [Tile::kStaged / 4]);
+  C* const staged = fours[0].at;
   const BatchMatrix &a = product.a, &b = product.b, &out = product.out;
   const std::int64_t tiles = product.batch * row_tiles * col_tiles;
   for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
@@ -32,9 +33,7 @@ __global__ void __launch_bounds__(ProductTile<ComputeType<T>>::kThreads, 2)
     add_products<Tile>(staged, left.from(row), right.from(col), sums);
     const std::int64_t first =
         batch * out.batch_stride + row * out.row_stride + col * out.col_stride;
-    for_each_sum<Tile>(product.m - row, product.n - col, [&](int i, int j, int r, int c) {
-      store_sum<T>(out, first + r * out.row_stride + c * out.col_stride, sums[i][j]);
-    });
+    store_sums<Tile, T>(out, first, product.m - row, product.n - col, sums);
   }
 }
 

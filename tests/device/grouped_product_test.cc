@@ -79,6 +79,50 @@ TEST_CASE("products of groups of rows are the same on the device", "[device][gro
   }
 }
 
+// Dense rows, where a kernel may read and write vectors, and the same one element further on, where
+// it must not. Many rows for few weights are summed in parts.
+TEST_CASE("grouped products take dense rows on any boundary", "[device][grouped]") {
+  OnDevice on;
+  TwinMaker make(on, 54);
+  for (int i = 0; i < 60; ++i) {
+    const DType dtype = any_of(make, kFloating);
+    const std::int64_t shift = i % 4, groups = make.number(1, 4);
+    const auto dense = [&](const Shape& shape) {
+      std::int64_t size = 3;
+      for (std::int64_t n = 1; const std::int64_t of : shape) size = 3 + (n *= of);
+      std::vector<double> numbers(static_cast<std::size_t>(size));
+      for (double& value : numbers) value = static_cast<double>(make.number(-64, 64)) / 64;
+      const Twins whole = make.of(Array::from_values({size}, dtype, numbers));
+      const Shape strides = Array::empty(shape, dtype).strides();
+      return Twins{whole.host.as_strided(shape, strides, shift),
+                   whole.device.as_strided(shape, strides, shift)};
+    };
+    std::vector<double> counts(static_cast<std::size_t>(groups));
+    std::int64_t rows = make.number(0, 5);
+    for (double& count : counts) {
+      count = static_cast<double>(make.number(0, 3) == 0 ? 0 : make.number(1, 60));
+      rows += static_cast<std::int64_t>(count);
+    }
+    const std::int64_t depth = 4 * make.number(1, 6), cols = 4 * make.number(1, 6);
+    const Twins counts_E = make.of(Array::from_values({groups}, DType::kI64, counts));
+    const Twins x = dense({rows, depth}), w = dense({groups, depth, cols}),
+                out = dense({rows, cols});
+    CAPTURE(i, shift, counts, rows, depth, cols, name_of(dtype));
+    CHECK(compare(on, out, tolerance_for(dtype), [&](KernelContext& ctx, bool device) {
+            grouped_matmul(ctx, side(x, device), side(w, device), side(counts_E, device),
+                           side(out, device));
+          }) == "");
+    const Twins grad_w = dense({groups, depth, cols}), again = dense({groups, depth, cols});
+    for (const Twins& to : {grad_w, again}) {
+      CHECK(compare(on, to, tolerance_for(dtype), [&](KernelContext& ctx, bool device) {
+              grouped_matmul_weight_grad(ctx, side(x, device), side(out, device),
+                                         side(counts_E, device), side(to, device));
+            }) == "");
+    }
+    CHECK(fetch(on, grad_w.device).to_vector() == fetch(on, again.device).to_vector());
+  }
+}
+
 TEST_CASE("gradients of grouped weights are the same on the device", "[device][grouped]") {
   OnDevice on;
   TwinMaker make(on, 52);
