@@ -6,7 +6,6 @@
 
 #include "kernels/attention_checks.h"
 #include "kernels/cuda/attention_library.h"
-#include "kernels/cuda/attention_products.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/libraries.h"
@@ -247,7 +246,6 @@ void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& 
   check_attention("attention", q, k, v, out, lse);
   const bool is_done = run_library_attention(ctx, q, k, v, options, out, lse);
   if (count_call(ctx, LibraryWork::kAttention, is_done)) return;
-  if (product_attention(ctx, q, k, v, options, out, lse)) return;
   run_forward<false>(ctx, "attention", q, k, v, options, {}, out, lse);
 }
 

@@ -4,7 +4,6 @@
 // the operations, while writing and reading the scratch takes a fraction of the products' time.
 #include "kernels/attention_checks.h"
 #include "kernels/cuda/attention_library.h"
-#include "kernels/cuda/attention_products.h"
 #include "kernels/cuda/attention_tile.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/libraries.h"
@@ -252,7 +251,6 @@ void attention_grad(KernelContext& ctx, const Array& grad, const Array& q, const
   check_attention_grad(grad, q, k, v, out, lse, grads);
   const bool is_done = run_library_attention_grad(ctx, grad, q, k, v, out, lse, options, grads);
   if (count_call(ctx, LibraryWork::kAttention, is_done)) return;
-  if (product_attention_grad(ctx, grad, q, k, v, out, lse, options, grads)) return;
   const Array delta = Array::empty(lse.shape(), lse.dtype(), ctx.allocator);
   const StagedOutput grad_k(ctx, grads.k, lse.dtype()), grad_v(ctx, grads.v, lse.dtype());
   visit_floating(q.dtype(), [&]<class T>(TypeTag<T>) {

@@ -52,18 +52,19 @@ struct Chunk {
   static constexpr int kMost = BoxMoves::kChunkBytes / static_cast<int>(sizeof(T));
   T values[kMost];
 };
-using Vector = uint4;
-static_assert(sizeof(Vector) == BoxMoves::kChunkBytes);
+using ChunkVector = uint4;
+static_assert(sizeof(ChunkVector) == BoxMoves::kChunkBytes);
 
 template <class T>
 __device__ bool is_whole(const T* at, std::int64_t count) {
-  return count == Chunk<T>::kMost && reinterpret_cast<std::uintptr_t>(at) % sizeof(Vector) == 0;
+  return count == Chunk<T>::kMost &&
+         reinterpret_cast<std::uintptr_t>(at) % sizeof(ChunkVector) == 0;
 }
 /// `count` elements, in one read where they fill a vector.
 template <class T>
 __device__ Chunk<T> read_chunk(const T* from, std::int64_t count) {
   if (is_whole(from, count)) {
-    return std::bit_cast<Chunk<T>>(*reinterpret_cast<const Vector*>(from));
+    return std::bit_cast<Chunk<T>>(*reinterpret_cast<const ChunkVector*>(from));
   }
   Chunk<T> chunk;
   for (int i = 0; i < Chunk<T>::kMost; ++i) chunk.values[i] = i < count ? from[i] : T{};
@@ -72,7 +73,7 @@ __device__ Chunk<T> read_chunk(const T* from, std::int64_t count) {
 template <class T>
 __device__ void write_chunk(const Chunk<T>& chunk, T* to, std::int64_t count) {
   if (is_whole(to, count)) {
-    *reinterpret_cast<Vector*>(to) = std::bit_cast<Vector>(chunk);
+    *reinterpret_cast<ChunkVector*>(to) = std::bit_cast<ChunkVector>(chunk);
     return;
   }
   for (int i = 0; i < Chunk<T>::kMost; ++i) {
@@ -256,8 +257,8 @@ __device__ void write_box(const Tables<M>& tables, const std::int64_t* move, con
   }
 }
 
-__device__ Vector& vector_at(std::byte* rows, std::int64_t stride, const Spot& spot) {
-  return *reinterpret_cast<Vector*>(rows + spot.row * stride + spot.column);
+__device__ ChunkVector& vector_at(std::byte* rows, std::int64_t stride, const Spot& spot) {
+  return *reinterpret_cast<ChunkVector*>(rows + spot.row * stride + spot.column);
 }
 
 /// Where all chunks are vectors that lie as such, whatever their elements are.
@@ -270,7 +271,8 @@ __global__ void __launch_bounds__(kBlock, 3)
   const auto part_of = [&](const std::int64_t* move, std::int64_t target) {
     return tables.template part<std::byte>(move, 0, target, element_bytes);
   };
-  const auto write_all = [&](const std::int64_t* move, const Vector& vector, const Spot& spot) {
+  const auto write_all = [&](const std::int64_t* move, const ChunkVector& vector,
+                             const Spot& spot) {
     for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
       const Part<std::byte> part = part_of(move, t);
       vector_at(part.to, part.to_stride, spot) = vector;
@@ -288,7 +290,7 @@ __global__ void __launch_bounds__(kBlock, 3)
     }
     const std::int64_t* move = tables.move(last);
     const Part<std::byte> part = part_of(move, 0);
-    Vector vectors[kEach];
+    ChunkVector vectors[kEach];
     Spot spots[kEach];
     for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
       spots[a] = part.spot(at - move[BoxMoves::kBegin]);
@@ -379,10 +381,10 @@ Grid grid_of(std::int64_t chunks, int each) {
 bool are_vectors(const BoxMoves& moves, std::span<std::byte* const> arrays) {
   std::uintptr_t all = 0;
   for (const std::byte* array : arrays) all |= reinterpret_cast<std::uintptr_t>(array);
-  if (all % sizeof(Vector) != 0) return false;
+  if (all % sizeof(ChunkVector) != 0) return false;
   for (std::size_t at = 0; at < moves.moves().size(); at += BoxMoves::kMoveWords) {
     const std::int64_t* move = moves.moves().data() + at;
-    if (move[BoxMoves::kChunk] * moves.element_bytes() != sizeof(Vector) ||
+    if (move[BoxMoves::kChunk] * moves.element_bytes() != sizeof(ChunkVector) ||
         move[BoxMoves::kRowChunks] * move[BoxMoves::kChunk] != move[BoxMoves::kRowElements]) {
       return false;
     }
