@@ -5,7 +5,7 @@ Usage: benchmarks/train_beside_torch.py [--device cpu|cuda] [--config FILE] [--d
                                         [--threads N] [--programs FOLDER]
 
 Needs PyTorch (pip install torch). Each round runs every contestant in a process of its own: forward, backward, clipping
-and AdamW on random tokens (PyTorch) or real text (the engine); the first step is not counted. PyTorch has no distribution to pay
+and AdamW on random tokens (PyTorch) or real text (the engine); steps that make ready are not counted. PyTorch has no distribution to pay
 for, its values padded to the width of the keys (its fused attention needs that), and an allocator told to keep memory. The
 table gives medians of the rounds, and ratios. On cuda both run on one card: PyTorch eager, its steps timed until the card is
 done, and the engine as it is, with a bound for rows, and that captured in one graph.
@@ -152,8 +152,8 @@ def run_torch(args):
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads),
                    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
                                      "glibc.malloc.hugetlb=1"}
-    command = [sys.executable, __file__, "--only-torch", "--device", args.device, "--config", args.config, "--dtype", args.dtype, "--steps",
-               str(args.steps), "--threads", str(args.threads)]
+    command = [sys.executable, __file__, "--only-torch", "--device", args.device, "--config", args.config, "--dtype",
+               args.dtype, "--steps", str(args.steps), "--threads", str(args.threads)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
 
 

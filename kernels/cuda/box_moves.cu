@@ -1,17 +1,14 @@
-// Boxes that go from some arrays into others, in one launch. Chunks count on from one move to the
-// next. A block takes run after run of chunks, some for each of its threads, neighbours to
-// neighbouring threads, and a thread reads all of its own before it writes the first. Most runs lie
-// in one move, whose words are then read once.
-#include <bit>
+// Boxes that go from some arrays into others, in one launch. A thread reads all its chunks of a run
+// before it writes the first, and where a run lies in one move, that move's words are read once.
+#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "kernels/box_moves.h"
 #include "kernels/box_moves_checks.h"
+#include "kernels/cuda/box_chunks.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map.h"
-#include "kernels/cuda/quotient.h"
 #include "kernels/fold_functions.h"
 
 namespace tessera::kernels::TSR_CUDA {
@@ -25,239 +22,19 @@ constexpr int kBlock = 32;
 constexpr std::int64_t kMostBlocks = 3;
 #endif
 
-/// All that a launch needs: pointers and words of tables travel with it.
-template <std::size_t kWords, std::size_t kArrays>
-struct Moves {
-  static constexpr std::size_t kMostWords = kWords, kMostArrays = kArrays;
-  std::int64_t count, num_words, chunks;
-  const std::int64_t* words_there;  // in the device's memory; null: they are `words`
-  std::byte* const* arrays_there;   // likewise
-  int num_sources, num_arrays;
-  Fold how;
-  std::int64_t words[kWords];  // of the moves, then of the cuts
-  std::byte* arrays[kArrays];  // the sources, then the targets
-};
-/// What a collective of a few tensors has, and what a bucket of a hundred has: a launch takes the
-/// longer, the more it carries.
-using FewMoves = Moves<320, 128>;
-using ManyMoves = Moves<1664, 256>;
-
 /// Chunks of a thread that are read before the first is written: as many as registers hold.
 template <class T>
 constexpr int kAhead = sizeof(T) >= 4 ? 4 : static_cast<int>(sizeof(T));
 
-/// The elements of a chunk, as many as there can be.
-template <class T>
-struct Chunk {
-  static constexpr int kMost = BoxMoves::kChunkBytes / static_cast<int>(sizeof(T));
-  T values[kMost];
-};
-using ChunkVector = uint4;
-static_assert(sizeof(ChunkVector) == BoxMoves::kChunkBytes);
-
-template <class T>
-__device__ bool is_whole(const T* at, std::int64_t count) {
-  return count == Chunk<T>::kMost &&
-         reinterpret_cast<std::uintptr_t>(at) % sizeof(ChunkVector) == 0;
-}
-/// `count` elements, in one read where they fill a vector.
-template <class T>
-__device__ Chunk<T> read_chunk(const T* from, std::int64_t count) {
-  if (is_whole(from, count)) {
-    return std::bit_cast<Chunk<T>>(*reinterpret_cast<const ChunkVector*>(from));
-  }
-  Chunk<T> chunk;
-  for (int i = 0; i < Chunk<T>::kMost; ++i) chunk.values[i] = i < count ? from[i] : T{};
-  return chunk;
-}
-template <class T>
-__device__ void write_chunk(const Chunk<T>& chunk, T* to, std::int64_t count) {
-  if (is_whole(to, count)) {
-    *reinterpret_cast<ChunkVector*>(to) = std::bit_cast<ChunkVector>(chunk);
-    return;
-  }
-  for (int i = 0; i < Chunk<T>::kMost; ++i) {
-    if (i < count) to[i] = chunk.values[i];
-  }
-}
-
-/// Where a chunk lies in its move.
-struct Spot {
-  std::int64_t row, column;
-};
-
-/// One source of a move, and one target.
-template <class T>
-struct Part {
-  const T* from;
-  T* to;
-  std::int64_t from_stride, to_stride, width;
-  std::int64_t row_chunks, chunk;
-
-  /// Whether a chunk goes on from one row to the next.
-  __device__ bool is_of_line() const { return row_chunks * chunk != width; }
-  __device__ Spot spot(std::int64_t number) const {
-    const std::int64_t row = row_chunks == 1 ? number : quotient(number, row_chunks);
-    return {row, (number - row * row_chunks) * chunk};
-  }
-  __device__ Chunk<T> read(const Spot& at) const {
-    if (!is_of_line() || from_stride == width) {
-      return read_chunk(from + at.row * from_stride + at.column, chunk);
-    }
-    Chunk<T> elements;
-    for_each_of_line(at, from_stride, [&](int i, std::int64_t k) { elements.values[i] = from[k]; });
-    return elements;
-  }
-  __device__ void write(const Chunk<T>& elements, const Spot& at) const {
-    if (!is_of_line() || to_stride == width) {
-      return write_chunk(elements, to + at.row * to_stride + at.column, chunk);
-    }
-    for_each_of_line(at, to_stride, [&](int i, std::int64_t k) { to[k] = elements.values[i]; });
-  }
-
- private:
-  /// f(i, where element i lies in rows that are `stride` apart).
-  template <class F>
-  __device__ void for_each_of_line(const Spot& at, std::int64_t stride, F&& f) const {
-    std::int64_t row = width == 1 ? at.column : quotient(at.column, width);
-    std::int64_t column = at.column - row * width;
-    TSR_UNROLL
-    for (int i = 0; i < Chunk<T>::kMost; ++i) {
-      if (i < chunk) f(i, row * stride + column);
-      if (++column < width) continue;
-      column = 0;
-      ++row;
-    }
-  }
-};
-
-/// The tables, near: what came with the launch is copied into the block's own memory.
-template <class M>
-struct SharedTables {
-  std::int64_t words[M::kMostWords];
-  std::byte* arrays[M::kMostArrays];
-};
-template <class M>
-struct Tables {
-  std::int64_t count, chunks;
-  int num_sources;
-  const std::int64_t* words;
-  std::byte* const* arrays;
-
-  /// By all threads of a block.
-  __device__ Tables(const M& moves, SharedTables<M>& shared)
-      : count(moves.count),
-        chunks(moves.chunks),
-        num_sources(moves.num_sources),
-        words(moves.words_there),
-        arrays(moves.arrays_there) {
-    if (words == nullptr) {
-      for (auto i = threadIdx.x; i < moves.num_words; i += blockDim.x) {
-        shared.words[i] = moves.words[i];
-      }
-      words = shared.words;
-    }
-    if (arrays == nullptr) {
-      for (int i = static_cast<int>(threadIdx.x); i < moves.num_arrays;
-           i += static_cast<int>(blockDim.x)) {
-        shared.arrays[i] = moves.arrays[i];
-      }
-      arrays = shared.arrays;
-    }
-    __syncthreads();
-  }
-
-  __device__ const std::int64_t* move(std::int64_t m) const {
-    return words + m * BoxMoves::kMoveWords;
-  }
-  /// The last move in [low, high) that begins no later than chunk `at`.
-  __device__ std::int64_t move_of(std::int64_t at, std::int64_t low, std::int64_t high) const {
-    while (high - low > 1) {
-      const std::int64_t middle = (low + high) / 2;
-      (move(middle)[BoxMoves::kBegin] <= at ? low : high) = middle;
-    }
-    return low;
-  }
-  /// Of a move and its neighbours, of which `last` is the last.
-  __device__ std::int64_t end_of(std::int64_t last) const {
-    return last + 1 < count ? move(last + 1)[BoxMoves::kBegin] : chunks;
-  }
-  /// `last` is what move_of() found for chunk `at`, which becomes the number in the result, its
-  /// move.
-  __device__ const std::int64_t* move_at(std::int64_t last, std::int64_t& at) const {
-    const std::int64_t* found = move(last);
-    at -= found[BoxMoves::kBegin];
-    const std::int64_t together = found[BoxMoves::kTogether];
-    if (together == 1) return found;
-    // A turn of each, and what is left of all after whole turns.
-    const std::int64_t turn = BoxMoves::kTurn, each = found[BoxMoves::kChunks];
-    const std::int64_t whole = each / turn * turn;
-    std::int64_t number;
-    if (at < whole * together) {
-      const std::int64_t round = quotient(at / turn, together);
-      number = at / turn - round * together;
-      at = round * turn + at % turn;
-    } else {
-      const std::int64_t rest = at - whole * together;
-      number = quotient(rest, each - whole);
-      at = whole + rest - number * (each - whole);
-    }
-    return move(last - together + 1 + number);
-  }
-  /// `scale`: of T in what the moves count.
-  template <class T>
-  __device__ Part<T> part(const std::int64_t* move, std::int64_t cut, std::int64_t target,
-                          int scale = 1) const {
-    const std::int64_t* of = words + count * BoxMoves::kMoveWords +
-                             (move[BoxMoves::kFirstCut] + cut) * BoxMoves::kCutWords;
-    std::byte* const to = arrays[num_sources + move[BoxMoves::kFirstTarget] + target];
-    return {.from = reinterpret_cast<const T*>(arrays[of[0]]) + of[1] * scale,
-            .to = reinterpret_cast<T*>(to) + move[BoxMoves::kTo] * scale,
-            .from_stride = of[2] * scale,
-            .to_stride = move[BoxMoves::kToStride] * scale,
-            .width = move[BoxMoves::kRowElements] * scale,
-            .row_chunks = move[BoxMoves::kRowChunks],
-            .chunk = move[BoxMoves::kChunk] * scale};
-  }
-};
-
-/// f(first chunk, last move, whether it is that of all) for each of the block's runs of kEach
-/// chunks a thread, one after another in memory.
-template <int kEach, class M, class F>
-__device__ void for_each_run(const Tables<M>& tables, F&& f) {
-  const std::int64_t run = std::int64_t{kEach} * blockDim.x;
-  const std::int64_t runs = (tables.chunks + run - 1) / run;
-  const std::int64_t end = runs * (blockIdx.x + 1) / gridDim.x;
-  std::int64_t last = 0, move_end = 0;
-  for (std::int64_t i = runs * blockIdx.x / gridDim.x; i < end; ++i) {
-    const std::int64_t at = i * run, after = at + run < tables.chunks ? at + run : tables.chunks;
-    if (at >= move_end) {
-      last = tables.move_of(at, last, tables.count);
-      move_end = tables.end_of(last);
-    }
-    f(at, last, after <= move_end && tables.move(last)[BoxMoves::kTogether] == 1);
-  }
-}
-
-/// f(a, chunk) for those of a run that fall to this thread.
-template <int kEach, class F>
-__device__ void for_each_own(std::int64_t first, std::int64_t chunks, F&& f) {
-  TSR_UNROLL
-  for (int a = 0; a < kEach; ++a) {
-    const std::int64_t at = first + a * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
-    if (at < chunks) f(a, at);
-  }
-}
-
 template <class T, class M>
-__device__ void write_box(const Tables<M>& tables, const std::int64_t* move, const Chunk<T>& chunk,
-                          const Spot& spot) {
+__device__ void write_box(const BoxTables<M>& tables, const std::int64_t* move,
+                          const BoxChunk<T>& chunk, const ChunkSpot& spot) {
   for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
     tables.template part<T>(move, 0, t).write(chunk, spot);
   }
 }
 
-__device__ ChunkVector& vector_at(std::byte* rows, std::int64_t stride, const Spot& spot) {
+__device__ ChunkVector& vector_at(std::byte* rows, std::int64_t stride, const ChunkSpot& spot) {
   return *reinterpret_cast<ChunkVector*>(rows + spot.row * stride + spot.column);
 }
 
@@ -266,15 +43,15 @@ template <class M>
 __global__ void __launch_bounds__(kBlock, 3)
     copy_vectors(const __grid_constant__ M moves, int element_bytes) {
   constexpr int kEach = 4;
-  TSR_SHARED(SharedTables<M>, shared, [1]);
-  const Tables<M> tables(moves, shared[0]);
+  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
+  const BoxTables<M> tables(moves, shared[0]);
   const auto part_of = [&](const std::int64_t* move, std::int64_t target) {
     return tables.template part<std::byte>(move, 0, target, element_bytes);
   };
   const auto write_all = [&](const std::int64_t* move, const ChunkVector& vector,
-                             const Spot& spot) {
+                             const ChunkSpot& spot) {
     for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
-      const Part<std::byte> part = part_of(move, t);
+      const BoxPart<std::byte> part = part_of(move, t);
       vector_at(part.to, part.to_stride, spot) = vector;
     }
   };
@@ -282,16 +59,16 @@ __global__ void __launch_bounds__(kBlock, 3)
     if (!is_one) {
       for_each_own<kEach>(first, tables.chunks, [&](int, std::int64_t at) {
         const std::int64_t* move = tables.move_at(tables.move_of(at, last, tables.count), at);
-        const Part<std::byte> part = part_of(move, 0);
-        const Spot spot = part.spot(at);
+        const BoxPart<std::byte> part = part_of(move, 0);
+        const ChunkSpot spot = part.spot(at);
         write_all(move, vector_at(const_cast<std::byte*>(part.from), part.from_stride, spot), spot);
       });
       return;
     }
     const std::int64_t* move = tables.move(last);
-    const Part<std::byte> part = part_of(move, 0);
+    const BoxPart<std::byte> part = part_of(move, 0);
     ChunkVector vectors[kEach];
-    Spot spots[kEach];
+    ChunkSpot spots[kEach];
     for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
       spots[a] = part.spot(at - move[BoxMoves::kBegin]);
       vectors[a] = vector_at(const_cast<std::byte*>(part.from), part.from_stride, spots[a]);
@@ -306,15 +83,15 @@ __global__ void __launch_bounds__(kBlock, 3)
 template <class T, class M>
 __global__ void __launch_bounds__(kBlock, 2) copy_boxes(const __grid_constant__ M moves) {
   constexpr int kEach = kAhead<T>;
-  TSR_SHARED(SharedTables<M>, shared, [1]);
-  const Tables<M> tables(moves, shared[0]);
+  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
+  const BoxTables<M> tables(moves, shared[0]);
   for_each_run<kEach>(tables, [&](std::int64_t first, std::int64_t last, bool) {
-    Chunk<T> chunks[kEach];
-    Spot spots[kEach];
+    BoxChunk<T> chunks[kEach];
+    ChunkSpot spots[kEach];
     const std::int64_t* owners[kEach];
     for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
       owners[a] = tables.move_at(tables.move_of(at, last, tables.count), at);
-      const Part<T> part = tables.template part<T>(owners[a], 0, 0);
+      const BoxPart<T> part = tables.template part<T>(owners[a], 0, 0);
       spots[a] = part.spot(at);
       chunks[a] = part.read(spots[a]);
     });
@@ -342,24 +119,24 @@ template <class E, class M>
 __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M moves) {
   using T = typename E::T;
   using Acc = typename E::Acc;
-  constexpr int kMost = Chunk<T>::kMost;
-  TSR_SHARED(SharedTables<M>, shared, [1]);
-  const Tables<M> tables(moves, shared[0]);
+  constexpr int kMost = BoxChunk<T>::kMost;
+  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
+  const BoxTables<M> tables(moves, shared[0]);
   for_each_run<1>(tables, [&](std::int64_t first, std::int64_t last, bool is_one) {
     std::int64_t at = first + threadIdx.x;
     if (at >= tables.chunks) return;
     const std::int64_t found = is_one ? last : tables.move_of(at, last, tables.count);
     const std::int64_t* move = tables.move_at(found, at);
-    const Spot spot = tables.template part<T>(move, 0, 0).spot(at);
+    const ChunkSpot spot = tables.template part<T>(move, 0, 0).spot(at);
     Acc sums[kMost];
     for (std::int64_t c = 0; c < move[BoxMoves::kNumCuts]; ++c) {
-      const Chunk<T> chunk = tables.template part<T>(move, c, 0).read(spot);
+      const BoxChunk<T> chunk = tables.template part<T>(move, c, 0).read(spot);
       for (int i = 0; i < kMost; ++i) {
         const Acc value = E::widen(chunk.values[i]);
         sums[i] = c == 0 ? value : combined(moves.how.op, sums[i], value);
       }
     }
-    Chunk<T> result;
+    BoxChunk<T> result;
     for (int i = 0; i < kMost; ++i) {
       if constexpr (std::is_floating_point_v<Acc>) {
         if (moves.how.divisor != 1) sums[i] /= static_cast<Acc>(moves.how.divisor);
@@ -419,7 +196,7 @@ cudaError_t launch_moves(const M& moves, const BoxMoves& of, DType dtype, bool a
   }
 }
 
-/// Tables and pointers that no launch could carry, in the device's memory.
+/// BoxTables and pointers that no launch could carry, in the device's memory.
 Array send_ahead(KernelContext& ctx, const BoxMoves& moves, FewMoves& all,
                  std::span<std::byte* const> arrays, Stream& stream) {
   static_assert(sizeof(std::byte*) == sizeof(std::int64_t));
