@@ -90,8 +90,9 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::enqueue(Operation operation) {
-  auto* task = new Task{std::move(operation)};
+void Stream::enqueue(Operation operation) { enqueue(new Task{std::move(operation), {}}); }
+
+void Stream::enqueue(Task* task) {
   order_before(task);
   const Hidden hidden;
   {
@@ -104,7 +105,7 @@ void Stream::enqueue(Operation operation) {
 
 CompletionRef Stream::mark() {
   CompletionRef completion = CompletionRef::make();
-  enqueue([completion](BlockRunner&) { completion->finish(); });
+  enqueue(new Task{{}, completion});
   return completion;
 }
 
@@ -112,11 +113,17 @@ void Stream::wait_for(CompletionRef completion) {
   enqueue([completion = std::move(completion)](BlockRunner&) { completion->wait(); });
 }
 
+// Who has waited for the last task finds the stream idle, though its thread has yet to drop the
+// task.
 bool Stream::is_idle() {
   {
     const Hidden hidden;
     const std::lock_guard lock(mutex_);
-    if (!tasks_.empty()) return false;
+    if (tasks_.size() > 1) return false;
+    if (tasks_.size() == 1) {
+      const CompletionRef& last = tasks_.front()->completion;
+      if (!last || !last->done()) return false;
+    }
   }
   order_after(&tasks_);
   return true;
@@ -124,20 +131,25 @@ bool Stream::is_idle() {
 
 void Stream::work() {
   BlockRunner runner;
-  Task* task = nullptr;
   for (;;) {
+    Task* task = nullptr;
     {
       const Hidden hidden;
       std::unique_lock lock(mutex_);
-      if (task != nullptr) tasks_.pop_front();
       changed_.wait(lock, [this] { return ends_ || !tasks_.empty(); });
       if (tasks_.empty()) return;
       task = tasks_.front();
     }
     order_after(task);
-    task->operation(runner);
-    delete task;
+    if (task->operation) std::exchange(task->operation, {})(runner);
     order_before(&tasks_);
+    if (task->completion) task->completion->finish();
+    {
+      const Hidden hidden;
+      const std::lock_guard lock(mutex_);
+      tasks_.pop_front();
+    }
+    delete task;
   }
 }
 

@@ -78,8 +78,10 @@ class Stream {
 
  private:
   struct Task {
-    Operation operation;
+    Operation operation;       ///< null: none
+    CompletionRef completion;  ///< finished after it; null: none
   };
+  void enqueue(Task* task);
   void work();
 
   int device_;

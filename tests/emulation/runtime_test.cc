@@ -50,6 +50,20 @@ TEST_CASE("a stream does one thing after another; an event orders two streams",
   CHECK(passed >= 0.0f);
 }
 
+TEST_CASE("who has waited for a stream or for its last event finds it idle",
+          "[emulation][streams]") {
+  const TestStream stream;
+  const TestEvent last(cudaEventDefault);
+  int busy = 0;
+  for (int i = 0; i < 4000; ++i) {
+    REQUIRE(cudaEventRecord(last, stream) == cudaSuccess);
+    REQUIRE((i % 2 == 0 ? cudaEventSynchronize(last) : cudaStreamSynchronize(stream)) ==
+            cudaSuccess);
+    busy += cudaStreamQuery(stream) == cudaSuccess ? 0 : 1;
+  }
+  CHECK(busy == 0);
+}
+
 TEST_CASE("calls of the host, copies and fills take their turn", "[emulation][streams]") {
   const TestStream stream;
   const DeviceArray<int> x(12), y(12);
