@@ -45,6 +45,13 @@ namespace kernels {
 template <auto kKernel, class... Params>
 cudaError_t launch_as(void (*)(Params...), const Grid& grid, cudaStream_t stream,
                       const std::type_identity_t<Params>&... params) {
+  // What a block may have without asking.
+  constexpr std::size_t kUnasked = std::size_t{48} << 10;
+  if (grid.shared_bytes > kUnasked &&
+      cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(grid.shared_bytes)) != cudaSuccess) {
+    return cudaGetLastError();
+  }
   kKernel<<<grid.blocks, grid.threads, grid.shared_bytes, stream>>>(params...);
   return cudaGetLastError();
 }

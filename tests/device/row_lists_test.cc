@@ -72,6 +72,18 @@ TEST_CASE("orders by key are the same on the device", "[device][row_lists]") {
   CHECK(refused < kCases / 2);
 }
 
+// Tables of more bytes than a block has unasked.
+TEST_CASE("packed parts of thousands of peers are the same on the device", "[device][row_lists]") {
+  OnDevice on;
+  TwinMaker make(on, 95);
+  const PartRooms rooms{.parts = 5000, .keys_per_part = 1, .most = 2};
+  const Twins counts = ints(make, {rooms.parts}, 0, 4);
+  const Twins sorted = ints(make, {sum_of(counts.host)}, 0, 500), out = list(make, rooms.total());
+  CHECK(compare(on, out, 0.0, [&](KernelContext& ctx, bool device) {
+          pack_parts(ctx, side(sorted, device), side(counts, device), rooms, side(out, device));
+        }) == "");
+}
+
 TEST_CASE("packed parts, places and keys are the same on the device", "[device][row_lists]") {
   OnDevice on;
   TwinMaker make(on, 92);
