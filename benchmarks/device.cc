@@ -228,8 +228,8 @@ class DeviceBench {
   void move(const kernels::BoxMoves& moves, const std::vector<const std::byte*>& sources,
             const std::vector<std::byte*>& targets) {
     // What it returns serves the compute stream again in its order.
-    static_cast<void>(kernels::move_boxes(ctx_, moves, sources, targets, DType::kF32, std::nullopt,
-                                          device_->compute()));
+    static_cast<void>(kernels::move_boxes(ctx_, moves, {.sources = sources, .targets = targets},
+                                          std::nullopt, device_->compute()));
   }
 
   // The tables of a bucket are made for each call and travel with it, as in a collective.

@@ -24,6 +24,11 @@ std::atomic<int>& comms_made() {
   return number;
 }
 
+std::atomic<std::int64_t>& messages() {
+  static std::atomic<std::int64_t> number{0};
+  return number;
+}
+
 ncclResult_t add(NcclComm* comm, const NcclCall& call, cudaStream_t stream) {
   if (comm == nullptr) return refuse(ncclInvalidArgument, "no communicator");
   if (call.is_pair() && (call.peer < 0 || call.peer >= comm->size())) {
@@ -105,6 +110,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
 }
 
 int num_nccl_comms_made() { return comms_made(); }
+std::int64_t num_nccl_messages() { return messages(); }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config) {
@@ -202,6 +208,7 @@ ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, nccl
 }
 ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
+  ++messages();
   return add(comm, {NcclKind::kSend, send, nullptr, count, type, ncclSum, peer}, stream);
 }
 ncclResult_t ncclRecv(void* recv, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

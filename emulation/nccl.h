@@ -142,6 +142,8 @@ void plant_nccl_fault(int device, NcclFault fault, int number);
 void nccl_heals();
 /// How many communicators this process has asked for, one a rank.
 int num_nccl_comms_made();
+/// Likewise, that were sent from one rank to another.
+std::int64_t num_nccl_messages();
 
 }  // namespace tessera::emulation
 

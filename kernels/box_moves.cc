@@ -122,14 +122,15 @@ const std::int64_t* BoxMoves::resident(KernelContext& ctx, Stream& stream) const
   return reinterpret_cast<const std::int64_t*>(resident_.bytes());
 }
 
-void check_move_boxes(const BoxMoves& moves, const BoxArrays& arrays,
+void check_move_boxes(const BoxMoves& moves, const MovedArrays& arrays,
                       const std::optional<Fold>& how) {
-  if (arrays.sources < moves.num_sources() || arrays.targets < moves.num_targets() ||
+  const std::int64_t sources = std::ssize(arrays.sources), targets = std::ssize(arrays.targets);
+  if (sources < moves.num_sources() || targets < moves.num_targets() ||
       size_of(arrays.dtype) != moves.element_bytes()) {
     throw Error(invalid_argument(
         absl::StrFormat("move_boxes: %d sources and %d targets of %s; the moves name %d and %d, of "
                         "elements of %d bytes",
-                        arrays.sources, arrays.targets, name_of(arrays.dtype), moves.num_sources(),
+                        sources, targets, name_of(arrays.dtype), moves.num_sources(),
                         moves.num_targets(), moves.element_bytes())));
   }
   if (moves.folds() && !how) {
@@ -139,11 +140,10 @@ void check_move_boxes(const BoxMoves& moves, const BoxArrays& arrays,
 
 namespace cpu {
 
-Array move_boxes(KernelContext&, const BoxMoves& moves, std::span<const std::byte* const> sources,
-                 std::span<std::byte* const> targets, DType dtype, const std::optional<Fold>& how,
-                 Stream&) {
-  check_move_boxes(moves, {std::ssize(sources), std::ssize(targets), dtype}, how);
-  const std::int64_t element = size_of(dtype);
+Array move_boxes(KernelContext&, const BoxMoves& moves, const MovedArrays& arrays,
+                 const std::optional<Fold>& how, Stream&) {
+  check_move_boxes(moves, arrays, how);
+  const std::int64_t element = size_of(arrays.dtype);
   const Fold fold = how.value_or(Fold{});
   absl::InlinedVector<const std::byte*, 8> from;
   absl::InlinedVector<std::byte*, 8> to;
@@ -157,15 +157,15 @@ Array move_boxes(KernelContext&, const BoxMoves& moves, std::span<const std::byt
       from.clear();
       for (std::int64_t c = 0; c < move[BoxMoves::kNumCuts]; ++c) {
         const std::int64_t* cut = cuts + c * BoxMoves::kCutWords;
-        from.push_back(sources[static_cast<std::size_t>(cut[0])] +
+        from.push_back(arrays.sources[static_cast<std::size_t>(cut[0])] +
                        (cut[1] + row * cut[2]) * element);
       }
       to.clear();
       for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
-        to.push_back(targets[static_cast<std::size_t>(move[BoxMoves::kFirstTarget] + t)] +
+        to.push_back(arrays.targets[static_cast<std::size_t>(move[BoxMoves::kFirstTarget] + t)] +
                      (move[BoxMoves::kTo] + row * move[BoxMoves::kToStride]) * element);
       }
-      fold_to(dtype, fold, from, {.targets = to, .elements = width});
+      fold_to(arrays.dtype, fold, from, {.targets = to, .elements = width});
     }
   }
   return {};

@@ -105,16 +105,22 @@ class BoxMoves {
   mutable Mark uploaded_;   ///< under mutex_
 };
 
-/// Runs the moves on `stream`, of the context's device: sources and targets are the first elements
-/// of arrays of `dtype` in memory that the device reaches. `how`: what moves of several cuts fold
-/// by, in the accumulation type; nullopt where all copy. A target may be a source where no move
-/// reads what another one writes. The result is memory that has to stay until the stream is
-/// through; null where there is none.
+/// What moves read and write: first elements of arrays in memory that the device reaches. A target
+/// may be a source where no move reads what another one writes.
+struct MovedArrays {
+  std::span<const std::byte* const> sources;
+  std::span<std::byte* const> targets;
+  DType dtype = DType::kF32;
+  /// On a device: where it is not 0 once the kernel runs, nothing moves. Null: it is not asked for.
+  const std::int64_t* broken_off = nullptr;
+};
+
+/// Runs the moves on `stream`, of the context's device. `how`: what moves of several cuts fold by,
+/// in the accumulation type; nullopt where all copy. The result is memory that has to stay until
+/// the stream is through; null where there is none.
 /// Errors: throws InvalidArgument for other numbers of arrays, or another size of elements, than
 /// the moves have, or a fold that is not given.
-[[nodiscard]] Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
-                               std::span<const std::byte* const> sources,
-                               std::span<std::byte* const> targets, DType dtype,
+[[nodiscard]] Array move_boxes(KernelContext& ctx, const BoxMoves& moves, const MovedArrays& arrays,
                                const std::optional<Fold>& how, Stream& stream);
 
 /// `out`, dense: what changes nothing in a fold by `op`, on the context's compute stream.

@@ -365,11 +365,9 @@ void globalize(KernelContext& ctx, const Array& local, std::span<const HeldPart>
                const Array& positions) {
   slot(ctx, &KernelTable::globalize, "globalize")(ctx, local, dims, positions);
 }
-Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
-                 std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
-                 DType dtype, const std::optional<Fold>& how, Stream& stream) {
-  return slot(ctx, &KernelTable::move_boxes, "move_boxes")(ctx, moves, sources, targets, dtype, how,
-                                                           stream);
+Array move_boxes(KernelContext& ctx, const BoxMoves& moves, const MovedArrays& arrays,
+                 const std::optional<Fold>& how, Stream& stream) {
+  return slot(ctx, &KernelTable::move_boxes, "move_boxes")(ctx, moves, arrays, how, stream);
 }
 void fill_identity(KernelContext& ctx, ReduceOp op, const Array& out) {
   slot(ctx, &KernelTable::fill_identity, "fill_identity")(ctx, op, out);

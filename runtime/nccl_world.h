@@ -2,6 +2,7 @@
 // what ranks say of themselves goes by the host.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "placement/api.h"
@@ -20,6 +21,12 @@ struct NcclHandles {
   void* stream = nullptr;
 };
 
+/// How boxes of an exchange go, all-to-alls of a plan among them. kMessages: packed, sent by NCCL
+/// and landed. kWindows: packed straight into NCCL's windows on the peers' cards, where NCCL maps
+/// them for all ranks of the group and what one of them receives is within the call's cap; else as
+/// messages. The same bits.
+enum class ExchangeBy : std::uint8_t { kMessages, kWindows };
+
 struct NcclOptions {
   /// Of processes, `allocator` is asked for memory with the local rank, and `timeout` is also how
   /// long ranks wait for one another at the start.
@@ -27,6 +34,8 @@ struct NcclOptions {
   /// Asked by each rank once, after its memory. All ranks give a communicator, or none. None: no
   /// handles.
   std::function<NcclHandles(std::int64_t rank)> handles = nullptr;
+  /// The same on all ranks.
+  ExchangeBy exchange = ExchangeBy::kMessages;
   /// Of processes: called once with the job's first failure, before this process is heard to end: a
   /// launcher ends the others with the first that does. Must not throw.
   std::function<void(const Status&)> on_failure = nullptr;

@@ -18,10 +18,13 @@ struct MovesOfLaunch {
   std::int64_t count, num_words, chunks;
   const std::int64_t* words_there;  // in the device's memory; null: they are `words`
   std::byte* const* arrays_there;   // likewise
+  const std::int64_t* broken_off;   // see MovedArrays
   int num_sources, num_arrays;
   Fold how;
   std::int64_t words[kWords];  // of the moves, then of the cuts
   std::byte* arrays[kArrays];  // the sources, then the targets
+
+  __device__ bool is_broken_off() const { return broken_off != nullptr && *broken_off != 0; }
 };
 /// What a collective of a few tensors has, and what a bucket of a hundred has: a launch takes the
 /// longer, the more it carries.

@@ -42,6 +42,7 @@ __device__ ChunkVector& vector_at(std::byte* rows, std::int64_t stride, const Ch
 template <class M>
 __global__ void __launch_bounds__(kBlock, 3)
     copy_vectors(const __grid_constant__ M moves, int element_bytes) {
+  if (moves.is_broken_off()) return;
   constexpr int kEach = 4;
   TSR_SHARED(SharedBoxTables<M>, shared, [1]);
   const BoxTables<M> tables(moves, shared[0]);
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(kBlock, 3)
 
 template <class T, class M>
 __global__ void __launch_bounds__(kBlock, 2) copy_boxes(const __grid_constant__ M moves) {
+  if (moves.is_broken_off()) return;
   constexpr int kEach = kAhead<T>;
   TSR_SHARED(SharedBoxTables<M>, shared, [1]);
   const BoxTables<M> tables(moves, shared[0]);
@@ -117,6 +119,7 @@ __device__ Acc combined(ReduceOp op, Acc a, Acc b) {
 
 template <class E, class M>
 __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M moves) {
+  if (moves.is_broken_off()) return;
   using T = typename E::T;
   using Acc = typename E::Acc;
   constexpr int kMost = BoxChunk<T>::kMost;
@@ -221,15 +224,16 @@ bool carries_words(const BoxMoves& moves) {
 
 /// All but the words and the pointers.
 template <class M>
-void begin_launch(M& all, const BoxMoves& moves, const BoxArrays& arrays,
+void begin_launch(M& all, const BoxMoves& moves, const MovedArrays& arrays,
                   const std::optional<Fold>& how) {
   all.count = moves.num_moves();
   all.num_words = std::ssize(moves.moves()) + std::ssize(moves.cuts());
   all.chunks = moves.num_chunks();
   all.words_there = nullptr;
   all.arrays_there = nullptr;
-  all.num_sources = static_cast<int>(arrays.sources);
-  all.num_arrays = static_cast<int>(arrays.sources + arrays.targets);
+  all.broken_off = arrays.broken_off;
+  all.num_sources = static_cast<int>(arrays.sources.size());
+  all.num_arrays = static_cast<int>(arrays.sources.size() + arrays.targets.size());
   all.how = how.value_or(Fold{});
 }
 template <class M>
@@ -240,20 +244,18 @@ void carry_words(M& all, const BoxMoves& moves) {
 
 }  // namespace
 
-Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
-                 std::span<const std::byte* const> sources, std::span<std::byte* const> targets,
-                 DType dtype, const std::optional<Fold>& how, Stream& stream) {
-  const BoxArrays counts{std::ssize(sources), std::ssize(targets), dtype};
-  check_move_boxes(moves, counts, how);
+Array move_boxes(KernelContext& ctx, const BoxMoves& moves, const MovedArrays& moved,
+                 const std::optional<Fold>& how, Stream& stream) {
+  check_move_boxes(moves, moved, how);
   if (moves.is_empty()) return {};
   const Current current(*ctx.device);
   std::vector<std::byte*> arrays;
-  arrays.reserve(sources.size() + targets.size());
-  for (const std::byte* source : sources) arrays.push_back(const_cast<std::byte*>(source));
-  arrays.insert(arrays.end(), targets.begin(), targets.end());
+  arrays.reserve(moved.sources.size() + moved.targets.size());
+  for (const std::byte* source : moved.sources) arrays.push_back(const_cast<std::byte*>(source));
+  arrays.insert(arrays.end(), moved.targets.begin(), moved.targets.end());
   const cudaStream_t handle = static_cast<CudaStream&>(stream).handle();
   const auto launched = [&](const auto& all) {
-    check(launch_moves(all, moves, dtype, are_vectors(moves, arrays), handle), *ctx.device,
+    check(launch_moves(all, moves, moved.dtype, are_vectors(moves, arrays), handle), *ctx.device,
           "move_boxes");
   };
 
@@ -263,14 +265,14 @@ Array move_boxes(KernelContext& ctx, const BoxMoves& moves,
   if (resident == nullptr && !(few_arrays && carries_words<FewMoves>(moves)) &&
       arrays.size() <= ManyMoves::kMostArrays && carries_words<ManyMoves>(moves)) {
     ManyMoves all;
-    begin_launch(all, moves, counts, how);
+    begin_launch(all, moves, moved, how);
     std::copy(arrays.begin(), arrays.end(), all.arrays);
     carry_words(all, moves);
     launched(all);
     return {};
   }
   FewMoves all;
-  begin_launch(all, moves, counts, how);
+  begin_launch(all, moves, moved, how);
   Array kept;
   if (few_arrays) std::copy(arrays.begin(), arrays.end(), all.arrays);
   if (few_arrays && carries_words<FewMoves>(moves)) {

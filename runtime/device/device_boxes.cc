@@ -118,15 +118,37 @@ std::int64_t DeviceBoxes::buffer_bytes() const noexcept {
   return bytes;
 }
 
+std::int64_t DeviceBoxes::begin_of(int peer) const noexcept {
+  std::int64_t begin = 0;
+  for (const Parcel& parcel : incoming_) {
+    if (parcel.pair.peer == peer) break;
+    begin += DeviceSide::aligned(parcel.layout.bytes);
+  }
+  return begin;
+}
+
+std::int64_t DeviceBoxes::incoming_bytes() const noexcept { return begin_of(-1); }
+
+void DeviceBoxes::lie_in(std::byte* window, std::span<std::byte* const> places) {
+  for (Parcel& parcel : incoming_) {
+    parcel.data = window + begin_of(static_cast<int>(parcel.pair.peer));
+    parcel.is_packed = true;
+  }
+  for (Parcel& parcel : outgoing_) {
+    parcel.data = places[static_cast<std::size_t>(parcel.pair.peer)];
+    parcel.is_packed = true;
+  }
+}
+
 void DeviceBoxes::pack(DeviceSide& device) {
   Copies copies(unit_bytes_);
   for (Parcel& parcel : incoming_) {
-    if (parcel.is_packed) parcel.data = device.take(parcel.layout.bytes);
+    if (parcel.data == nullptr) parcel.data = device.take(parcel.layout.bytes);
   }
   for (std::deque<Parcel>* parcels : {&outgoing_, &own_}) {
     for (Parcel& parcel : *parcels) {
       if (!parcel.is_packed) continue;
-      parcel.data = device.take(parcel.layout.bytes);
+      if (parcel.data == nullptr) parcel.data = device.take(parcel.layout.bytes);
       const std::int64_t target = copies.add_target(parcel.data);
       for (std::size_t slot = 0; slot < parcel.pair.parts.size(); ++slot) {
         const PairPart& each = parcel.pair.parts[slot];

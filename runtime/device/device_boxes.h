@@ -31,6 +31,12 @@ class DeviceBoxes {
   /// this rank's own summands.
   std::int64_t buffer_bytes() const noexcept;
 
+  /// Of those that come, one after another, and where a peer's begins among them.
+  std::int64_t incoming_bytes() const noexcept;
+  std::int64_t begin_of(int peer) const noexcept;
+  /// What comes lies in `window`, as above, where peers put it; what goes is put straight to its
+  /// place with each peer, by group rank. Before pack().
+  void lie_in(std::byte* window, std::span<std::byte* const> places);
   /// Gives the parcels their places, and the device the launch that fills those that go.
   void pack(DeviceSide& device);
   const std::deque<Parcel>& outgoing() const noexcept { return outgoing_; }

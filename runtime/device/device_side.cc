@@ -63,7 +63,9 @@ void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DTyp
   if (moves.is_empty()) return;
   was_given_ = true;
   KernelContext ctx{.device = device_.get(), .allocator = memory_};
-  Array kept = kernels::move_boxes(ctx, moves, arrays.from, arrays.to, dtype, how, stream_);
+  const kernels::MovedArrays moved{
+      .sources = arrays.from, .targets = arrays.to, .dtype = dtype, .broken_off = broken_off_};
+  Array kept = kernels::move_boxes(ctx, moves, moved, how, stream_);
   if (!kept.is_null()) kept_.push_back(std::move(kept));
 }
 

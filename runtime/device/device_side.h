@@ -44,6 +44,8 @@ class DeviceSide {
     std::span<const std::byte* const> from;
     std::span<std::byte* const> to;
   };
+  /// Moves from here on do nothing where this number of the device's is not 0 by then.
+  void heed(const std::int64_t* broken_off) noexcept { broken_off_ = broken_off; }
   /// One launch, or none where nothing moves.
   void move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
             const std::optional<Fold>& how = std::nullopt);
@@ -71,6 +73,7 @@ class DeviceSide {
   Array buffer_;
   std::vector<Array> kept_;  ///< tables that launches read
   std::int64_t taken_ = 0;
+  const std::int64_t* broken_off_ = nullptr;
   bool was_given_ = false;  ///< anything that is on the stream
   Mark held_until_;         ///< null once it has come
   bool is_closed_ = false;

@@ -140,7 +140,7 @@ void DeviceCall::give() {
       exchange();
       break;
     case Kind::kPeerRows:
-      window_->give(call_, peer_rows_);
+      window_->give(call_, told_);
       break;
     case Kind::kBarrier:
       break;
@@ -301,7 +301,29 @@ void DeviceCall::broadcast() {
   });
 }
 
+std::vector<std::int64_t> DeviceCall::told_to(int peer) const {
+  if (call_.kind() == Kind::kPeerRows) return {peer_buffer(call_).size(0)};
+  if (!boxes_) return {kNoRoom, 0};
+  return {boxes_->incoming_bytes(), boxes_->begin_of(peer)};
+}
+
+// The first meeting tells that all boxes have come, the second that all windows are free again.
+void DeviceCall::put_boxes() {
+  std::vector<std::byte*> places;
+  for (int peer = 0; peer < group_.size; ++peer) {
+    places.push_back(window_->at(peer) + told_[static_cast<std::size_t>(peer)]);
+  }
+  boxes_->lie_in(window_->at(group_.rank), places);
+  window_->open();
+  side_->heed(window_->broken_off());
+  boxes_->pack(*side_);
+  window_->meet();
+  boxes_->land(*side_);
+  window_->meet();
+}
+
 void DeviceCall::exchange() {
+  if (window_ != nullptr) return put_boxes();
   if (rounds_) {
     return rounds_->run(
         *side_, [&](std::span<const RoundMessage> sent, std::span<const RoundMessage> received) {

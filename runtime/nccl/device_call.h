@@ -24,6 +24,9 @@ struct NativeReduction {
   ncclRedOp_t op;
 };
 
+/// Told in place of bytes where boxes take several rounds: all ranks' go as messages.
+inline constexpr std::int64_t kNoRoom = -1;
+
 /// What a device gets of one call. Peers are ranks of the link, which are those of the group.
 class DeviceCall {
  public:
@@ -32,10 +35,15 @@ class DeviceCall {
   DeviceCall(const CollectiveCall& call, const Signature& signature, const GroupPlace& group,
              Link& link, ReduceBy reduce);
 
-  /// Of kPeerRows, before give(): where all ranks' buffers of so many rows have room.
-  void reach(PeerWindow& window, std::vector<std::int64_t> rows) {
+  /// What a peer has to be told before this call goes through windows: of kPeerRows, the rows of
+  /// this rank's buffer; of kExchange, the bytes that come for this rank, and where among them
+  /// those of the peer begin.
+  std::vector<std::int64_t> told_to(int peer) const;
+  /// Before give(), where windows have room. `told`: by rank, what each peer has told of windows:
+  /// the rows of its buffer, or where this rank's boxes begin.
+  void reach(PeerWindow& window, std::vector<std::int64_t> told) {
     window_ = &window;
-    peer_rows_ = std::move(rows);
+    told_ = std::move(told);
   }
   /// Gives the device all of it.
   void give();
@@ -55,6 +63,7 @@ class DeviceCall {
   void broadcast();
   void pair();
   void exchange();
+  void put_boxes();
   void reduce_natively();
   /// Folds this rank's slice of all ranks' `in` to `out`, in rounds that the buffer holds.
   void fold_slices(std::byte* out);
@@ -72,8 +81,8 @@ class DeviceCall {
   std::int64_t round_elements_ = 0;  ///< of each summand at a time, as what a call may have holds
   std::optional<DeviceBoxes> boxes_;
   std::optional<BoxRounds> rounds_;  ///< of an exchange that takes several
-  PeerWindow* window_ = nullptr;
-  std::vector<std::int64_t> peer_rows_;  ///< by rank
+  PeerWindow* window_ = nullptr;     ///< null: messages
+  std::vector<std::int64_t> told_;   ///< by rank
   std::unique_ptr<DeviceSide> side_;
 };
 

@@ -2,8 +2,10 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "runtime/call/signature_wire.h"
 #include "runtime/nccl/captured_calls.h"
 #include "runtime/nccl/device_call.h"
@@ -30,7 +32,7 @@ enum class MailPart : std::int32_t {
   kMessage,
   kReceiverMessage,
   kId,
-  kRows
+  kRoom
 };
 
 class Call final : public ProcessCall {
@@ -60,16 +62,21 @@ class Call final : public ProcessCall {
   bool take_all(MailPart part);
   bool connect();
   void refuse_to_connect_in_capture();
-  /// Of kPeerRows: whether the ranks' windows are there, with room for all buffers.
+  bool goes_by_windows() const;
+  /// Whether the ranks' windows are there, with room for the call.
   bool reach();
+  bool reach_for_rows();
+  bool reach_for_boxes();
   bool deliver_to_oneself();
   bool goes_on();
   void give();
-  /// The caller does not know the rows of all buffers.
-  bool asks_for_rows() const {
-    return signature().kind == Kind::kPeerRows &&
-           call().as<PeerRowsCall>().rows.buffer_rows.empty();
+  /// Ranks do not know what one another's windows have to hold.
+  bool asks_for_room() const {
+    return goes_by_windows() && (signature().kind == Kind::kExchange ||
+                                 call().as<PeerRowsCall>().rows.buffer_rows.empty());
   }
+  /// What peers told, by rank, then number by number.
+  std::vector<std::vector<std::int64_t>> told() const;
 
   Transport& transport_;
   Group& own_group_;
@@ -123,9 +130,9 @@ bool Call::post() {
         std::make_unique<DeviceCall>(call(), signature(), own_group_.ranks().place(),
                                      *own_group_.link_of(signature()).link, transport_.reduce());
     if (on_device_->reduces_natively()) note_native_reduction();
-    if (asks_for_rows()) {
-      const std::string own_rows = std::to_string(peer_buffer(call()).size(0));
-      send_all(MailPart::kRows, [&](int) { return own_rows; });
+    if (asks_for_room()) {
+      send_all(MailPart::kRoom,
+               [&](int peer) { return absl::StrJoin(on_device_->told_to(peer), " "); });
     }
   }
   return advance();
@@ -171,7 +178,7 @@ bool Call::goes_on() {
   } else if (!connect()) {
     return false;
   }
-  if (signature().kind == Kind::kPeerRows && !reach()) return false;
+  if (goes_by_windows() && !reach()) return false;
   give();
   return true;
 }
@@ -205,19 +212,55 @@ bool Call::connect() {
   return on_lane.link->is_ready();
 }
 
+bool Call::goes_by_windows() const {
+  if (signature().kind == Kind::kExchange) return own_group_.puts_boxes();
+  return signature().kind == Kind::kPeerRows;
+}
+
+std::vector<std::vector<std::int64_t>> Call::told() const {
+  std::vector<std::vector<std::int64_t>> all(static_cast<std::size_t>(own_group_.ranks().size()),
+                                             on_device_->told_to(own()));
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    std::vector<std::int64_t>& numbers = all[static_cast<std::size_t>(peers_[i])];
+    std::istringstream text(taken_[i]);
+    for (std::int64_t& number : numbers) text >> number;
+  }
+  return all;
+}
+
 bool Call::reach() {
+  if (asks_for_room() && !take_all(MailPart::kRoom)) return false;
+  return signature().kind == Kind::kExchange ? reach_for_boxes() : reach_for_rows();
+}
+
+bool Call::reach_for_rows() {
   std::vector<std::int64_t> rows = call().as<PeerRowsCall>().rows.buffer_rows;
-  if (asks_for_rows()) {
-    if (!take_all(MailPart::kRows)) return false;
-    rows.assign(static_cast<std::size_t>(own_group_.ranks().size()), peer_buffer(call()).size(0));
-    for (std::size_t i = 0; i < peers_.size(); ++i) {
-      rows[static_cast<std::size_t>(peers_[i])] = std::stoll(taken_[i]);
-    }
+  if (rows.empty()) {
+    for (const std::vector<std::int64_t>& each : told()) rows.push_back(each[0]);
   }
   PeerWindow& window = own_group_.window_of(*own_group_.link_of(signature()).link);
   const std::int64_t most = *std::max_element(rows.begin(), rows.end());
-  if (!window.has({.rows = most, .row_bytes = row_bytes(peer_buffer(call()))})) return false;
+  if (!window.has({"peer_rows", most * row_bytes(peer_buffer(call())), most})) return false;
+  if (const Status mapped = window.mapped(); !mapped.ok()) {
+    throw Error(Status(mapped.code(), to_absl("peer_rows: " + std::string(message_of(mapped)))));
+  }
   on_device_->reach(window, std::move(rows));
+  return true;
+}
+
+// Boxes go as messages where none come for any rank, or some rank takes rounds: each knows it of
+// all.
+bool Call::reach_for_boxes() {
+  std::vector<std::int64_t> bytes, begins;
+  for (const std::vector<std::int64_t>& each : told()) {
+    bytes.push_back(each[0]);
+    begins.push_back(each[1]);
+  }
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  if (*least == kNoRoom || *most == 0) return true;
+  PeerWindow& window = own_group_.window_of(*own_group_.link_of(signature()).link);
+  if (!window.has({"exchange", *most, 0})) return false;
+  if (window.mapped().ok()) on_device_->reach(window, std::move(begins));
   return true;
 }
 
@@ -369,6 +412,7 @@ Transport::Transport(Parts parts)
       size_(parts.size),
       checks_(parts.checks),
       reduce_(parts.reduce),
+      exchange_(parts.exchange),
       handles_(parts.handles),
       no_windows_(std::move(parts.no_windows)),
       hosts_(std::move(parts.hosts)),

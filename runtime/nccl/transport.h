@@ -19,6 +19,7 @@
 #include "runtime/nccl/link.h"
 #include "runtime/nccl/rank_parts.h"
 #include "runtime/nccl/windows.h"
+#include "runtime/nccl_world.h"
 #include "runtime/world.h"
 
 namespace tessera::nccl::TSR_CUDA {
@@ -66,6 +67,7 @@ class Transport final : public ProcessTransport {
     std::int64_t size = 1;
     CallChecks checks = CallChecks::kOff;
     ReduceBy reduce = ReduceBy::kOrdered;
+    ExchangeBy exchange = ExchangeBy::kMessages;
     OwnHandles handles = {};
     std::string no_windows = {};     ///< why ranks reach no peers; empty: those of a host do
     std::vector<std::string> hosts;  ///< by rank
@@ -77,6 +79,7 @@ class Transport final : public ProcessTransport {
   CudaDevice& device() noexcept { return static_cast<CudaDevice&>(*device_); }
   CallChecks checks() const noexcept { return checks_; }
   ReduceBy reduce() const noexcept { return reduce_; }
+  ExchangeBy exchange() const noexcept { return exchange_; }
   const OwnHandles& handles() const noexcept { return handles_; }
   /// Why ranks do not reach each other's cards; empty: they do.
   std::string why_unreached(const CallGroup& group) const;
@@ -99,6 +102,7 @@ class Transport final : public ProcessTransport {
   std::int64_t rank_, size_;
   CallChecks checks_;
   ReduceBy reduce_;
+  ExchangeBy exchange_;
   OwnHandles handles_;
   std::string no_windows_;
   std::vector<std::string> hosts_;
@@ -123,6 +127,10 @@ class Group final : public ProcessGroup {
   std::shared_ptr<PendingCall> make_call(CollectiveCall&& call, Signature&& signature) override;
   /// Made where it is first asked for.
   LaneLink link_of(const Signature& call);
+  /// Whether its calls may put boxes into peers' windows.
+  bool puts_boxes() const {
+    return transport_.exchange() == ExchangeBy::kWindows && ranks().size() > 1 && reaches_peers();
+  }
   bool reaches_peers() const noexcept override {
     return ranks().size() == 1 || why_unreached().empty();
   }

@@ -167,17 +167,20 @@ void PeerWindow::release(Block& block) noexcept {
 }
 
 bool PeerWindow::fits(const Room& room) const {
-  return room.rows <= most_rows_ && room.rows * room.row_bytes <= row_bytes_;
+  return room.rows <= most_rows_ && room.bytes <= row_bytes_;
 }
 
 bool PeerWindow::has(const Room& room) {
   if (group_.size == 1) return true;
-  if (phase_ == Phase::kThere && fits(room)) return true;
+  if (phase_ == Phase::kThere && (fits(room) || !mapped().ok())) return true;
   if (device_.is_capturing()) {
-    throw Error(failed_precondition(
-        "capture: peer_rows needs windows of " + std::to_string(room.rows) + " rows of " +
-        std::to_string(room.row_bytes) + " bytes, its ranks have " + std::to_string(row_bytes_) +
-        " bytes: run the work once by calls before it is captured"));
+    const auto of = [](std::int64_t bytes, std::int64_t rows) {
+      return std::to_string(bytes) + " bytes and " + std::to_string(rows) + " rows";
+    };
+    throw Error(failed_precondition("capture: " + std::string(room.call) + " needs windows of " +
+                                    of(room.bytes, room.rows) + ", its ranks have those of " +
+                                    of(row_bytes_, most_rows_) +
+                                    ": run the work once by calls before it is captured"));
   }
   if (phase_ == Phase::kThere) {
     // What is done here has passed the meeting that ends a call: no peer uses this window either.
@@ -200,7 +203,7 @@ void PeerWindow::ask_for(const Room& room) {
   const auto more = [](std::int64_t wanted, std::int64_t had) {
     return wanted <= had && had > 0 ? had : in_grains(std::max({wanted, had + had / 2, kGrain}));
   };
-  row_bytes_ = more(room.rows * room.row_bytes, row_bytes_);
+  row_bytes_ = more(room.bytes, row_bytes_);
   most_rows_ = more(room.rows, most_rows_);
   const auto bytes = static_cast<std::size_t>(row_bytes_ + most_rows_ + kGrain);
   void* memory = nullptr;
@@ -219,12 +222,9 @@ void PeerWindow::ask_for(const Room& room) {
 void PeerWindow::find_peers() {
   ncclTeam_t team{};
   link_.use([&](ncclComm_t comm) { team = ncclTeamLsa(comm); });
-  if (block_.window == nullptr || team.nRanks != group_.size) {
-    throw Error(unimplemented(
-        "peer_rows: NCCL maps the memory of " + std::to_string(std::max(team.nRanks, 1)) +
-        " of these " + std::to_string(group_.size) +
-        " ranks; allowed: groups whose cards all reach one another, with NCCL_CUMEM_ENABLE"));
-  }
+  phase_ = Phase::kThere;
+  num_mapped_ = block_.window == nullptr ? 1 : std::max(team.nRanks, 1);
+  if (num_mapped_ != group_.size) return;
   const Current current(device_);
   const cudaStream_t stream = link_.stream().handle();
   std::vector<std::byte*> peers(static_cast<std::size_t>(group_.size));
@@ -246,7 +246,14 @@ void PeerWindow::find_peers() {
   }
   peers_ = std::move(peers);
   has_flags_ = is_in_capture_ = false;
-  phase_ = Phase::kThere;
+}
+
+Status PeerWindow::mapped() const {
+  if (group_.size == 1 || num_mapped_ == group_.size) return absl::OkStatus();
+  return unimplemented("NCCL maps the memory of " + std::to_string(num_mapped_) + " of these " +
+                       std::to_string(group_.size) +
+                       " ranks; allowed: groups whose cards all reach one another, with "
+                       "NCCL_CUMEM_ENABLE");
 }
 
 std::vector<PeerBuffer> PeerWindow::buffers(std::span<const std::int64_t> rows,
@@ -262,6 +269,16 @@ std::vector<PeerBuffer> PeerWindow::buffers(std::span<const std::int64_t> rows,
 Meetings* PeerWindow::meetings() const {
   static_assert(sizeof(Meetings) <= kGrain);
   return reinterpret_cast<Meetings*>(flags_of(block_.memory) + most_rows_);
+}
+
+const std::int64_t* PeerWindow::broken_off() const { return &meetings()->broken_off; }
+
+void PeerWindow::open() {
+  is_in_capture_ = is_in_capture_ || device_.is_capturing();
+  if (has_flags_) return;
+  device_.clear(flags_of(block_.memory), static_cast<std::size_t>(most_rows_), link_.stream());
+  meet();
+  has_flags_ = true;
 }
 
 void PeerWindow::meet() {
@@ -286,17 +303,12 @@ void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> 
   CudaStream& stream = link_.stream();
   const std::vector<PeerBuffer> all = buffers(rows, buffer.bytes());
   if (group_.size == 1) return move_peer_rows(ctx, call, all, stream);
-  is_in_capture_ = is_in_capture_ || device_.is_capturing();
-  if (!has_flags_) {
-    device_.clear(flags_of(block_.memory), static_cast<std::size_t>(most_rows_), stream);
-    meet();
-    has_flags_ = true;
-  }
+  open();
   if (!puts) {
     copy_in(buffer);
     meet();
   }
-  move_peer_rows(ctx, call, all, stream, &meetings()->broken_off);
+  move_peer_rows(ctx, call, all, stream, broken_off());
   if (puts) {
     mark(call, rows);
     meet();
@@ -308,7 +320,7 @@ void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> 
 void PeerWindow::mark(const CollectiveCall& call, std::span<const std::int64_t> rows) {
   const PeerRows& list = call.as<PeerRowsCall>().rows;
   PutMarks marks{.places = reinterpret_cast<const std::int64_t*>(list.place_TK.bytes()),
-                 .broken_off = &meetings()->broken_off,
+                 .broken_off = broken_off(),
                  .slots = list.place_TK.num_elements(),
                  .copies = list.copies,
                  .count = group_.size,
@@ -327,8 +339,8 @@ void PeerWindow::copy_in(const Array& buffer) {
   if (buffer.num_bytes() == 0) return;
   const Current current(device_);
   kernels::TSR_CUDA::check(
-      launch_copy({.broken_off = &meetings()->broken_off, .rows = buffer.size(0)},
-                  row_bytes(buffer), buffer.bytes(), block_.memory, link_.stream().handle()),
+      launch_copy({.broken_off = broken_off(), .rows = buffer.size(0)}, row_bytes(buffer),
+                  buffer.bytes(), block_.memory, link_.stream().handle()),
       device_, "peer_rows");
 }
 
@@ -336,10 +348,9 @@ void PeerWindow::land(const Array& buffer) {
   if (buffer.num_bytes() == 0) return;
   const Current current(device_);
   kernels::TSR_CUDA::check(
-      launch_copy({.broken_off = &meetings()->broken_off,
-                   .flags = flags_of(block_.memory),
-                   .rows = buffer.size(0)},
-                  row_bytes(buffer), block_.memory, buffer.bytes(), link_.stream().handle()),
+      launch_copy(
+          {.broken_off = broken_off(), .flags = flags_of(block_.memory), .rows = buffer.size(0)},
+          row_bytes(buffer), block_.memory, buffer.bytes(), link_.stream().handle()),
       device_, "put_peer_rows");
 }
 

@@ -1,6 +1,6 @@
 // runtime/nccl/windows.h: memory of a group's ranks that all of them read and write, by NCCL's
-// windows, and rows that go through it. Vocabulary: a window has the rows of one rank's buffer, and
-// for each a flag that somebody has put it.
+// windows, and rows and boxes that go through it. Vocabulary: a window has what comes for one rank:
+// boxes, or the rows of its buffer, and for each a flag that somebody has put it.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +32,28 @@ class PeerWindow {
   /// Waits for the link's stream.
   ~PeerWindow();
 
-  /// Room for buffers of so many rows.
+  /// What a call puts into each window: bytes, and flags of so many rows.
   struct Room {
-    std::int64_t rows = 0, row_bytes = 0;
+    const char* call = "";
+    std::int64_t bytes = 0, rows = 0;
   };
   /// Whether windows have the room; else goes on getting them, and never blocks for a peer.
-  /// Collective: all ranks ask for the same in the same order. Errors: throws Unimplemented where
-  /// NCCL does not map all ranks' memory; FailedPrecondition where a capture would have to wait for
-  /// windows; what NCCL refuses.
+  /// Collective: all ranks ask for the same in the same order. Errors: throws FailedPrecondition
+  /// where a capture would have to wait for windows; what NCCL refuses.
   bool has(const Room& room);
+  /// Once they have: Unimplemented where NCCL does not map all ranks' memory, on all of them.
+  Status mapped() const;
 
-  /// Gives the link's stream the call (kPeerRows), of buffers with so many rows by rank, for which
-  /// there is room. Where a meeting of the call is broken off, no window is touched any more.
+  // Once there is room. Where a meeting is broken off, no window is touched any more.
+  /// Gives the link's stream the call (kPeerRows), of buffers with so many rows by rank.
   void give(const CollectiveCall& call, std::span<const std::int64_t> rows);
+  /// Windows may be written from here on, until the call's last meeting.
+  void open();
+  /// What the stream has from here on comes after what all ranks' streams had before.
+  void meet();
+  /// Not 0 once a meeting was broken off; of the device's.
+  const std::int64_t* broken_off() const;
+  std::byte* at(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
 
  private:
   enum class Phase : std::uint8_t { kNone, kRegistering, kThere };
@@ -68,8 +77,6 @@ class PeerWindow {
   /// Rows of the buffer: into the window, or from it, those that have a flag.
   void copy_in(const Array& buffer);
   void land(const Array& buffer);
-  /// What the stream has from here on comes after what all ranks' streams had before.
-  void meet();
 
   CudaDevice& device_;
   Link& link_;
@@ -80,6 +87,7 @@ class PeerWindow {
   std::vector<std::byte*> peers_;  ///< windows by rank
   std::int64_t row_bytes_ = 0;     ///< of all rows; their flags come behind
   std::int64_t most_rows_ = 0;
+  int num_mapped_ = 0;      ///< ranks whose memory NCCL maps
   bool has_flags_ = false;  ///< they are cleared
   bool is_in_capture_ = false;
 };

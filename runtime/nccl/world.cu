@@ -19,7 +19,7 @@ using Body = std::function<void(World&)>;
 
 /// `end`: called once with the job's first failure, or OK, before this rank is heard to leave.
 Status run_rank(const ControlPlace& at, NcclPlace place, const RankParts& parts,
-                const WorldOptions& options, const Body& body,
+                const NcclOptions& options, const Body& body,
                 const std::function<void(const Status&, FlightRecorder&)>& end) {
   auto made = std::make_unique<Transport>(
       Transport::Parts{.control = std::move(place.control),
@@ -27,8 +27,9 @@ Status run_rank(const ControlPlace& at, NcclPlace place, const RankParts& parts,
                        .device = parts.memory->device().shared_from_this(),
                        .rank = at.rank,
                        .size = at.size,
-                       .checks = options.checks,
-                       .reduce = options.reduce,
+                       .checks = options.world.checks,
+                       .reduce = options.world.reduce,
+                       .exchange = options.exchange,
                        .handles = parts.handles,
                        .no_windows = why_no_windows(),
                        .hosts = std::move(place.hosts),
@@ -37,7 +38,7 @@ Status run_rank(const ControlPlace& at, NcclPlace place, const RankParts& parts,
   omp_set_num_threads(place.threads_per_rank);
   TransportWorld world({.transport = std::move(made),
                         .recorder = place.recorder,
-                        .timeout = options.timeout,
+                        .timeout = options.world.timeout,
                         .threads_per_rank = place.threads_per_rank,
                         .allocator = parts.memory});
   const auto leave = [&] {
@@ -57,7 +58,7 @@ Status run_thread(const NcclMeeting& meeting, const NcclOptions& options, const 
                                        invalid_argument));
   TSR_ASSIGN_OR_RETURN(NcclPlace place, open_nccl_place(meeting, options.world));
   return run_rank(
-      meeting.place, std::move(place), parts, options.world, body,
+      meeting.place, std::move(place), parts, options, body,
       [](const Status&, FlightRecorder& record) { record.close(FlightRecorder::Leave::kKeep); });
 }
 
@@ -138,7 +139,7 @@ Status run_process(const Launch& launch, const NcclOptions& options, const Body&
     record.close(keep ? FlightRecorder::Leave::kKeep : FlightRecorder::Leave::kRemove);
     if (!failure.ok()) tell(failure);
   };
-  return run_rank(meeting.place, std::move(opened->place), opened->parts, options.world, body, end);
+  return run_rank(meeting.place, std::move(opened->place), opened->parts, options, body, end);
 }
 
 }  // namespace

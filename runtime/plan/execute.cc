@@ -214,8 +214,9 @@ void ExecutionState::run_local(Tensor& tensor) {
   std::byte* to = tensor.written.bytes();
   const kernels::BoxMoves& moves = landing.device_moves(size_of(tensor.written.dtype())).moves;
   // The compute stream is through with it before anything else has the memory.
-  static_cast<void>(kernels::move_boxes(ctx, moves, sources, {&to, 1}, tensor.written.dtype(),
-                                        landing.fold(), ctx.device->compute()));
+  static_cast<void>(kernels::move_boxes(
+      ctx, moves, {.sources = sources, .targets = {&to, 1}, .dtype = tensor.written.dtype()},
+      landing.fold(), ctx.device->compute()));
 }
 
 // The array that a step writes, filled where its boxes leave something out.

@@ -69,8 +69,9 @@ class DeviceShare {
 void DeviceShare::run(const BoxMoves& moves, const Arrays& arrays, const Array& out,
                       const std::optional<Fold>& how) {
   KernelContext ctx{.device = own_.device, .allocator = out.storage()->allocator()};
-  Array kept = kernels::move_boxes(ctx, moves, arrays.from, arrays.to, out.dtype(), how,
-                                   own_.device->comm());
+  Array kept = kernels::move_boxes(
+      ctx, moves, {.sources = arrays.from, .targets = arrays.to, .dtype = out.dtype()}, how,
+      own_.device->comm());
   if (!kept.is_null()) own_.kept.push_back(std::move(kept));
 }
 

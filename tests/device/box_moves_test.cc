@@ -83,8 +83,10 @@ TEST_CASE("boxes move on the device as on the processor", "[device][box_moves]")
         KernelContext& ctx = device ? on.ctx : cpu;
         const std::vector<std::byte*> from = bytes_of(sources, device);
         const std::vector<const std::byte*> read(from.begin(), from.end());
-        const Array kept = move_boxes(ctx, made.moves, read, bytes_of(targets, device), dtype, how,
-                                      ctx.device->compute());
+        const std::vector<std::byte*> written = bytes_of(targets, device);
+        const Array kept =
+            move_boxes(ctx, made.moves, {.sources = read, .targets = written, .dtype = dtype}, how,
+                       ctx.device->compute());
         if (device) on.finish();
       }
       for (const Twins& each : targets) {
@@ -112,8 +114,9 @@ TEST_CASE("moves that follow others in one launch", "[device][box_moves]") {
     KernelContext& ctx = device ? on.ctx : cpu;
     const std::byte* from[] = {side(a, device).bytes(), side(b, device).bytes()};
     std::byte* to[] = {side(to_a, device).bytes(), side(to_b, device).bytes()};
-    CHECK(move_boxes(ctx, both, from, to, DType::kF32, std::nullopt, ctx.device->compute())
-              .is_null());
+    CHECK(
+        move_boxes(ctx, both, {.sources = from, .targets = to}, std::nullopt, ctx.device->compute())
+            .is_null());
   }
   CHECK(difference(fetch(on, to_a.device), to_a.host, 0) == "");
   CHECK(difference(fetch(on, to_b.device), to_b.host, 0) == "");
@@ -163,8 +166,10 @@ TEST_CASE("short rows that share memory go to many arrays and come from many",
       KernelContext& ctx = device ? on.ctx : cpu;
       const std::vector<std::byte*> from = bytes_of(sources, device);
       const std::vector<const std::byte*> read(from.begin(), from.end());
-      const Array kept = move_boxes(ctx, moves, read, bytes_of(targets, device), dtype,
-                                    std::nullopt, ctx.device->compute());
+      const std::vector<std::byte*> written = bytes_of(targets, device);
+      const Array kept =
+          move_boxes(ctx, moves, {.sources = read, .targets = written, .dtype = dtype},
+                     std::nullopt, ctx.device->compute());
     }
     for (const Twins& target : targets) {
       CHECK(difference(fetch(on, target.device), target.host, 0) == "");
@@ -178,6 +183,31 @@ TEST_CASE("short rows that share memory go to many arrays and come from many",
   }
 }
 
+TEST_CASE("moves that were broken off by the time they run do nothing", "[device][box_moves]") {
+  OnDevice on;
+  TwinMaker make(on, 96);
+  const bool folds = GENERATE(false, true);
+  const std::int64_t size = GENERATE(3, 64);  // elements, and vectors of them
+  const BoxCut cuts[] = {{.source = 0}, {.source = 1}};
+  BoxMoves moves(4);
+  moves.add({.row_elements = size}, {cuts, folds ? 2U : 1U});
+  const Twins a = make.values({size}, DType::kF32), b = make.values({size}, DType::kF32);
+  const Twins target = make.values({size}, DType::kF32);
+  const std::vector<double> before = target.host.to_vector();
+  const Array word = Array::zeros({1}, DType::kI64, on.memory);
+  const std::byte* from[] = {a.device.bytes(), b.device.bytes()};
+  std::byte* to[] = {target.device.bytes()};
+  const std::optional<Fold> how = folds ? std::optional(Fold{}) : std::nullopt;
+  for (const std::int64_t broken_off : {1, 0}) {
+    on.device->upload(word.bytes(), &broken_off, sizeof broken_off, on.device->compute());
+    const MovedArrays arrays{.sources = from,
+                             .targets = to,
+                             .broken_off = reinterpret_cast<const std::int64_t*>(word.bytes())};
+    CHECK(move_boxes(on.ctx, moves, arrays, how, on.device->compute()).is_null());
+    CHECK((fetch(on, target.device).to_vector() == before) == (broken_off == 1));
+  }
+}
+
 TEST_CASE("moves that do not fit what they are given are refused", "[device][box_moves][errors]") {
   OnDevice on;
   const Array x = Array::zeros({4}, DType::kF32, on.memory);
@@ -188,7 +218,8 @@ TEST_CASE("moves that do not fit what they are given are refused", "[device][box
   std::byte* to[] = {x.bytes()};
   const auto move = [&](std::span<const std::byte* const> sources, DType dtype,
                         const std::optional<Fold>& how) {
-    return move_boxes(on.ctx, moves, sources, to, dtype, how, on.device->compute());
+    return move_boxes(on.ctx, moves, {.sources = sources, .targets = to, .dtype = dtype}, how,
+                      on.device->compute());
   };
   CHECK_THROWS_WITH(move({from, 1}, DType::kF32, Fold{}),
                     "move_boxes: 1 sources and 1 targets of F32; the moves name 2 and 1, of "

@@ -1,16 +1,20 @@
-// Exchanges over NCCL emulated keep to the cap of their packed messages, by rounds, with the bits
-// of ranks as threads.
+// Exchanges over NCCL emulated keep to the cap of their packed messages, by rounds, or go through
+// windows, with the bits of ranks as threads.
 #include <algorithm>
 #include <atomic>
 #include <string>
 
+#include "runtime/world_capture.h"
 #include "tests/mpi/moves.h"
 #include "tests/nccl/ranks_of_nccl.h"
+#include "tests/support/patience.h"
 
 namespace tessera {
 namespace {
 
+using std::chrono::milliseconds;
 using testing::Ended;
+using testing::says;
 
 /// Memory of a device, which keeps the sizes that its rank's thread asked for.
 class WatchedMemory final : public Allocator {
@@ -64,6 +68,7 @@ TEST_CASE("exchanges keep to the cap of their buffers and have the bits of threa
   const std::int64_t cap = GENERATE_COPY(as<std::int64_t>{}, least, 5 * least + 100, 1 << 20);
   const DType dtype = GENERATE(DType::kF32, DType::kBF16);
   const auto checks = GENERATE(CallChecks::kOff, CallChecks::kOn);
+  const auto by = GENERATE(ExchangeBy::kMessages, ExchangeBy::kWindows);
   for (const testing::Move& move : testing::moves_on(num_ranks)) {
     for (const Shape& shape : {Shape{37, 53}, Shape{130, 128}}) {
       const Plan plan = testing::plan_of(move, shape, dtype, cap);
@@ -73,8 +78,8 @@ TEST_CASE("exchanges keep to the cap of their buffers and have the bits of threa
         return std::make_shared<WatchedMemory>(
             value_or_throw(make_device_of_rank(DeviceId::Kind::kEmulated, rank))->make_allocator());
       };
-      const Ended ended =
-          testing::run(num_ranks, {.checks = checks, .allocator = memory}, [&](World& world) {
+      const Ended ended = testing::run_by(
+          by, num_ranks, {.checks = checks, .allocator = memory}, [&](World& world) {
             const auto rank = static_cast<std::size_t>(world.rank());
             auto& watched = static_cast<WatchedMemory&>(*world.allocator());
             const Array local = testing::on_world(world, source_of(plan, world.rank()));
@@ -130,7 +135,8 @@ TEST_CASE("buckets of parts that land and parts that fold go through in the same
     };
   };
   throw_if_error(run_ranks(4, {}, into(expected)));
-  const Ended ended = testing::run(4, {.checks = CallChecks::kOn}, into(got));
+  const auto by = GENERATE(ExchangeBy::kMessages, ExchangeBy::kWindows);
+  const Ended ended = testing::run_by(by, 4, {.checks = CallChecks::kOn}, into(got));
   CAPTURE(cap, ended.first.ToString());
   CHECK(ended.first.ok());
   CHECK(got == expected);
@@ -173,11 +179,153 @@ TEST_CASE("summands that are cut differently fold in their order, whatever the c
     };
   };
   throw_if_error(run_ranks(4, {}, into(expected)));
-  const Ended ended = testing::run(4, {}, into(got));
+  const auto by = GENERATE(ExchangeBy::kMessages, ExchangeBy::kWindows);
+  const Ended ended = testing::run_by(by, 4, {}, into(got));
   CAPTURE(cap, ended.first.ToString());
   CHECK(ended.first.ok());
   CHECK(!got.empty());
   CHECK(got == expected);
+}
+
+namespace {
+
+using Values = std::vector<std::vector<double>>;
+
+/// What each rank has after moves of both kinds, some of which the host does not wait for.
+Values moves_in_turn(World& world, int times) {
+  std::vector<Plan> plans;
+  for (const testing::Move& move : testing::moves_on(4)) {
+    for (const Shape& shape : {Shape{8, 12}, Shape{64, 96}, Shape{9, 5}}) {
+      plans.push_back(testing::plan_of(move, shape, DType::kF32, 1 << 20));
+    }
+  }
+  Values values;
+  for (int i = 0; i < times; ++i) {
+    for (const Plan& plan : plans) {
+      const Array local = testing::on_world(world, source_of(plan, world.rank()));
+      values.push_back(testing::values_here(execute(world, plan, local)));
+    }
+  }
+  everyone(world).barrier();  // tells what has failed meanwhile
+  return values;
+}
+
+/// The same of every rank.
+std::vector<Values> all_moves(const std::function<Ended(const std::function<void(World&)>&)>& run,
+                              int times) {
+  std::vector<Values> got(4);
+  const Ended ended = run([&](World& world) {
+    got[static_cast<std::size_t>(world.rank())] = moves_in_turn(world, times);
+  });
+  CHECK(ended.first == absl::OkStatus());
+  return got;
+}
+std::vector<Values> moves_on_threads(int times) {
+  const auto memory = testing::card_of([](std::int64_t rank) { return rank; });
+  return all_moves(
+      [&](const auto& body) {
+        return Ended{.first = run_ranks(4, {.allocator = memory}, body), .ranks = {}};
+      },
+      times);
+}
+
+}  // namespace
+
+TEST_CASE("exchanges go as messages where NCCL does not map all ranks' windows",
+          "[nccl][exchange][windows]") {
+  const auto [name, value] = GENERATE(table<const char*, const char*>(
+      {{"TESSERA_EMULATED_NCCL_LSA", "2"}, {"TESSERA_EMULATED_NCCL_VERSION", "22703"}}));
+  const testing::Variable variable(name, value);
+  const std::int64_t before = emulation::num_nccl_messages();
+  CHECK((
+      all_moves([](const auto& body) { return testing::run_by(ExchangeBy::kWindows, 4, {}, body); },
+                2) == moves_on_threads(2)));
+  CHECK(emulation::num_nccl_messages() > before);
+}
+
+TEST_CASE("a rank that stays away from an exchange over windows ends it on all",
+          "[nccl][exchange][windows][faults]") {
+  // The first call meets once more, before it writes.
+  const int number = GENERATE(1, 2, 3, 4, 5);
+  CAPTURE(number);
+  const testing::PlantedFault planted(1, emulation::NcclFault::kHangs, number);
+  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {.timeout = milliseconds(300)},
+                                      [](World& world) { moves_in_turn(world, 1); });
+  CAPTURE(ended.first.ToString());
+  CHECK(ended.first.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(says(ended.first, "timed out in exchange #"));
+  for (const Status& status : ended.ranks) CHECK(status.code() == absl::StatusCode::kUnavailable);
+  CHECK(ended.seconds < testing::kSoonSeconds);
+}
+
+TEST_CASE("a rank that throws frees those whose boxes it would have got",
+          "[nccl][exchange][windows][faults]") {
+  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {.timeout = milliseconds(600'000)},
+                                      [&](World& world) {
+                                        moves_in_turn(world, 1);
+                                        if (world.rank() == 2) {
+                                          throw Error(invalid_argument("no such tensor: w"));
+                                        }
+                                        moves_in_turn(world, 2);
+                                      });
+  CHECK(ended.first == invalid_argument("rank 2: no such tensor: w"));
+  CHECK(ended.ranks[0] == unavailable("rank 2: no such tensor: w"));
+  CHECK(ended.seconds < testing::kSoonSeconds);
+}
+
+TEST_CASE("captured exchanges over windows are done again, also after larger ones by calls",
+          "[nccl][exchange][windows][capture]") {
+  const Plan small = testing::plan_of(testing::moves_on(4)[0], {24, 16}, DType::kF32, 1 << 20);
+  const Plan large = testing::plan_of(testing::moves_on(4)[0], {512, 384}, DType::kF32, 1 << 20);
+  Values got(4), expected(4);
+  const auto body = [&](Values& into) {
+    return [&](World& world) {
+      const Array local = testing::on_world(world, source_of(small, world.rank()));
+      const Array wide = testing::on_world(world, source_of(large, world.rank()));
+      const Array kept = testing::on_world(
+          world, Array::zeros(small.dst.local_shape(*small.dst.mesh().coord_of(world.rank())),
+                              DType::kF32));
+      Device& device = kept.device();
+      const auto move = [&] {
+        const Array moved = execute(world, small, local);
+        device.copy(kept.bytes(), moved.bytes(), static_cast<std::size_t>(kept.num_bytes()),
+                    device.compute());
+        device.copy(local.bytes(), moved.bytes(), static_cast<std::size_t>(local.num_bytes()),
+                    device.compute());
+      };
+      move();
+      WorldCapture captured(world, move);
+      captured.launch();
+      execute(world, large, wide);
+      captured.launch();
+      captured.launch();
+      into[static_cast<std::size_t>(world.rank())] = testing::values_here(kept);
+      everyone(world).barrier();
+    };
+  };
+  const auto memory = testing::card_of([](std::int64_t rank) { return rank; });
+  throw_if_error(run_ranks(4, {.allocator = memory}, body(expected)));
+  const std::int64_t messages = emulation::num_nccl_messages();
+  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {}, body(got));
+  CHECK(ended.first == absl::OkStatus());
+  CHECK((got == expected));
+  CHECK(emulation::num_nccl_messages() == messages);
+}
+
+TEST_CASE("a capture waits for no windows: exchanges that need larger ones are refused",
+          "[nccl][exchange][windows][capture][errors]") {
+  const testing::Move move = testing::moves_on(4)[0];
+  const Plan small = testing::plan_of(move, {24, 16}, DType::kF32, 1 << 20);
+  const Plan large = testing::plan_of(move, {512, 384}, DType::kF32, 1 << 20);
+  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {}, [&](World& world) {
+    execute(world, small, testing::on_world(world, source_of(small, world.rank())));
+    const Array wide = testing::on_world(world, source_of(large, world.rank()));
+    const WorldCapture captured(world, [&] { execute(world, large, wide); });
+  });
+  CAPTURE(ended.first.ToString());
+  CHECK(says(ended.first,
+             "capture: exchange needs windows of 147456 bytes and 0 rows, its ranks "
+             "have those of 65536 bytes and 65536 rows: run the work once by calls"));
 }
 
 }  // namespace tessera

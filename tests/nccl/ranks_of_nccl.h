@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -30,12 +31,14 @@ inline std::function<std::shared_ptr<Allocator>(std::int64_t)> card_of(
   };
 }
 
-inline Ended run(int num_ranks, WorldOptions options, const std::function<void(World&)>& body) {
+inline Ended run_by(ExchangeBy exchange, int num_ranks, WorldOptions options,
+                    const std::function<void(World&)>& body) {
   if (!options.allocator) options.allocator = card_of([](std::int64_t rank) { return rank; });
   Ended ended;
   ended.ranks.resize(static_cast<std::size_t>(num_ranks));
   const auto start = std::chrono::steady_clock::now();
-  ended.first = run_emulated_nccl_ranks(num_ranks, {.world = options}, [&](World& world) {
+  const NcclOptions all{.world = std::move(options), .exchange = exchange};
+  ended.first = run_emulated_nccl_ranks(num_ranks, all, [&](World& world) {
     try {
       body(world);
     } catch (const Error& error) {
@@ -45,6 +48,10 @@ inline Ended run(int num_ranks, WorldOptions options, const std::function<void(W
   });
   ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return ended;
+}
+
+inline Ended run(int num_ranks, WorldOptions options, const std::function<void(World&)>& body) {
+  return run_by(ExchangeBy::kMessages, num_ranks, std::move(options), body);
 }
 
 /// Sums, each of which the host reads.
@@ -60,6 +67,18 @@ inline void sum_and_read(World& world, int times) {
 inline bool says(const Status& status, std::string_view text) {
   return message_of(status).find(text) != std::string_view::npos;
 }
+
+/// Of the environment, until the end of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
 
 /// Until the end of a test.
 class PlantedFault {

@@ -2,7 +2,6 @@
 // ranks are told where windows are not to be had, and how a call ends that a peer leaves. NCCL is
 // emulated.
 #include <chrono>
-#include <cstdlib>
 
 #include "kernels/peer_rows.h"
 #include "runtime/world_capture.h"
@@ -15,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::PlantedFault;
 using testing::says;
+using testing::Variable;
 using Way = PeerRows::Way;
 using Results = std::vector<std::vector<double>>;
 
@@ -111,17 +111,6 @@ Body rows_of_dim(std::int64_t dim, int times = 1) {
     return values;
   };
 }
-
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 /// What each rank's body gives on the same cards over the threads backend.
 std::vector<Results> by_threads(int num_ranks, const Body& body) {
@@ -323,9 +312,10 @@ TEST_CASE("a capture waits for no windows: calls of rows that need larger ones a
     return values;
   });
   CAPTURE(ended.first.ToString());
-  CHECK(says(ended.first,
-             "capture: peer_rows needs windows of 35 rows of 16000 bytes, its ranks have 65536 "
-             "bytes: run the work once by calls before it is captured"));
+  CHECK(says(
+      ended.first,
+      "capture: peer_rows needs windows of 560000 bytes and 35 rows, its ranks have those of 65536 "
+      "bytes and 65536 rows: run the work once by calls before it is captured"));
 }
 
 }  // namespace tessera

@@ -17,6 +17,7 @@ namespace {
 using Variables = std::map<std::string, std::string>;
 
 const std::string kMesh = R"({"dp_shard":2,"tp":2,"ep":2})";
+const std::string kPeerMesh = R"({"dp_shard":2,"tp":2,"ep":4,"dispatcher":"peer"})";
 const std::string kAnyMesh = R"({"dp_shard":-1})";
 
 std::string parity(const std::string& file) { return test_data("/parity/softmax/") + file; }
@@ -107,9 +108,9 @@ void check_said_by_all(const std::vector<Ran>& ranks, const std::string& words, 
 
 TEST_CASE("processes over NCCL train with the losses of threads, bit for bit",
           "[tools][train][nccl]") {
-  const auto [num_ranks, reduce] =
-      GENERATE(table<int, std::string>({{2, "native"}, {4, "ordered"}}));
-  CAPTURE(num_ranks, reduce);
+  const auto [num_ranks, reduce, exchange] = GENERATE(
+      table<int, std::string, std::string>({{2, "native", "messages"}, {4, "ordered", "windows"}}));
+  CAPTURE(num_ranks, reduce, exchange);
   const ScratchFolder folder;
   const std::string mesh = num_ranks == 4 ? kMesh : R"({"tp":2})";
   const auto with_log = [&](const std::string& name, std::vector<std::string> more) {
@@ -119,7 +120,8 @@ TEST_CASE("processes over NCCL train with the losses of threads, bit for bit",
   const Ran threads =
       run_program("tessera-train", with_log("threads", {"--ranks", std::to_string(num_ranks)}));
   REQUIRE(threads.exit_code == 0);
-  const auto ranks = finish(start(environments(num_ranks), with_log("processes", {"--checked"})));
+  const auto ranks = finish(
+      start(environments(num_ranks), with_log("processes", {"--checked", "--exchange", exchange})));
   for (const Ran& ran : ranks) {
     CAPTURE(ran.err);
     CHECK(ran.exit_code == 0);
@@ -173,11 +175,13 @@ TEST_CASE("an NCCL whose windows kernels do not reach is refused by its version"
 
 TEST_CASE("a killed process is named by all others, and its records stay",
           "[tools][train][nccl][faults]") {
-  const std::size_t victim = GENERATE(0, 3);
+  // By messages; and while rows and boxes go through windows, which outlive their process.
+  const auto [victim, mesh, exchange] = GENERATE(table<std::size_t, std::string, std::string>(
+      {{0, kMesh, "messages"}, {3, kPeerMesh, "windows"}, {0, kPeerMesh, "windows"}}));
   const ScratchFolder folder;
-  auto ranks =
-      start(environments(4), arguments_with({"--steps", "10", "--parallel", kMesh, "--log",
-                                             folder / "log", "--recorder", folder / "records"}));
+  auto ranks = start(environments(4),
+                     arguments_with({"--steps", "10", "--parallel", mesh, "--exchange", exchange,
+                                     "--log", folder / "log", "--recorder", folder / "records"}));
   wait_for_lines(folder / "log", 1);
   ranks[victim].signal(SIGKILL);
   const auto killed = std::chrono::steady_clock::now();

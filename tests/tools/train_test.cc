@@ -131,6 +131,8 @@ TEST_CASE("bad flags end in one line and the right exit code", "[tools][train]")
                  {"--backend nccl goes with --device cuda, or emulated", "not with --device cpu"});
   expect_refusal({"--reduce", "native"}, 2, {"--reduce native goes with --backend nccl"});
   expect_refusal({"--reduce", "tree"}, 2, {"\"tree\" is unknown", "ordered and native"});
+  expect_refusal({"--exchange", "windows"}, 2,
+                 {"--exchange windows goes with --backend nccl, not with --backend threads"});
   expect_refusal({"--backend", "smoke"}, 2, {"\"smoke\"", "threads"});
   expect_refusal({"--save-every", "2"}, 2, {"--save-every 2: goes with --save"});
   expect_refusal({"--load", "here"}, 2, {"--load and --init"});

@@ -98,6 +98,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--reduce", flags.reduce,
                  "who forms sums: ordered: folds in order of rank, the same bits on every backend; "
                  "native: NCCL, in an order of its own");
+  app.add_option("--exchange", flags.exchange,
+                 "how boxes of a plan go over NCCL: messages: packed, sent and landed; windows: "
+                 "packed straight into peers' memory, where NCCL maps it");
   app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
   add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
                            "steps between saves; 0: after the last only");

@@ -215,6 +215,11 @@ WorldOptions world_options(const TrainFlags& flags) {
           .recorder_dir = flags.recorder};
 }
 
+NcclOptions nccl_options(const TrainFlags& flags, WorldOptions world) {
+  return {.world = std::move(world),
+          .exchange = flags.exchange == "windows" ? ExchangeBy::kWindows : ExchangeBy::kMessages};
+}
+
 /// What a run needs beside its flags, and what is known of it at its end.
 struct Job {
   Signals& signals;
@@ -242,7 +247,8 @@ Status run_on_threads(TrainFlags& flags, Job& job) {
   };
   Status status;
   if (flags.backend == "nccl") {
-    status = run_nccl_ranks_on(device, static_cast<int>(ranks), {.world = options}, train_here);
+    status = run_nccl_ranks_on(device, static_cast<int>(ranks),
+                               nccl_options(flags, std::move(options)), train_here);
   } else {
     TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(device));
     status = run_ranks(static_cast<int>(ranks), options, train_here);
@@ -278,11 +284,10 @@ Status run_on_mpi(const TrainFlags& flags, const Report& report, Job& job) {
 
 Status run_on_nccl(const TrainFlags& flags, const Launch& launch, const Report& report, Job& job) {
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", flags.device));
-  return run_nccl_process_on(
-      device, launch,
-      {.world = world_options(flags),
-       .on_failure = [&](const Status& failure) { report(failure, job.records); }},
-      [&](World& world) { train_process(world, flags, job); });
+  NcclOptions options = nccl_options(flags, world_options(flags));
+  options.on_failure = [&](const Status& failure) { report(failure, job.records); };
+  return run_nccl_process_on(device, launch, std::move(options),
+                             [&](World& world) { train_process(world, flags, job); });
 }
 
 Status show_schedule(const TrainFlags& flags, bool speaks) {

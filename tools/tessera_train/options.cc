@@ -25,14 +25,16 @@ Status check_backend(const TrainFlags& flags) {
       "--device cpu");
 }
 
-Status check_reduce(const TrainFlags& flags) {
-  if (flags.reduce == "ordered") return absl::OkStatus();
-  if (flags.reduce != "native") {
-    return invalid_argument("--reduce " + in_quotes(flags.reduce) +
-                            " is unknown; ordered and native are allowed");
+/// A choice of two, of which the second is NCCL's.
+Status check_choice(const TrainFlags& flags, const std::string& flag, const std::string& chosen,
+                    const std::string& any, const std::string& of_nccl) {
+  if (chosen == any) return absl::OkStatus();
+  if (chosen != of_nccl) {
+    return invalid_argument(flag + " " + in_quotes(chosen) + " is unknown; " + any + " and " +
+                            of_nccl + " are allowed");
   }
   if (flags.backend == "nccl") return absl::OkStatus();
-  return invalid_argument("--reduce native goes with --backend nccl, not with --backend " +
+  return invalid_argument(flag + " " + of_nccl + " goes with --backend nccl, not with --backend " +
                           flags.backend);
 }
 
@@ -118,7 +120,8 @@ Status check_ranks(const TrainFlags& flags) {
 Status check_flags(const TrainFlags& flags) {
   if (!flags.placements && flags.data.empty()) return invalid_argument("--data is required");
   TSR_RETURN_IF_ERROR(check_backend(flags));
-  TSR_RETURN_IF_ERROR(check_reduce(flags));
+  TSR_RETURN_IF_ERROR(check_choice(flags, "--reduce", flags.reduce, "ordered", "native"));
+  TSR_RETURN_IF_ERROR(check_choice(flags, "--exchange", flags.exchange, "messages", "windows"));
   TSR_RETURN_IF_ERROR(check_device(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
   TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());

@@ -45,6 +45,7 @@ struct TrainFlags {
   std::optional<std::int64_t> timeout = 60;     ///< Units: seconds; none: for ever
   bool checked = false;
   std::string reduce = "ordered";
+  std::string exchange = "messages";
   bool show_schedule = false;
   std::optional<std::int64_t> simulate = {};  ///< the rank whose moves to print instead of training
   bool placements = false;      ///< print the parameters' placements instead of training
