@@ -41,11 +41,11 @@ function(tessera_device_options target)
   # CMake 3.25 does not know C++20 for this compiler.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --Werror all-warnings
                          -Xcompiler=-Wall,-Wextra>)
-  if(NOT TESSERA_OPTIMIZE_DEVICE_CODE)
-    tessera_device_code_soon(${target})
-  endif()
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
+
+# What stands before libraries for cards, and compiles long where they are there: devices/cuda.
+set(TESSERA_LIBRARY_SOURCES kernels/cuda/grouped_library.cu kernels/cuda/attention_library.cu)
 
 if(TESSERA_CUDA AND NOT TESSERA_HAS_CUDA)
   message(FATAL_ERROR "TESSERA_CUDA: no CUDA toolkit was found that takes this compiler, or sanitizers were asked for")

@@ -32,10 +32,10 @@ endfunction()
 
 tessera_emulation(tessera_emulation)
 
-# tessera_device_groups(OUT [ALONE…]): the engine's device code, but for the sources named, in eight sources that include
-# the others: most of what a compiler does for one of them, nvcc four times over, is to read headers. So names of a source's
-# own must differ. They are of the calling folder: nvcc's are of another than the emulation's.
-function(tessera_device_groups out)
+# tessera_device_groups(OUT FOLDER [ALONE…]): the engine's device code, but for the sources named, in eight sources that
+# include the others: most of what a compiler does for one of them, nvcc four times over, is to read headers. So names of
+# a source's own must differ. FOLDER, where they lie below the build: nvcc's are others than the emulation's.
+function(tessera_device_groups out folder)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
   list(REMOVE_ITEM sources ${ARGN})
   set(at 0)
@@ -46,14 +46,15 @@ function(tessera_device_groups out)
   endforeach()
   set(groups "")
   foreach(group RANGE 7)
-    file(CONFIGURE OUTPUT device_code_${group}.cu CONTENT "${included_${group}}" @ONLY)
-    list(APPEND groups ${CMAKE_CURRENT_BINARY_DIR}/device_code_${group}.cu)
+    set(source ${PROJECT_BINARY_DIR}/${folder}/device_code_${group}.cu)
+    file(CONFIGURE OUTPUT ${source} CONTENT "${included_${group}}" @ONLY)
+    list(APPEND groups ${source})
   endforeach()
   set(${out} ${groups} PARENT_SCOPE)
 endfunction()
 
 # The engine's device code on it.
-tessera_device_groups(groups)
+tessera_device_groups(groups emulated)
 set_source_files_properties(${groups} PROPERTIES LANGUAGE CXX)
 add_library(tessera_emulated_device STATIC ${groups})
 target_precompile_headers(tessera_emulated_device REUSE_FROM tessera_precompiled)
