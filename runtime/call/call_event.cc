@@ -12,7 +12,7 @@ std::string_view event_name(const CollectiveCall& call) noexcept {
     case CollectiveCall::Kind::kAllToAll:
       return "all_to_all_v";
     case CollectiveCall::Kind::kPeerRows:
-      return name_of(call.as<PeerRowsCall>().rows.way);
+      return name_of(call.as<PeerRowsCall>().rows->way);
     default:
       return name_of(call.kind());
   }

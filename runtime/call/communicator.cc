@@ -19,21 +19,9 @@ decltype(auto) visit_call(const CollectiveCall& call, F&& f) {
 
 }  // namespace
 
-const Array& CollectiveCall::in() const noexcept {
+const Array& internal::null_array() noexcept {
   static const Array none;
-  return visit_call(*this, [](const auto& each) -> const Array& {
-    if constexpr (requires { each.in; }) return each.in;
-    return none;
-  });
-}
-
-const Array& CollectiveCall::out() const noexcept {
-  static const Array none;
-  return visit_call(*this, [](const auto& each) -> const Array& {
-    if constexpr (requires { each.out; }) return each.out;
-    if constexpr (requires { each.in_out; }) return each.in_out;
-    return none;
-  });
+  return none;
 }
 
 ReduceOp CollectiveCall::reduce() const noexcept {
@@ -100,7 +88,8 @@ WorkPtr Communicator::all_to_all_async(const Array& in, const Array& out, Splits
 
 WorkPtr Communicator::peer_rows_async(PeerRows rows, const Array& in, const Array& out,
                                       const CallInfo& info) {
-  return start({.of = PeerRowsCall{.in = in, .out = out, .rows = std::move(rows)}}, info);
+  auto kept = std::make_shared<const PeerRows>(std::move(rows));
+  return start({.of = PeerRowsCall{.in = in, .out = out, .rows = std::move(kept)}}, info);
 }
 
 WorkPtr Communicator::broadcast_async(const Array& in_out, int root, const CallInfo& info) {

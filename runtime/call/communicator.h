@@ -147,7 +147,9 @@ struct ExchangeCall {
 };
 struct PeerRowsCall {
   Array in, out;
-  PeerRows rows;
+  /// Apart: every pending call is as large as the largest kind, and blocks beyond 1 KiB are slow to
+  /// come by.
+  std::shared_ptr<const PeerRows> rows;
 };
 
 /// Any of them.
@@ -198,6 +200,55 @@ struct CollectiveCall {
   /// Of a reduction or an exchange.
   std::int64_t pack_bytes() const noexcept;
 };
+// Here, for a call asks a dozen times.
+namespace internal {
+const Array& null_array() noexcept;
+}
+inline const Array& CollectiveCall::in() const noexcept {
+  switch (kind()) {
+    case Kind::kAllReduce:
+      return std::get_if<AllReduceCall>(&of)->in;
+    case Kind::kAllGather:
+      return std::get_if<AllGatherCall>(&of)->in;
+    case Kind::kReduceScatter:
+      return std::get_if<ReduceScatterCall>(&of)->in;
+    case Kind::kAllToAll:
+      return std::get_if<AllToAllCall>(&of)->in;
+    case Kind::kSend:
+      return std::get_if<SendCall>(&of)->in;
+    case Kind::kPeerRows:
+      return std::get_if<PeerRowsCall>(&of)->in;
+    case Kind::kBarrier:
+    case Kind::kBroadcast:
+    case Kind::kRecv:
+    case Kind::kExchange:
+      break;
+  }
+  return internal::null_array();
+}
+inline const Array& CollectiveCall::out() const noexcept {
+  switch (kind()) {
+    case Kind::kAllReduce:
+      return std::get_if<AllReduceCall>(&of)->out;
+    case Kind::kAllGather:
+      return std::get_if<AllGatherCall>(&of)->out;
+    case Kind::kReduceScatter:
+      return std::get_if<ReduceScatterCall>(&of)->out;
+    case Kind::kAllToAll:
+      return std::get_if<AllToAllCall>(&of)->out;
+    case Kind::kBroadcast:
+      return std::get_if<BroadcastCall>(&of)->in_out;
+    case Kind::kRecv:
+      return std::get_if<RecvCall>(&of)->out;
+    case Kind::kPeerRows:
+      return std::get_if<PeerRowsCall>(&of)->out;
+    case Kind::kBarrier:
+    case Kind::kSend:
+    case Kind::kExchange:
+      break;
+  }
+  return internal::null_array();
+}
 std::string_view name_of(CollectiveCall::Kind kind) noexcept;
 /// Whether the call is between two ranks.
 constexpr bool is_message(CollectiveCall::Kind kind) noexcept {

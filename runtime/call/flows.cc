@@ -56,7 +56,7 @@ void add_peer_rows(const CollectiveCall& call, const GroupPlace& place, ByRank& 
                    ByRank& received) {
   const PeerRowCounts counts = peer_row_counts(call, place);
   const std::int64_t row = row_bytes(peer_buffer(call));
-  const bool puts = call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut;
+  const bool puts = call.as<PeerRowsCall>().rows->way == PeerRows::Way::kPut;
   const auto add = [&](ByRank& flows, const std::vector<std::int64_t>& rows) {
     flows.add_all([&](int rank) { return rows[static_cast<std::size_t>(rank)] * row; });
   };

@@ -7,7 +7,7 @@ namespace tessera {
 void move_peer_rows(KernelContext& ctx, const CollectiveCall& call,
                     std::span<const kernels::PeerBuffer> buffers, Stream& stream,
                     const std::int64_t* broken_off) {
-  const PeerRows& rows = call.as<PeerRowsCall>().rows;
+  const PeerRows& rows = *call.as<PeerRowsCall>().rows;
   const kernels::PeerBuffers all{buffers, peer_buffer(call).dtype(), rows.copies, broken_off};
   switch (rows.way) {
     case PeerRows::Way::kPut:

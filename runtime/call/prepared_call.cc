@@ -64,7 +64,8 @@ void for_each_array(const CollectiveCall& call, F&& f) {
     visit(part.out, "out");
   }
   if (call.kind() != Kind::kPeerRows) return;
-  const PeerRows& rows = call.as<PeerRowsCall>().rows;
+  if (call.as<PeerRowsCall>().rows == nullptr) return;
+  const PeerRows& rows = *call.as<PeerRowsCall>().rows;
   visit(rows.place_TK, "places");
   visit(rows.weights_TK, "weights");
   visit(rows.tokens_TD, "tokens");
@@ -228,7 +229,7 @@ Status prepare_exchange(CollectiveCall& call, const GroupPlace& place) {
 Status check_peer_list(const CollectiveCall& call, const Array& list, std::string_view role,
                        DType dtype) {
   TSR_RETURN_IF_ERROR(check_array(call, list, role));
-  const Shape& places = call.as<PeerRowsCall>().rows.place_TK.shape();
+  const Shape& places = call.as<PeerRowsCall>().rows->place_TK.shape();
   if (list.shape() == places && list.dtype() == dtype && places.size() == 2) {
     return absl::OkStatus();
   }
@@ -238,7 +239,8 @@ Status check_peer_list(const CollectiveCall& call, const Array& list, std::strin
 }
 
 Status prepare_peer_rows(const CollectiveCall& call, const GroupPlace& place) {
-  const PeerRows& rows = call.as<PeerRowsCall>().rows;
+  if (call.as<PeerRowsCall>().rows == nullptr) return refuse(call, "no list of rows");
+  const PeerRows& rows = *call.as<PeerRowsCall>().rows;
   const bool dots = rows.way == PeerRows::Way::kDot;
   TSR_RETURN_IF_ERROR(check_array(call, call.in(), "in"));
   TSR_RETURN_IF_ERROR(check_array(call, call.out(), "out"));
@@ -332,11 +334,11 @@ std::string_view name_of(PeerRows::Way way) noexcept {
 }
 
 const Array& peer_buffer(const CollectiveCall& call) noexcept {
-  return call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut ? call.out() : call.in();
+  return call.as<PeerRowsCall>().rows->way == PeerRows::Way::kPut ? call.out() : call.in();
 }
 
 const Array& peer_tokens(const CollectiveCall& call) noexcept {
-  switch (call.as<PeerRowsCall>().rows.way) {
+  switch (call.as<PeerRowsCall>().rows->way) {
     case PeerRows::Way::kPut:
       return call.in();
     case PeerRows::Way::kSum:
@@ -344,11 +346,11 @@ const Array& peer_tokens(const CollectiveCall& call) noexcept {
     case PeerRows::Way::kDot:
       break;
   }
-  return call.as<PeerRowsCall>().rows.tokens_TD;
+  return call.as<PeerRowsCall>().rows->tokens_TD;
 }
 
 PeerRowCounts peer_row_counts(const CollectiveCall& call, const GroupPlace& place) {
-  const PeerRows& rows = call.as<PeerRowsCall>().rows;
+  const PeerRows& rows = *call.as<PeerRowsCall>().rows;
   PeerRowCounts counts{rows.rows_of_tokens, rows.rows_of_buffer};
   if (counts.of_tokens.empty()) {
     counts.of_tokens = spread(rows.place_TK.num_elements() * rows.copies, place);
@@ -448,7 +450,7 @@ Traffic traffic_of(const CollectiveCall& call, const GroupPlace& place) {
       const std::int64_t row = row_bytes(peer_buffer(call));
       const std::int64_t of_tokens = sum_of_others(counts.of_tokens, place) * row,
                          of_buffer = sum_of_others(counts.of_buffer, place) * row;
-      if (call.as<PeerRowsCall>().rows.way == PeerRows::Way::kPut) return {of_tokens, of_buffer};
+      if (call.as<PeerRowsCall>().rows->way == PeerRows::Way::kPut) return {of_tokens, of_buffer};
       return {of_buffer, of_tokens};
     }
   }

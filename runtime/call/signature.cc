@@ -81,7 +81,7 @@ Signature make_signature(CollectiveCall& call, const CallInfo& info, std::uint64
     const Array& buffer = peer_buffer(call);
     signature.dtype = buffer.dtype();
     signature.shape = row_shape(buffer);
-    signature.extra += hash_of(call.as<PeerRowsCall>().rows, peer_tokens(call).dtype());
+    signature.extra += hash_of(*call.as<PeerRowsCall>().rows, peer_tokens(call).dtype());
     return signature;
   }
   const Array& array =

@@ -10,7 +10,7 @@ namespace tessera {
 using Way = PeerRows::Way;
 
 std::vector<const Array*> PeerMovement::given() const {
-  const PeerRows& rows = call_.as<PeerRowsCall>().rows;
+  const PeerRows& rows = *call_.as<PeerRowsCall>().rows;
   if (rows.way != Way::kPut) return {&call_.in()};
   std::vector<const Array*> arrays = {&call_.in(), &rows.place_TK};
   if (!rows.weights_TK.is_null()) arrays.push_back(&rows.weights_TK);
@@ -86,7 +86,7 @@ void PeerMovement::fetch() {
 }
 
 void PeerMovement::move() {
-  const PeerRows& rows = call_.as<PeerRowsCall>().rows;
+  const PeerRows& rows = *call_.as<PeerRowsCall>().rows;
   KernelContext ctx;
   if (rows.way == Way::kPut) {
     std::vector<kernels::PutSource> sources;

@@ -73,7 +73,7 @@ class Call final : public ProcessCall {
   /// Ranks do not know what one another's windows have to hold.
   bool asks_for_room() const {
     return goes_by_windows() && (signature().kind == Kind::kExchange ||
-                                 call().as<PeerRowsCall>().rows.buffer_rows.empty());
+                                 call().as<PeerRowsCall>().rows->buffer_rows.empty());
   }
   /// What peers told, by rank, then number by number.
   std::vector<std::vector<std::int64_t>> told() const;
@@ -234,7 +234,7 @@ bool Call::reach() {
 }
 
 bool Call::reach_for_rows() {
-  std::vector<std::int64_t> rows = call().as<PeerRowsCall>().rows.buffer_rows;
+  std::vector<std::int64_t> rows = call().as<PeerRowsCall>().rows->buffer_rows;
   if (rows.empty()) {
     for (const std::vector<std::int64_t>& each : told()) rows.push_back(each[0]);
   }

@@ -297,7 +297,7 @@ void PeerWindow::meet() {
 // Windows are free when a call begins: the last meeting of the one before is behind all ranks'
 // last use.
 void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> rows) {
-  const bool puts = call.as<PeerRowsCall>().rows.way == Way::kPut;
+  const bool puts = call.as<PeerRowsCall>().rows->way == Way::kPut;
   const Array& buffer = peer_buffer(call);
   KernelContext ctx{.device = &device_};
   CudaStream& stream = link_.stream();
@@ -318,7 +318,7 @@ void PeerWindow::give(const CollectiveCall& call, std::span<const std::int64_t> 
 }
 
 void PeerWindow::mark(const CollectiveCall& call, std::span<const std::int64_t> rows) {
-  const PeerRows& list = call.as<PeerRowsCall>().rows;
+  const PeerRows& list = *call.as<PeerRowsCall>().rows;
   PutMarks marks{.places = reinterpret_cast<const std::int64_t*>(list.place_TK.bytes()),
                  .broken_off = broken_off(),
                  .slots = list.place_TK.num_elements(),
