@@ -154,13 +154,18 @@ inline Status division_by_zero(const char* op) {
 
 // What an op is called, and in which type it computes.
 
-constexpr std::string_view name_of(Unary op) noexcept {
-  constexpr std::string_view kNames[] = {"neg",   "abs",        "exp",     "log",         "sqrt",
-                                         "rsqrt", "relu",       "sigmoid", "silu",        "tanh",
-                                         "gelu",  "reciprocal", "square",  "sign",        "sin",
-                                         "cos",   "floor",      "ceil",    "logical_not", "is_nan"};
-  return kNames[static_cast<int>(op)];
-}
+// Outside of the functions, which would write them down anew at each call.
+inline constexpr std::string_view kUnaryNames[] = {
+    "neg",     "abs",  "exp",   "log",  "sqrt",        "rsqrt",  "relu",
+    "sigmoid", "silu", "tanh",  "gelu", "reciprocal",  "square", "sign",
+    "sin",     "cos",  "floor", "ceil", "logical_not", "is_nan"};
+inline constexpr std::string_view kBinaryNames[] = {
+    "add",          "sub",         "mul",        "div",          "maximum",   "minimum",
+    "pow",          "eq",          "ne",         "lt",           "le",        "gt",
+    "ge",           "logical_and", "logical_or", "floor_divide", "remainder", "relu_grad",
+    "sigmoid_grad", "tanh_grad",   "silu_grad",  "gelu_grad"};
+
+constexpr std::string_view name_of(Unary op) noexcept { return kUnaryNames[static_cast<int>(op)]; }
 
 /// Integers are computed as floating numbers.
 constexpr bool needs_floating(Unary op) noexcept {
@@ -187,12 +192,7 @@ inline DType compute_dtype(Unary op, DType x, DType out) {
 }
 
 constexpr std::string_view name_of(Binary op) noexcept {
-  constexpr std::string_view kNames[] = {
-      "add",          "sub",         "mul",        "div",          "maximum",   "minimum",
-      "pow",          "eq",          "ne",         "lt",           "le",        "gt",
-      "ge",           "logical_and", "logical_or", "floor_divide", "remainder", "relu_grad",
-      "sigmoid_grad", "tanh_grad",   "silu_grad",  "gelu_grad"};
-  return kNames[static_cast<int>(op)];
+  return kBinaryNames[static_cast<int>(op)];
 }
 
 constexpr bool needs_floating(Binary op) noexcept {

@@ -90,6 +90,13 @@ T read_or_throw(const Attrs& attrs, std::string_view name, const AttrValue* valu
                              (attrs.empty() ? "none" : attrs.to_string())));
 }
 
+template <class T>
+T read_or(const Attrs& attrs, std::string_view name, const T& otherwise,
+          std::optional<T> (*as)(const AttrValue&), std::string_view type) {
+  const AttrValue* value = attrs.find(name);
+  return given(value) ? read_or_throw(attrs, name, value, as, type) : otherwise;
+}
+
 }  // namespace
 
 const AttrValue* Attrs::find(std::string_view name) const noexcept {
@@ -119,19 +126,19 @@ std::string Attrs::get_string(std::string_view name) const {
 }
 
 bool Attrs::get_bool_or(std::string_view name, bool otherwise) const {
-  return given(find(name)) ? get_bool(name) : otherwise;
+  return read_or(*this, name, otherwise, as_bool, "a bool");
 }
 std::int64_t Attrs::get_int_or(std::string_view name, std::int64_t otherwise) const {
-  return given(find(name)) ? get_int(name) : otherwise;
+  return read_or(*this, name, otherwise, as_int, "an int");
 }
 double Attrs::get_double_or(std::string_view name, double otherwise) const {
-  return given(find(name)) ? get_double(name) : otherwise;
+  return read_or(*this, name, otherwise, as_double, "a double");
 }
 Shape Attrs::get_ints_or(std::string_view name, const Shape& otherwise) const {
-  return given(find(name)) ? get_ints(name) : otherwise;
+  return read_or(*this, name, otherwise, as_ints, "ints");
 }
 DType Attrs::get_dtype_or(std::string_view name, DType otherwise) const {
-  return given(find(name)) ? get_dtype(name) : otherwise;
+  return read_or(*this, name, otherwise, as_dtype, "a dtype");
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {

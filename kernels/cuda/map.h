@@ -29,12 +29,13 @@ struct MapOperand {
   std::int64_t strides[kLaunchDims];  // in elements
 };
 
+/// What lies behind `ndim` dims is not set: a launch would wait for the zeros.
 template <int kOperands>
 struct MapLayout {
   std::int64_t total = 0;
   int ndim = 0;  // 0: element i of the loop is element i of every operand
-  std::int64_t sizes[kLaunchDims] = {};
-  MapOperand operands[kOperands] = {};
+  std::int64_t sizes[kLaunchDims];
+  MapOperand operands[kOperands];
 };
 
 template <class C, class T>
@@ -181,23 +182,45 @@ inline Grid grid_for(std::int64_t elements) {
           .threads = static_cast<unsigned>(kThreads)};
 }
 
+/// Of one shape and contiguous, as most operands are.
+template <std::size_t kOperands>
+bool are_dense(const std::array<const Array*, kOperands>& operands) {
+  return std::all_of(operands.begin(), operands.end(), [&](const Array* each) {
+    return each->is_contiguous() && (each == operands[0] || each->shape() == operands[0]->shape());
+  });
+}
+
 /// Calls run(layout), which launches, for operands that broadcast to the first: once, but for more
 /// dims than one launch covers. Errors: InvalidArgument naming `name` and the shapes; those of
 /// check().
 template <int kOperands, class Run>
 void run_layouts(KernelContext& ctx, const char* name,
                  const std::array<const Array*, kOperands>& operands, Run&& run) {
+  MapLayout<kOperands> layout;
+  if (are_dense(operands)) {
+    layout.total = layout.sizes[0] = operands[0]->num_elements();
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      MapOperand& operand = layout.operands[k];
+      operand.data = operands[k]->bytes();
+      operand.dtype = operands[k]->dtype();
+      operand.strides[0] = 1;
+    }
+    if (layout.total == 0) return;
+    const Current current(*ctx.device);
+    return check(run(layout), *ctx.device, name);
+  }
   const StridedLoop loop(name, operands);
   if (loop.total() == 0) return;
-  MapLayout<kOperands> layout;
   layout.ndim = std::min(loop.ndim(), kLaunchDims);
   layout.total = 1;
   for (int d = 0; d < layout.ndim; ++d) layout.total *= layout.sizes[d] = loop.size(d);
   bool is_linear = loop.ndim() == 1;
   for (int k = 0; k < kOperands; ++k) {
     const Array& array = *operands[static_cast<std::size_t>(k)];
-    layout.operands[k] = {.data = array.bytes(), .dtype = array.dtype(), .strides = {}};
-    for (int d = 0; d < layout.ndim; ++d) layout.operands[k].strides[d] = loop.stride(k, d);
+    MapOperand& operand = layout.operands[k];
+    operand.data = array.bytes();
+    operand.dtype = array.dtype();
+    for (int d = 0; d < layout.ndim; ++d) operand.strides[d] = loop.stride(k, d);
     is_linear = is_linear && loop.stride(k, 0) == 1;
   }
   if (is_linear) layout.ndim = 0;

@@ -322,14 +322,14 @@ void mark_written(const CollectiveCall& call) {
 }
 
 std::string_view name_of(CollectiveCall::Kind kind) noexcept {
-  constexpr std::string_view kNames[] = {"barrier",    "all_reduce", "all_gather", "reduce_scatter",
-                                         "all_to_all", "broadcast",  "send",       "recv",
-                                         "exchange",   "peer_rows"};
+  static constexpr std::string_view kNames[] = {
+      "barrier",   "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+      "broadcast", "send",       "recv",       "exchange",       "peer_rows"};
   return kNames[static_cast<int>(kind)];
 }
 
 std::string_view name_of(PeerRows::Way way) noexcept {
-  constexpr std::string_view kNames[] = {"put_peer_rows", "sum_peer_rows", "dot_peer_rows"};
+  static constexpr std::string_view kNames[] = {"put_peer_rows", "sum_peer_rows", "dot_peer_rows"};
   return kNames[static_cast<int>(way)];
 }
 
