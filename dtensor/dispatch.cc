@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "dtensor/autograd.h"
@@ -160,20 +161,48 @@ std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, cons
   return call;
 }
 
+/// As the program would say it: "{Shard{0}, Replicate{}}".
+std::string in_code(const Spec& spec) {
+  const StatusOr<Placements> placements = spec.placements();
+  if (!placements.ok()) return "Layout of " + spec.to_string();
+  std::string text;
+  for (const Placement& each : *placements) {
+    if (!text.empty()) text += ", ";
+    if (const auto* shard = std::get_if<Shard>(&each)) {
+      text += absl::StrFormat("Shard{%d}", shard->dim);
+    } else if (const auto* strided = std::get_if<StridedShard>(&each)) {
+      text += absl::StrFormat("StridedShard{%d, %d}", strided->dim, strided->split_factor);
+    } else if (const auto* partial = std::get_if<Partial>(&each)) {
+      std::string op(name_of(partial->op));
+      op[0] = absl::ascii_toupper(static_cast<unsigned char>(op[0]));
+      text += "Partial{ReduceOp::k" + op + "}";
+    } else {
+      text += "Replicate{}";
+    }
+  }
+  return "{" + text + "}";
+}
+
 void check_policy(const Runtime& runtime, const ResolvedCall& call, const OperandMove& move,
                   const DTensor& operand) {
-  if (runtime.implicit_policy == ImplicitPolicy::kAllow || !move.communicates) return;
+  const ImplicitPolicy policy = runtime.implicit_policy;
+  if (policy == ImplicitPolicy::kAllow) return;
+  if (!move.communicates && policy != ImplicitPolicy::kForce) return;
   const std::string label = operand_label(*call.op, static_cast<std::size_t>(move.operand));
+  std::string remedy = "redistribute it before the call";
+  if (policy == ImplicitPolicy::kForbid) {
+    remedy += ", or allow implicit redistribution in this region";
+  } else if (policy == ImplicitPolicy::kForce) {
+    const std::string name = label_of(operand, label);
+    remedy = absl::StrFormat("add before the call: %s = redistribute(%s, %s);", name, name,
+                             in_code(*move.to));
+  }
   const std::string text = absl::StrFormat(
       "%s: operand %s is %s and would be redistributed implicitly to %s, which moves %d bytes; "
-      "redistribute it before "
-      "the call%s. [%s]",
-      call.op->def.name, label, placed(operand.spec()), placed(*move.to), move.bytes,
-      runtime.implicit_policy == ImplicitPolicy::kForbid
-          ? ", or allow implicit redistribution in this region"
-          : "",
+      "%s. [%s]",
+      call.op->def.name, label, placed(operand.spec()), placed(*move.to), move.bytes, remedy,
       operand.spec().to_string());
-  if (runtime.implicit_policy == ImplicitPolicy::kForbid) throw Error(failed_precondition(text));
+  if (policy != ImplicitPolicy::kWarn) throw Error(failed_precondition(text));
   std::fprintf(stderr, "warning: %s\n", printable(text).c_str());
 }
 

@@ -13,8 +13,10 @@
 
 namespace tessera TSR_API {
 
-/// What happens when an op has to redistribute an operand that nobody asked to move.
-enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid };
+/// What happens when an op has to redistribute an operand that nobody asked to move: what moves
+/// bytes between ranks is told of (kWarn) or an error (kForbid); kForce has every redistribution
+/// written, those that only cut a rank's own part too, and names the line to add.
+enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid, kForce };
 
 /// Extra checks that cost communication: replicated tensors are compared across replicas by hash.
 enum class CheckedMode : std::uint8_t { kOff, kOn };

@@ -192,6 +192,32 @@ TEST_CASE("the forbid policy names op, operand, got, needed and bytes", "[dtenso
   }
 }
 
+TEST_CASE("the force policy has every redistribution written, and says the line",
+          "[dtensor][policy]") {
+  const auto texts = run_ranks({{"dp", 2}, {"tp", 2}}, [](Rank& rank) {
+    const DTensor p = rank.distribute(random_values({4, 4}, DType::kF32, 1), {S(0), P});
+    const DTensor a = rank.distribute(random_values({4, 4}, DType::kF32, 2), {R, R});
+    const DTensor b = rank.distribute(random_values({4, 4}, DType::kF32, 3), {R, S(1)});
+    const PolicyScope force(rank.runtime, ImplicitPolicy::kForce);
+    std::vector<std::string> errors = {error_of([&] { relu(p); }), error_of([&] { add(a, b); })};
+    // The lines that were asked for.
+    errors.push_back(error_of([&] { relu(redistribute(p, {Shard{0}, Shard{1}})); }));
+    errors.push_back(error_of([&] { add(redistribute(a, {Replicate{}, Shard{1}}), b); }));
+    return errors;
+  });
+  for (const auto& errors : texts) {
+    CAPTURE(errors);
+    CHECK_THAT(errors[0], Catch::StartsWith("relu: operand self is (S(0), P(sum)) and would be"));
+    CHECK_THAT(errors[0],
+               Catch::Contains("add before the call: self = redistribute(self, {Shard{0}, "));
+    CHECK_THAT(errors[1], Catch::StartsWith("add: operand self is (R, R) and would be"));
+    CHECK_THAT(errors[1], Catch::Contains("moves 0 bytes; add before the call: self = "
+                                          "redistribute(self, {Replicate{}, Shard{1}});"));
+    CHECK(errors[2] == "");
+    CHECK(errors[3] == "");
+  }
+}
+
 TEST_CASE("an implicit redistribution is an event that says why", "[dtensor][policy][events]") {
   const auto ranks = run_ranks({{"tp", 2}}, [](Rank& rank) {
     const DTensor p = rank.distribute(random_values({4, 4}, DType::kF32, 3), {P});
