@@ -21,7 +21,7 @@ struct NcclHandles {
   void* stream = nullptr;
 };
 
-/// How boxes of an exchange go, all-to-alls of a plan among them. kMessages: packed, sent by NCCL
+/// How boxes of an exchange go (CollectiveCall::Kind::kExchange). kMessages: packed, sent by NCCL
 /// and landed. kWindows: packed straight into NCCL's windows on the peers' cards, where NCCL maps
 /// them for all ranks of the group and what one of them receives is within the call's cap; else as
 /// messages. The same bits.

@@ -92,7 +92,7 @@ class BoxRounds::Moves {
     });
   }
   void run(DeviceSide& device) const {
-    device.move(moves_, {from_, to_}, dtype_of_copies(unit_bytes_));
+    device.move(moves_, {from_, to_, dtype_of_copies(unit_bytes_)});
   }
 
  private:
@@ -434,7 +434,7 @@ void BoxRounds::fold_piece(Stack& stack, std::size_t p, DeviceSide& device) {
     at += each.rows * each.row_elements;
   }
   std::byte* const to = part.out.bytes();
-  device.move(moves, {from, {&to, 1}}, dtype, *fold_of(*part.boxes));
+  device.move(moves, {from, {&to, 1}, dtype}, *fold_of(*part.boxes));
   stack.left_bytes -= bytes;
 }
 
@@ -477,7 +477,7 @@ void BoxRounds::fold_whole(std::size_t p, DeviceSide& device) {
   std::vector<const std::byte*> from;
   for (const std::size_t box : made.first_boxes) from.push_back(packed[box]);
   std::byte* const to = part.out.bytes();
-  device.move(moves, {from, {&to, 1}}, dtype, fold);
+  device.move(moves, {from, {&to, 1}, dtype}, fold);
 }
 
 }  // namespace tessera

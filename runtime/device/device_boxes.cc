@@ -43,7 +43,7 @@ struct Copies {
     return std::ssize(to) - 1;
   }
   void run(DeviceSide& device) const {
-    device.move(moves, {from, to}, dtype_of_copies(unit_bytes));
+    device.move(moves, {from, to, dtype_of_copies(unit_bytes)});
   }
 
   std::int64_t unit_bytes;
@@ -243,7 +243,7 @@ void DeviceBoxes::land_folds(DeviceSide& device) {
     add_fold(p, same == buckets.end() ? buckets.emplace_back(dtype, *fold) : *same);
   }
   for (const Bucket& each : buckets) {
-    device.move(each.moves, {each.from, each.to}, each.dtype, each.fold);
+    device.move(each.moves, {each.from, each.to, each.dtype}, each.fold);
   }
 }
 

@@ -58,14 +58,13 @@ void DeviceSide::upload(std::byte* to, const std::byte* from, std::int64_t bytes
   device_->upload(to, from, static_cast<std::size_t>(bytes), stream_);
 }
 
-void DeviceSide::move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
+void DeviceSide::move(const kernels::BoxMoves& moves, kernels::MovedArrays arrays,
                       const std::optional<Fold>& how) {
   if (moves.is_empty()) return;
   was_given_ = true;
   KernelContext ctx{.device = device_.get(), .allocator = memory_};
-  const kernels::MovedArrays moved{
-      .sources = arrays.from, .targets = arrays.to, .dtype = dtype, .broken_off = broken_off_};
-  Array kept = kernels::move_boxes(ctx, moves, moved, how, stream_);
+  arrays.broken_off = broken_off_;
+  Array kept = kernels::move_boxes(ctx, moves, arrays, how, stream_);
   if (!kept.is_null()) kept_.push_back(std::move(kept));
 }
 
@@ -75,7 +74,7 @@ void DeviceSide::fold(std::span<const std::byte* const> summands, std::byte* out
   for (std::int64_t i = 0; i < std::ssize(summands); ++i) cuts.push_back({.source = i});
   kernels::BoxMoves moves(size_of(dtype));
   moves.add({.row_elements = elements}, cuts);
-  move(moves, {summands, {&out, 1}}, dtype, how);
+  move(moves, {summands, {&out, 1}, dtype}, how);
 }
 
 void DeviceSide::hold_messages() {

@@ -40,14 +40,10 @@ class DeviceSide {
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes);
   /// From memory of the host that may be written again when this returns.
   void upload(std::byte* to, const std::byte* from, std::int64_t bytes);
-  struct Arrays {
-    std::span<const std::byte* const> from;
-    std::span<std::byte* const> to;
-  };
   /// Moves from here on do nothing where this number of the device's is not 0 by then.
   void heed(const std::int64_t* broken_off) noexcept { broken_off_ = broken_off; }
   /// One launch, or none where nothing moves.
-  void move(const kernels::BoxMoves& moves, const Arrays& arrays, DType dtype,
+  void move(const kernels::BoxMoves& moves, kernels::MovedArrays arrays,
             const std::optional<Fold>& how = std::nullopt);
 
   /// As many elements of each summand, folded in their order into `out`.

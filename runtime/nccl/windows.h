@@ -85,7 +85,7 @@ class PeerWindow {
   Block block_;
   std::vector<Block> kept_;        ///< that captured work uses
   std::vector<std::byte*> peers_;  ///< windows by rank
-  std::int64_t row_bytes_ = 0;     ///< of all rows; their flags come behind
+  std::int64_t row_bytes_ = 0;     ///< of all rows or boxes; flags of rows come behind
   std::int64_t most_rows_ = 0;
   int num_mapped_ = 0;      ///< ranks whose memory NCCL maps
   bool has_flags_ = false;  ///< they are cleared

@@ -45,11 +45,8 @@ class DeviceShare {
   static void add_copy(BoxMoves& moves, std::int64_t to, const BoxCut& from, std::int64_t count) {
     moves.add({.first = to, .row_elements = count}, {&from, 1});
   }
-  struct Arrays {
-    std::span<const std::byte* const> from;
-    std::span<std::byte* const> to;
-  };
-  void run(const BoxMoves& moves, const Arrays& arrays, const Array& out,
+  /// Of the dtype of `out`.
+  void run(const BoxMoves& moves, kernels::MovedArrays arrays, const Array& out,
            const std::optional<Fold>& how = std::nullopt);
   /// Parts whose moves are one launch.
   struct Bucket {
@@ -66,12 +63,11 @@ class DeviceShare {
   const CollectiveCall& call_;
 };
 
-void DeviceShare::run(const BoxMoves& moves, const Arrays& arrays, const Array& out,
+void DeviceShare::run(const BoxMoves& moves, kernels::MovedArrays arrays, const Array& out,
                       const std::optional<Fold>& how) {
   KernelContext ctx{.device = own_.device, .allocator = out.storage()->allocator()};
-  Array kept = kernels::move_boxes(
-      ctx, moves, {.sources = arrays.from, .targets = arrays.to, .dtype = out.dtype()}, how,
-      own_.device->comm());
+  arrays.dtype = out.dtype();
+  Array kept = kernels::move_boxes(ctx, moves, arrays, how, own_.device->comm());
   if (!kept.is_null()) own_.kept.push_back(std::move(kept));
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "runtime/nccl_world.h"
 #include "tests/support/arrays.h"
 #include "tests/support/on_world.h"
+#include "tests/support/variable.h"
 
 namespace tessera::testing {
 
@@ -67,18 +67,6 @@ inline void sum_and_read(World& world, int times) {
 inline bool says(const Status& status, std::string_view text) {
   return message_of(status).find(text) != std::string_view::npos;
 }
-
-/// Of the environment, until the end of a test.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 /// Until the end of a test.
 class PlantedFault {

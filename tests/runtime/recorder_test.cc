@@ -12,6 +12,7 @@
 
 #include "runtime/recorder/verdict.h"
 #include "tests/runtime/recorder_files.h"
+#include "tests/support/variable.h"
 
 namespace tessera {
 namespace {
@@ -23,23 +24,8 @@ using testing::open_in;
 using testing::Ranks;
 using testing::read_ranks;
 using testing::run_recorded;
+using testing::Variable;
 using State = RecordedCall::State;
-
-/// An environment variable for the length of a test.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    ::setenv(name, value.c_str(), 1);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 /// What a child process's exit code was; 128 + the signal where one ended it.
 int in_child(const std::function<int()>& body) {
