@@ -79,7 +79,7 @@ TEST_CASE("a rank outside of the source gives no array", "[redistribute][refused
   const Plan made = value_or_throw(
       plan(spec_of(mesh_from(0, 2), {8}, "S(0)"), spec_of(mesh_from(0, 4), {8}, "S(0)")));
   const Status status = testing::launch(4, {}, [&](World& world, std::string&) {
-                          execute(world, made, Array::zeros({4}, DType::kF64));
+                          execute(world, made, Array::zeros({4}, DType::kF64, world.allocator()));
                         }).first;
   CHECK(absl::IsInvalidArgument(status));
   CHECK(std::string(message_of(status)).find("pass a null one") != std::string::npos);
