@@ -30,15 +30,15 @@ std::int64_t* BoxMoves::neighbour_of(std::int64_t chunks, std::int64_t chunk, co
   for (std::int64_t m = end - 1; m >= begin; --m) {
     std::int64_t* move = moves_.data() + m * kMoveWords;
     if (move[kChunks] != chunks || move[kChunk] != chunk || move[kNumCuts] != 1 ||
-        move[kRowElements] != to.row_elements) {
+        move[kRowElements] != to.row_elements || move[kNumTargets] != to.num_targets) {
       continue;
     }
     const std::int64_t* from = cuts_.data() + move[kFirstCut] * kCutWords;
     const bool shares_source = from[0] == cut.source && from[2] == cut.stride &&
                                std::abs(from[1] - cut.first) < std::abs(cut.stride);
-    const bool shares_target =
-        move[kFirstTarget] == to.first_target && move[kNumTargets] == to.num_targets &&
-        move[kToStride] == to.stride && std::abs(move[kTo] - to.first) < std::abs(to.stride);
+    const bool shares_target = move[kFirstTarget] == to.first_target &&
+                               move[kToStride] == to.stride &&
+                               std::abs(move[kTo] - to.first) < std::abs(to.stride);
     if (shares_source || shares_target) return move;
   }
   return nullptr;

@@ -1,6 +1,7 @@
 // Boxes that go from some arrays into others, in one launch. A thread reads all its chunks of a run
-// before it writes the first, and where a run lies in one move, that move's words are read once.
+// before it writes the first, and where runs lie in one move, steps from chunk to chunk.
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -26,80 +27,125 @@ constexpr std::int64_t kMostBlocks = 3;
 template <class T>
 constexpr int kAhead = sizeof(T) >= 4 ? 4 : static_cast<int>(sizeof(T));
 
-template <class T, class M>
-__device__ void write_box(const BoxTables<M>& tables, const std::int64_t* move,
-                          const BoxChunk<T>& chunk, const ChunkSpot& spot) {
+/// Whole runs of one move of one target: what of it lies in [run.first, end), by runs.
+template <class T, int kEach>
+__device__ std::int64_t copy_along(const BoxTables& tables, const BoxRun& run, std::int64_t end,
+                                   int shift) {
+  const std::int64_t* move = tables.move(run.last);
+  const std::int64_t move_end = tables.end_of(run.last), step = run.after - run.first;
+  const std::int64_t runs = quotient((move_end < end ? move_end : end) - run.first, step);
+  const std::int64_t number = run.first - move[BoxMoves::kBegin] + threadIdx.x;
+  ChunkWalk<T> walk(tables.part<T>(move, 0, 0, shift), number, blockDim.x);
+  for (std::int64_t i = 0; i < runs; ++i) {
+    BoxChunk<T> chunks[kEach];
+    typename ChunkWalk<T>::Target targets[kEach];
+    TSR_UNROLL
+    for (int a = 0; a < kEach; ++a) {
+      chunks[a] = walk.read();
+      targets[a] = walk.target();
+      walk.advance();
+    }
+    TSR_UNROLL
+    for (int a = 0; a < kEach; ++a) walk.write(chunks[a], targets[a]);
+  }
+  return run.first + runs * step;
+}
+
+/// Moves that go together in copy_turns().
+constexpr int kMostTogether = 32;
+
+/// Whole turns of neighbours of one target each: what of them lies in [run.first, end), by runs.
+/// Inlined it would take registers from the loop along a move.
+template <class T, int kEach>
+[[gnu::noinline]] __device__ std::int64_t copy_turns(const BoxTables& tables, const BoxRun& run,
+                                                     std::int64_t end, int shift,
+                                                     BoxPart<T>* parts) {
+  const std::int64_t* move = tables.move(run.last);
+  const auto together = static_cast<unsigned>(move[BoxMoves::kTogether]);
+  __syncthreads();  // all are done with the parts of another group
+  if (threadIdx.x < together) {
+    parts[threadIdx.x] =
+        tables.part<T>(tables.move(run.last - together + 1 + threadIdx.x), 0, 0, shift);
+  }
+  __syncthreads();
+
+  const std::int64_t turn = BoxMoves::kTurn, rounds = move[BoxMoves::kChunks] / turn;
+  const std::int64_t turns_end = move[BoxMoves::kBegin] + rounds * turn * together;
+  const std::int64_t step = run.after - run.first;
+  const std::int64_t runs = quotient((turns_end < end ? turns_end : end) - run.first, step);
+  const std::int64_t first = run.first - move[BoxMoves::kBegin];
+  std::int64_t round = quotient(first / turn, together);
+  auto nth = static_cast<unsigned>(first / turn - round * together);
+  auto within = static_cast<int>(first % turn);
+  for (std::int64_t i = 0; i < runs; ++i) {
+    BoxChunk<T> chunks[kEach];
+    T* targets[kEach];
+    Spread spreads[kEach];
+    TSR_UNROLL
+    for (int a = 0; a < kEach; ++a) {
+      const BoxPart<T>& part = parts[nth];
+      const ChunkSpot spot = part.spot(round * turn + within + threadIdx.x);
+      chunks[a] = part.read(spot);
+      targets[a] = part.to + spot.row * part.to_stride + spot.column;
+      spreads[a] = part.spread(part.to_stride, spot.column);
+      within += static_cast<int>(blockDim.x);
+      if (within < turn) continue;
+      within = 0;
+      if (++nth < together) continue;
+      nth = 0;
+      ++round;
+    }
+    const std::int64_t count = parts[0].chunk;
+    TSR_UNROLL
+    for (int a = 0; a < kEach; ++a) write_chunk(chunks[a], targets[a], spreads[a], count);
+  }
+  return run.first + runs * step;
+}
+
+template <class T>
+__device__ void write_box(const BoxTables& tables, const std::int64_t* move,
+                          const BoxChunk<T>& chunk, const ChunkSpot& spot, int shift = 0) {
   for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
-    tables.template part<T>(move, 0, t).write(chunk, spot);
+    tables.part<T>(move, 0, t, shift).write(chunk, spot);
   }
 }
-
-__device__ ChunkVector& vector_at(std::byte* rows, std::int64_t stride, const ChunkSpot& spot) {
-  return *reinterpret_cast<ChunkVector*>(rows + spot.row * stride + spot.column);
-}
-
-/// Where all chunks are vectors that lie as such, whatever their elements are.
-template <class M>
-__global__ void __launch_bounds__(kBlock, 3)
-    copy_vectors(const __grid_constant__ M moves, int element_bytes) {
-  if (moves.is_broken_off()) return;
-  constexpr int kEach = 4;
-  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
-  const BoxTables<M> tables(moves, shared[0]);
-  const auto part_of = [&](const std::int64_t* move, std::int64_t target) {
-    return tables.template part<std::byte>(move, 0, target, element_bytes);
-  };
-  const auto write_all = [&](const std::int64_t* move, const ChunkVector& vector,
-                             const ChunkSpot& spot) {
-    for (std::int64_t t = 0; t < move[BoxMoves::kNumTargets]; ++t) {
-      const BoxPart<std::byte> part = part_of(move, t);
-      vector_at(part.to, part.to_stride, spot) = vector;
-    }
-  };
-  for_each_run<kEach>(tables, [&](std::int64_t first, std::int64_t last, bool is_one) {
-    if (!is_one) {
-      for_each_own<kEach>(first, tables.chunks, [&](int, std::int64_t at) {
-        const std::int64_t* move = tables.move_at(tables.move_of(at, last, tables.count), at);
-        const BoxPart<std::byte> part = part_of(move, 0);
-        const ChunkSpot spot = part.spot(at);
-        write_all(move, vector_at(const_cast<std::byte*>(part.from), part.from_stride, spot), spot);
-      });
-      return;
-    }
-    const std::int64_t* move = tables.move(last);
-    const BoxPart<std::byte> part = part_of(move, 0);
-    ChunkVector vectors[kEach];
-    ChunkSpot spots[kEach];
-    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
-      spots[a] = part.spot(at - move[BoxMoves::kBegin]);
-      vectors[a] = vector_at(const_cast<std::byte*>(part.from), part.from_stride, spots[a]);
-    });
-    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t) {
-      if (move[BoxMoves::kNumTargets] > 1) return write_all(move, vectors[a], spots[a]);
-      vector_at(part.to, part.to_stride, spots[a]) = vectors[a];
-    });
+/// Any other run.
+template <class T, int kEach>
+[[gnu::noinline]] __device__ void copy_apart(const BoxTables& tables, const BoxRun& run,
+                                             int shift) {
+  BoxChunk<T> chunks[kEach];
+  ChunkSpot spots[kEach];
+  const std::int64_t* moves[kEach];
+  for_each_own<kEach>(run, [&](int a, std::int64_t at) {
+    moves[a] = run.own(tables, at);
+    const BoxPart<T> part = tables.part<T>(moves[a], 0, 0, shift);
+    spots[a] = part.spot(at);
+    chunks[a] = part.read(spots[a]);
   });
+  for_each_own<kEach>(
+      run, [&](int a, std::int64_t) { write_box(tables, moves[a], chunks[a], spots[a], shift); });
 }
 
+/// `shift`: log2 of the elements in a T.
 template <class T, class M>
-__global__ void __launch_bounds__(kBlock, 2) copy_boxes(const __grid_constant__ M moves) {
+__global__ void __launch_bounds__(kBlock, 3)
+    copy_boxes(const __grid_constant__ M moves, int shift) {
   if (moves.is_broken_off()) return;
   constexpr int kEach = kAhead<T>;
-  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
-  const BoxTables<M> tables(moves, shared[0]);
-  for_each_run<kEach>(tables, [&](std::int64_t first, std::int64_t last, bool) {
-    BoxChunk<T> chunks[kEach];
-    ChunkSpot spots[kEach];
-    const std::int64_t* owners[kEach];
-    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t at) {
-      owners[a] = tables.move_at(tables.move_of(at, last, tables.count), at);
-      const BoxPart<T> part = tables.template part<T>(owners[a], 0, 0);
-      spots[a] = part.spot(at);
-      chunks[a] = part.read(spots[a]);
-    });
-    for_each_own<kEach>(first, tables.chunks, [&](int a, std::int64_t) {
-      write_box(tables, owners[a], chunks[a], spots[a]);
-    });
+  const BoxTables tables(moves);
+  TSR_SHARED(BoxPart<T>, parts, [kMostTogether]);
+  for_each_run<kEach>(tables, [&](const BoxRun& run, std::int64_t end) {
+    const std::int64_t* move = tables.move(run.last);
+    const std::int64_t together = move[BoxMoves::kTogether];
+    const bool is_whole = run.after - run.first == kEach * static_cast<std::int64_t>(blockDim.x);
+    if (is_whole && run.is_in_step && move[BoxMoves::kNumTargets] == 1) {
+      if (together == 1) return copy_along<T, kEach>(tables, run, end, shift);
+      if (together <= kMostTogether) {
+        return copy_turns<T, kEach>(tables, run, end, shift, parts);
+      }
+    }
+    copy_apart<T, kEach>(tables, run, shift);
+    return run.after;
   });
 }
 
@@ -123,17 +169,15 @@ __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M m
   using T = typename E::T;
   using Acc = typename E::Acc;
   constexpr int kMost = BoxChunk<T>::kMost;
-  TSR_SHARED(SharedBoxTables<M>, shared, [1]);
-  const BoxTables<M> tables(moves, shared[0]);
-  for_each_run<1>(tables, [&](std::int64_t first, std::int64_t last, bool is_one) {
-    std::int64_t at = first + threadIdx.x;
-    if (at >= tables.chunks) return;
-    const std::int64_t found = is_one ? last : tables.move_of(at, last, tables.count);
-    const std::int64_t* move = tables.move_at(found, at);
-    const ChunkSpot spot = tables.template part<T>(move, 0, 0).spot(at);
+  const BoxTables tables(moves);
+  for_each_run<1>(tables, [&](const BoxRun& run, std::int64_t) {
+    std::int64_t at = run.first;
+    if (at + threadIdx.x >= run.after) return run.after;
+    const std::int64_t* move = run.own(tables, at);
+    const ChunkSpot spot = tables.part<T>(move, 0, 0).spot(at);
     Acc sums[kMost];
     for (std::int64_t c = 0; c < move[BoxMoves::kNumCuts]; ++c) {
-      const BoxChunk<T> chunk = tables.template part<T>(move, c, 0).read(spot);
+      const BoxChunk<T> chunk = tables.part<T>(move, c, 0).read(spot);
       for (int i = 0; i < kMost; ++i) {
         const Acc value = E::widen(chunk.values[i]);
         sums[i] = c == 0 ? value : combined(moves.how.op, sums[i], value);
@@ -147,6 +191,7 @@ __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M m
       result.values[i] = E::narrow(sums[i]);
     }
     write_box(tables, move, result, spot);
+    return run.after;
   });
 }
 
@@ -182,12 +227,12 @@ cudaError_t launch_moves(const M& moves, const BoxMoves& of, DType dtype, bool a
     });
     return error;
   }
-  const auto bytes = static_cast<int>(of.element_bytes());
-  if (are_vectors) return launch<copy_vectors<M>>(grid_of(moves.chunks, 4), stream, moves, bytes);
   const auto copy_as = [&]<class T>(T) {
-    return launch<copy_boxes<T, M>>(grid_of(moves.chunks, kAhead<T>), stream, moves);
+    const auto shift = std::countr_zero(sizeof(T) / static_cast<std::size_t>(of.element_bytes()));
+    return launch<copy_boxes<T, M>>(grid_of(moves.chunks, kAhead<T>), stream, moves, shift);
   };
-  switch (bytes) {
+  if (are_vectors) return copy_as(ChunkVector{});
+  switch (of.element_bytes()) {
     case 8:
       return copy_as(std::uint64_t{});
     case 4:

@@ -11,6 +11,7 @@
 #include "kernels/elementwise_functions.h"
 #include "kernels/pointwise_activation.h"
 #include "kernels/route_steps.h"
+#include "kernels/select_keys.h"
 
 namespace tessera::kernels::TSR_CUDA {
 namespace {
@@ -27,7 +28,7 @@ struct RouteRows {
   T *scores, *weights;
   std::int64_t* ids;
   std::int64_t count;
-  int experts, chosen, team;
+  int experts, chosen, team, team_log2;
   bool is_packed;  // every row begins at a pack, and is whole packs
   RouteOptions options;
 };
@@ -49,7 +50,7 @@ struct RowPart {
 
   int experts, team, place;
   C held[kHeld];
-  Key keys[kHeld];  // 0, below all that are real, where there is nothing to choose
+  Entry ranked[kHeld];  // what is left to choose in its order; behind that, such as stand for none
 
   __device__ int element(int j) const { return (j / kPack * team + place) * kPack + j % kPack; }
   __device__ bool has(int j) const { return element(j) < experts; }
@@ -97,7 +98,8 @@ struct RowPart {
     C sum = 0;
     TSR_UNROLL
     for (int j = 0; j < kHeld; ++j) {
-      held[j] = has(j) ? functions::Exp::apply(held[j] - max) : C{0};
+      const C below = has(j) ? held[j] - max : -std::numeric_limits<C>::infinity();
+      held[j] = functions::Exp::apply(below);  // without a branch
       sum += held[j];
     }
     const C scale = C(1) / warp_sum(sum, team);
@@ -135,85 +137,115 @@ struct RowPart {
       }
     }
     TSR_UNROLL
-    for (int j = 0; j < kHeld; ++j)
-      keys[j] = has(j) ? ordered_key(rounded_to<T>(moved[j])) : Key{0};
+    for (int j = 0; j < kHeld; ++j) {
+      const Key key = has(j) ? ordered_key(rounded_to<T>(moved[j])) : Key{0};
+      ranked[j] = Entry::of(key, element(j));
+    }
+    sort_ranked();
   }
-  /// The row's first that was not taken.
+  /// The row's first that was not taken. All its lanes call.
   __device__ int take_first() {
-    Key best = 0;
-    int at = 0;
+    const Entry first = first_of_warp(ranked[0], team);
+    const bool is_own = !first.before(ranked[0]);
     TSR_UNROLL
     for (int j = 0; j < kHeld; ++j) {
-      if (keys[j] > best) {  // of equal ones the first
-        best = keys[j];
-        at = j;
+      if (is_own) ranked[j] = j + 1 < kHeld ? ranked[j + 1] : Entry{};
+    }
+    return static_cast<int>(first.index());
+  }
+  /// The score of the row's `expert`, another for each lane; 0 where there is none such.
+  __device__ C score_of(int expert) const {
+    const int pack = expert / kPack;
+    C score = 0;
+    TSR_UNROLL
+    for (int j = 0; j < kHeld; ++j) {
+      const C other = __shfl_sync(kAllLanes, held[j], pack & (team - 1), team);
+      if ((j / kPack * team + (pack & (team - 1))) * kPack + j % kPack == expert) score = other;
+    }
+    return score;
+  }
+
+ private:
+  /// Batcher's network: what is compared with what is known when it is compiled.
+  __device__ void sort_ranked() {
+    TSR_UNROLL
+    for (int sorted = 1; sorted < kHeld; sorted *= 2) {
+      TSR_UNROLL
+      for (int apart = sorted; apart > 0; apart /= 2) {
+        TSR_UNROLL
+        for (int low = 0; low + apart < kHeld; ++low) {
+          const bool is_compared = low >= apart % sorted &&
+                                   (low - apart % sorted) / apart % 2 == 0 &&
+                                   low / (2 * sorted) == (low + apart) / (2 * sorted);
+          if (is_compared) put_in_order(ranked[low], ranked[low + apart]);
+        }
       }
     }
-    const int first = static_cast<int>(first_of_warp(Entry::of(best, element(at)), team).index());
-    TSR_UNROLL
-    for (int j = 0; j < kHeld; ++j) {
-      if (element(j) == first) keys[j] = 0;
-    }
-    return first;
   }
-  /// The row's score of `expert`, 0 where there is none such; its lane tells the others.
-  __device__ C score_of(int expert) const {
-    C mine = 0;
-    TSR_UNROLL
-    for (int j = 0; j < kHeld; ++j) {
-      if (element(j) == expert) mine = held[j];
-    }
-    return __shfl_sync(kAllLanes, mine, (expert / kPack) & (team - 1), team);
+  static __device__ void put_in_order(Entry& first, Entry& second) {
+    const Entry low = first, high = second;
+    const bool swaps = high.before(low);
+    first = swaps ? high : low;
+    second = swaps ? low : high;
   }
 };
 
-/// What the lane of each rank keeps.
-template <class C>
+/// The lane of each rank has its expert's number and weight.
+template <class T>
 struct ChosenExpert {
-  int id = 0;
-  C weight = 0;
+  int id;
+  ComputeType<T> weight;
 };
-
 template <class T, int kHeld>
-__device__ ChosenExpert<ComputeType<T>> choose_expert(const RouteRows<T>& rows,
-                                                      RowPart<T, kHeld>& part, std::int64_t row) {
+__device__ ChosenExpert<T> choose_expert(const RouteRows<T>& rows, RowPart<T, kHeld>& part,
+                                         std::int64_t row) {
   using C = ComputeType<T>;
-  const bool is_given = rows.given.data != nullptr;
-  if (!is_given) part.rank_by(rows.bias);
-  ChosenExpert<C> mine;
-  double sum = 0.0;
-  for (int rank = 0; rank < rows.chosen; ++rank) {
-    const int id =
-        is_given ? static_cast<int>(rows.given.read(row * rows.chosen + rank)) : part.take_first();
-    const C score = part.score_of(id);
-    sum += static_cast<double>(score);
-    if (part.place == rank) mine = {id, score};
+  int id = 0;
+  if (rows.given.data == nullptr) {
+    part.rank_by(rows.bias);
+    for (int rank = 0; rank < rows.chosen; ++rank) {
+      const int first = part.take_first();
+      if (part.place == rank) id = first;
+    }
+  } else if (part.place < rows.chosen) {
+    id = static_cast<int>(rows.given.read(row * rows.chosen + part.place));
   }
+  C weight = part.score_of(id);
   if (rows.options.weights == RouteWeights::kShares) {
+    double sum = 0.0;
+    for (int rank = 0; rank < rows.chosen; ++rank) {
+      sum += static_cast<double>(__shfl_sync(kAllLanes, weight, rank, part.team));
+    }
     const C guarded = rounded_to<T>(convert<C>(sum)) + static_cast<C>(kShareGuard);
-    mine.weight = rounded_to<T>(mine.weight / rounded_to<T>(guarded));
+    weight = rounded_to<T>(weight / rounded_to<T>(guarded));
   }
-  if (rows.options.scale != 1.0) mine.weight *= static_cast<C>(rows.options.scale);
-  return mine;
+  if (rows.options.scale != 1.0) weight *= static_cast<C>(rows.options.scale);
+  return {id, weight};
 }
 
+constexpr int kMostThreads = 256;  // of a block, as grid_for() has it
+/// Lanes of few elements leave room for many warps.
 template <class T, int kHeld>
-__global__ void route_rows(RouteRows<T> rows) {
+constexpr int kBlocksAtOnce = kHeld == kFewHeld && sizeof(ComputeType<T>) == 4 ? 4 : 1;
+
+template <class T, int kHeld>
+__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<T, kHeld>)
+    route_rows(RouteRows<T> rows) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int rows_each = kLanes / rows.team;  // a warp's at a time
+  const int rows_each = kLanes >> rows.team_log2;  // a warp's at a time
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * blockDim.x / kLanes;
   const std::int64_t warp =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kLanes;
   for (std::int64_t first = warp * rows_each; first < rows.count; first += warps * rows_each) {
     // Teams without a row of their own do the last one once more, and keep it to themselves.
-    const std::int64_t own = first + lane / rows.team;
+    const std::int64_t own = first + (lane >> rows.team_log2);
     const bool is_own = own < rows.count;
     const std::int64_t row = is_own ? own : rows.count - 1;
     RowPart<T, kHeld> part{.experts = rows.experts,
                            .team = rows.team,
-                           .place = lane % rows.team,
+                           .place = lane & (rows.team - 1),
                            .held = {},
-                           .keys = {}};
+                           .ranked = {}};
     part.load_from(rows.logits + row * rows.experts, rows.is_packed);
     part.score(rows.options.score);
     if (is_own) part.store_to(rows.scores + row * rows.experts, rows.is_packed);
@@ -247,6 +279,7 @@ RouteRows<T> rows_of(const RouteOptions& options, const RouteOperands& from,
           .experts = static_cast<int>(experts),
           .chosen = static_cast<int>(chosen),
           .team = static_cast<int>(std::bit_ceil(lanes)),
+          .team_log2 = std::countr_zero(std::bit_ceil(lanes)),
           .is_packed = is_packed,
           .options = options};
 }

@@ -48,6 +48,25 @@ std::vector<std::byte*> bytes_of(const std::vector<Twins>& arrays, bool device) 
   return all;
 }
 
+// On both sides, after which the targets are the same.
+void move_twins(OnDevice& on, const BoxMoves& moves, const std::vector<Twins>& sources,
+                const std::vector<Twins>& targets, const std::optional<Fold>& how = std::nullopt) {
+  for (const bool device : {false, true}) {
+    KernelContext cpu;
+    KernelContext& ctx = device ? on.ctx : cpu;
+    const std::vector<std::byte*> from = bytes_of(sources, device);
+    const std::vector<const std::byte*> read(from.begin(), from.end());
+    const std::vector<std::byte*> written = bytes_of(targets, device);
+    const Array kept = move_boxes(
+        ctx, moves, {.sources = read, .targets = written, .dtype = targets[0].host.dtype()}, how,
+        ctx.device->compute());
+    if (device) on.finish();
+  }
+  for (const Twins& each : targets) {
+    CHECK(difference(fetch(on, each.device), each.host, 0) == "");
+  }
+}
+
 }  // namespace
 
 TEST_CASE("boxes move on the device as on the processor", "[device][box_moves]") {
@@ -78,21 +97,32 @@ TEST_CASE("boxes move on the device as on the processor", "[device][box_moves]")
               : std::nullopt;
     CAPTURE(i, name_of(dtype), num_sources, num_targets, num_moves, stays);
     for (int repeat = 0; repeat < 2; ++repeat) {
-      for (const bool device : {false, true}) {
-        KernelContext cpu;
-        KernelContext& ctx = device ? on.ctx : cpu;
-        const std::vector<std::byte*> from = bytes_of(sources, device);
-        const std::vector<const std::byte*> read(from.begin(), from.end());
-        const std::vector<std::byte*> written = bytes_of(targets, device);
-        const Array kept =
-            move_boxes(ctx, made.moves, {.sources = read, .targets = written, .dtype = dtype}, how,
-                       ctx.device->compute());
-        if (device) on.finish();
-      }
-      for (const Twins& each : targets) {
-        CHECK(difference(fetch(on, each.device), each.host, 0) == "");
-      }
+      move_twins(on, made.moves, sources, targets, how);
     }
+  }
+}
+
+TEST_CASE("large boxes move beside small ones", "[device][box_moves]") {
+  OnDevice on;
+  TwinMaker make(on, 95);
+  for (int i = 0; i < 30; ++i) {
+    const DType dtype = any_of(make, kAll);
+    BoxMoves moves(size_of(dtype));
+    std::int64_t read = 0, written = 0;
+    for (std::int64_t m = make.number(1, 4); m > 0; --m) {
+      const bool large = make.number(0, 2) > 0, even = make.number(0, 1) == 1;
+      const std::int64_t unit = even ? 16 : 1;
+      const std::int64_t width = make.number(1, even ? 12 : 150) * unit;
+      const std::int64_t rows = large ? 40000 / width + 1 : make.number(1, 3);
+      const std::int64_t to_gap = make.number(0, 2) * unit, from_gap = make.number(0, 2) * unit;
+      const BoxCut cut = {.first = read, .stride = width + from_gap};
+      moves.add({.first = written, .stride = width + to_gap, .rows = rows, .row_elements = width},
+                {&cut, 1});
+      read += rows * cut.stride + make.number(0, 1) * unit;
+      written += rows * (width + to_gap) + make.number(0, 1) * unit;
+    }
+    CAPTURE(i, name_of(dtype), moves.num_moves(), moves.num_chunks());
+    move_twins(on, moves, {make.values({read}, dtype)}, {make.values({written}, dtype)});
   }
 }
 
@@ -131,7 +161,7 @@ TEST_CASE("short rows that share memory go to many arrays and come from many",
   for (int i = 0; i < 120; ++i) {
     const DType dtype = any_of(make, kAll);
     const std::int64_t width = make.number(1, 6);
-    const std::int64_t rows = i % 10 == 0 ? make.number(500, 900) : make.number(1, 40);
+    const std::int64_t rows = i % 10 == 0 ? make.number(500, 4000) : make.number(1, 40);
     const std::int64_t first = make.number(0, 2), gap = make.number(0, 1);
     const std::int64_t wide = kPeers * width + gap, room = 2 + rows * wide;
     const bool splits = i % 2 == 0;
@@ -161,19 +191,7 @@ TEST_CASE("short rows that share memory go to many arrays and come from many",
     for (int k = 0; k < 6; ++k) narrows.push_back(make.values({2 + rows * width}, dtype));
     const std::vector<Twins>& sources = splits ? wides : narrows;
     const std::vector<Twins>& targets = splits ? narrows : wides;
-    for (const bool device : {false, true}) {
-      KernelContext cpu;
-      KernelContext& ctx = device ? on.ctx : cpu;
-      const std::vector<std::byte*> from = bytes_of(sources, device);
-      const std::vector<const std::byte*> read(from.begin(), from.end());
-      const std::vector<std::byte*> written = bytes_of(targets, device);
-      const Array kept =
-          move_boxes(ctx, moves, {.sources = read, .targets = written, .dtype = dtype},
-                     std::nullopt, ctx.device->compute());
-    }
-    for (const Twins& target : targets) {
-      CHECK(difference(fetch(on, target.device), target.host, 0) == "");
-    }
+    move_twins(on, moves, sources, targets);
     const auto at = [&](const Twins& twins, std::int64_t where) {
       return twins.host.to_vector()[static_cast<std::size_t>(where)];
     };
