@@ -69,9 +69,8 @@ __device__ void write_chunk(const BoxChunk<T>& chunk, T* to, std::int64_t count)
 
 /// How a chunk's elements follow one another on one side.
 struct Spread {
-  std::int64_t
-      gap;          // elements from the end of a row to the next row; 0 where a chunk lies as it is
-  int left, width;  // elements of the chunk's first row from its first element on, and of others
+  std::int64_t gap;  // elements between a row and the next; 0 where the chunk lies as it is
+  int left, width;   // elements of the chunk's first row from its first element on, and of others
 };
 /// f(i, where element i lies, counted from the first) for each of `count`.
 template <class T, class F>
