@@ -2,7 +2,9 @@
 // not do its part. NCCL is emulated.
 #include "emulation/nccl.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "tests/nccl/ranks_of_nccl.h"
 #include "tests/support/patience.h"
@@ -135,6 +137,41 @@ TEST_CASE("sums are folded in order of rank, or formed by NCCL where that is ask
     CHECK(each.values == std::vector<double>{sum, 1e8, sum / 4});
     CHECK(each.natively == std::vector<bool>{native, false, native});
   }
+}
+
+// Emulated memory is the processor's.
+TEST_CASE("more than two to the 31 elements arrive", "[nccl][.deep]") {
+  const std::int64_t count = (std::int64_t{1} << 31) + 64 * 1024 * 1024 + 3;
+  const auto filled = [](const World& world, std::int64_t elements, int value) {
+    const Array array = Array::empty({elements}, DType::kBool, world.allocator());
+    std::memset(array.bytes(), value, static_cast<std::size_t>(elements));
+    return array;
+  };
+  const auto are_ones = [](const Array& array) {
+    Device& device = array.device();
+    device.synchronize(device.record(device.compute()));
+    return std::all_of(array.bytes(), array.bytes() + array.num_elements(),
+                       [](std::byte each) { return each == std::byte{1}; });
+  };
+  std::vector<int> right(2);
+  const Ended ended = run(2, {}, [&](World& world) {
+    Communicator& group = everyone(world);
+    const bool gives = world.rank() == 0;
+    const Array whole = filled(world, count, gives ? 1 : 0);
+    group.broadcast(whole, 0);
+    right[static_cast<std::size_t>(world.rank())] += are_ones(whole) ? 1 : 0;
+    // Rank 0 keeps 5 rows of its own and sends the others.
+    const std::int64_t sent = count - 5;
+    const Array out = filled(world, gives ? 5 : sent, 0);
+    const Array in = gives ? whole : Array::empty({0}, DType::kBool, world.allocator());
+    using Rows = std::vector<std::int64_t>;
+    group.all_to_all(in, out, gives ? Rows{5, sent} : Rows{0, 0},
+                     gives ? Rows{5, 0} : Rows{sent, 0});
+    right[static_cast<std::size_t>(world.rank())] += are_ones(out) ? 1 : 0;
+  });
+  CAPTURE(ended.first.ToString());
+  CHECK(ended.first.ok());
+  CHECK(right == std::vector<int>{2, 2});
 }
 
 TEST_CASE("a rank that throws frees those that wait for their cards", "[nccl][faults]") {
