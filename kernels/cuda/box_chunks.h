@@ -15,11 +15,11 @@ namespace tessera::kernels::TSR_CUDA {
 template <std::size_t kWords, std::size_t kArrays>
 struct MovesOfLaunch {
   static constexpr std::size_t kMostWords = kWords, kMostArrays = kArrays;
-  std::int64_t count, num_words, chunks;
+  std::int64_t count, chunks;
   const std::int64_t* words_there;  // in the device's memory; null: they are `words`
   std::byte* const* arrays_there;   // likewise
   const std::int64_t* broken_off;   // see MovedArrays
-  int num_sources, num_arrays;
+  int num_sources;
   Fold how;
   std::int64_t words[kWords];  // of the moves, then of the cuts
   std::byte* arrays[kArrays];  // the sources, then the targets

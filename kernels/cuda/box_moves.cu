@@ -272,13 +272,11 @@ template <class M>
 void begin_launch(M& all, const BoxMoves& moves, const MovedArrays& arrays,
                   const std::optional<Fold>& how) {
   all.count = moves.num_moves();
-  all.num_words = std::ssize(moves.moves()) + std::ssize(moves.cuts());
   all.chunks = moves.num_chunks();
   all.words_there = nullptr;
   all.arrays_there = nullptr;
   all.broken_off = arrays.broken_off;
   all.num_sources = static_cast<int>(arrays.sources.size());
-  all.num_arrays = static_cast<int>(arrays.sources.size() + arrays.targets.size());
   all.how = how.value_or(Fold{});
 }
 template <class M>

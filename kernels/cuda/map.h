@@ -170,16 +170,19 @@ __global__ void map_elements(MapLayout<kOutputs + kInputs> layout, F function) {
   });
 }
 
-/// Enough threads to fill a card; the emulation's are few, as each costs as much as its work.
-inline Grid grid_for(std::int64_t elements) {
+// The emulation's threads are few, as each costs as much as its work.
 #ifdef __CUDACC__
-  constexpr std::int64_t kThreads = 256, kMaxBlocks = 4096;
+inline constexpr int kGridThreads = 256;  // of a block
+inline constexpr std::int64_t kMostGridBlocks = 4096;
 #else
-  constexpr std::int64_t kThreads = 32, kMaxBlocks = 3;
+inline constexpr int kGridThreads = 32;
+inline constexpr std::int64_t kMostGridBlocks = 3;
 #endif
-  return {.blocks = static_cast<unsigned>(
-              std::clamp<std::int64_t>((elements + kThreads - 1) / kThreads, 1, kMaxBlocks)),
-          .threads = static_cast<unsigned>(kThreads)};
+/// Enough threads to fill a card.
+inline Grid grid_for(std::int64_t elements) {
+  return {.blocks = static_cast<unsigned>(std::clamp<std::int64_t>(
+              (elements + kGridThreads - 1) / kGridThreads, 1, kMostGridBlocks)),
+          .threads = kGridThreads};
 }
 
 /// Of one shape and contiguous, as most operands are.

@@ -223,13 +223,12 @@ __device__ ChosenExpert<T> choose_expert(const RouteRows<T>& rows, RowPart<T, kH
   return {id, weight};
 }
 
-constexpr int kMostThreads = 256;  // of a block, as grid_for() has it
 /// Lanes of few elements leave room for many warps.
 template <class T, int kHeld>
 constexpr int kBlocksAtOnce = kHeld == kFewHeld && sizeof(ComputeType<T>) == 4 ? 4 : 1;
 
 template <class T, int kHeld>
-__global__ void __launch_bounds__(kMostThreads, kBlocksAtOnce<T, kHeld>)
+__global__ void __launch_bounds__(kGridThreads, kBlocksAtOnce<T, kHeld>)
     route_rows(RouteRows<T> rows) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int rows_each = kLanes >> rows.team_log2;  // a warp's at a time
