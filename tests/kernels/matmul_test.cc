@@ -124,6 +124,23 @@ TEST_CASE("a matrix on the right multiplies all rows of leading dims, adjacent o
         1.0);
 }
 
+TEST_CASE("single rows that are columns of something else are no lines of one matrix",
+          "[kernels][matmul]") {
+  const DType dtype = GENERATE(DType::kF64, DType::kF32, DType::kBF16);
+  // (4, 1, k) of memory (4, k, 2): each product's one row is dense by itself, all four are not.
+  const auto of_columns = [dtype](std::int64_t k, int seed) {
+    return random_array({4, k, 2}, dtype, seed).slice(2, 0, 1).transpose(1, 2);
+  };
+  const Array b = random_array({7, 3}, dtype, 8);
+  const bool of_operand = GENERATE(false, true), of_result = GENERATE(false, true);
+  const Array a = of_operand ? of_columns(7, 7) : random_array({4, 1, 7}, dtype, 7);
+  const Array c = of_result ? of_columns(3, 9) : Array::empty({4, 1, 3}, dtype);
+  CAPTURE(name_of(dtype), of_operand, of_result);
+  KernelContext ctx = context_of(1);
+  matmul(ctx, a, b, c);
+  CHECK(error_over_bound(c, naive_product(a.to_vector(), b.to_vector(), 4, 7, 3), 7, dtype) <= 1.0);
+}
+
 TEST_CASE("an empty contraction gives zeros, an empty result nothing", "[kernels][matmul]") {
   const DType dtype = GENERATE(DType::kF64, DType::kF32, DType::kBF16);
   KernelContext ctx = context_of(1);
