@@ -109,9 +109,9 @@ std::string parent_text() {
   const std::string number = std::to_string(::getppid());
   std::string stat;
   std::getline(std::ifstream("/proc/" + number + "/stat"), stat);
-  // The 22nd field; the second, a name in parentheses, may hold anything.
+  // The 22nd field; the second, a name in parentheses, may hold anything: the third follows it.
   std::string_view rest = std::string_view(stat).substr(std::min(stat.rfind(')') + 1, stat.size()));
-  for (int field = 2; field < 22 && !rest.empty(); ++field) {
+  for (int field = 3; field < 22 && !rest.empty(); ++field) {
     rest.remove_prefix(std::min(rest.find(' ', 1), rest.size()));
   }
   return boot_id() + " " + number + std::string(rest.substr(0, rest.find(' ', 1)));

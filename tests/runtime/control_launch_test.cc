@@ -1,6 +1,10 @@
 // Which rank a process is, by what launchers put into its environment, and what is said of an
 // environment that does not tell.
+#include <unistd.h>
+
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "runtime/control/launch.h"
@@ -92,6 +96,7 @@ TEST_CASE("processes of mpirun need no more where they are on one host",
     CHECK(launch.is_one_host);
     CHECK(launch.address == "127.0.0.1");
     CHECK(launch.first_port >= 20'000);
+    CHECK(launch.num_ports == kMeetingPorts);
     CHECK(launch.first_port + launch.num_ports <= 32'000);
     CHECK(launch_in(set).job == launch.job);
   }
@@ -104,6 +109,17 @@ TEST_CASE("processes of mpirun need no more where they are on one host",
       launch_in(with(two_hosts, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}));
   CHECK(launch.address == "node1");
   CHECK(launch.first_port == 29501);
+}
+
+TEST_CASE("a launch without a name is told by its parent and when that started",
+          "[runtime][control][launch]") {
+  const std::string parent = std::to_string(::getppid());
+  std::string stat;
+  std::getline(std::ifstream("/proc/" + parent + "/stat"), stat);
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  std::string started;
+  for (int field = 3; field <= 22; ++field) fields >> started;
+  CHECK_THAT(launch_in(kMpich).job, Catch::Contains(" " + parent + " " + started + "\n"));
 }
 
 TEST_CASE("a process that nobody launched is told so", "[runtime][control][launch]") {
