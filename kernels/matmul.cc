@@ -72,7 +72,7 @@ bool collapse(Array& a, Array& b, Array& out) {
   const Array one_b = b.try_view({rows_of(b), cols_of(b)});
   if (rows_a.is_null() || rows_out.is_null() || one_b.is_null()) return false;
   // A single row is dense whatever lies between its elements, several are not.
-  if (!is_taken(rows_a) || !is_taken(rows_out) || !is_taken(one_b)) return false;
+  if (!is_taken(rows_a) || !is_taken(rows_out)) return false;
   a = rows_a;
   b = one_b;
   out = rows_out;

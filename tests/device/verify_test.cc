@@ -19,8 +19,14 @@ const std::vector<std::string> kOtherwiseAtInfinities = {"attention_grad", "inst
 /// On a card cuBLASLt sums in another order than the processor: where a sum is 0 in one of them and
 /// a remainder of rounding in the other, an infinite factor makes NaN of the first.
 const std::vector<std::string> kProductsTimesFactor = {"addbmm", "addmm", "addmv", "baddbmm"};
-/// So may the step's sum on every device: a processor may fuse what the emulation does not.
-const std::string kSumTimesRate = "sgd_momentum_";
+/// So is the step's sum where the processor fuses products into it and the emulation does not.
+/// Clang, which evaluates arguments in another order, draws such a sample; GCC draws none and is
+/// held to all.
+#ifdef __clang__
+const std::vector<std::string> kSumsTimesRate = {"sgd_momentum_"};
+#else
+const std::vector<std::string> kSumsTimesRate;
+#endif
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -44,12 +50,11 @@ void check_failures(const VerifyReport& report, const HostReadingOp* read) {
     if (is_among(kOtherwiseAtInfinities, failure.op) && failure.sample.ends_with("(infinities)")) {
       continue;
     }
-    const bool adds_otherwise = device_kind() == DeviceId::Kind::kCuda;
-    if (adds_otherwise && is_among(kProductsTimesFactor, failure.op) &&
+    if (device_kind() == DeviceId::Kind::kCuda && is_among(kProductsTimesFactor, failure.op) &&
         has_infinite(failure, "alpha")) {
       continue;
     }
-    if (failure.op == kSumTimesRate && has_infinite(failure, "lr")) continue;
+    if (is_among(kSumsTimesRate, failure.op) && has_infinite(failure, "lr")) continue;
     FAIL_CHECK(failure.op << ", " << failure.row << ", " << failure.sample << ": "
                           << failure.detail);
   }
