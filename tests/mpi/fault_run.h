@@ -9,7 +9,7 @@
 namespace tessera::testing {
 
 /// A rank of a run in which one is stopped waits so long for another; of other runs, a minute.
-constexpr std::int64_t kFaultTimeoutMs = 2000;
+constexpr std::int64_t kFaultTimeoutMs = 5000;
 
 /// kKillMoving: killed some time into a call, while ranks read one another's arrays. kKillSending:
 /// the same while messages go from the memory of emulated devices. kLauncher: the rank kills its

@@ -137,7 +137,7 @@ TEST_CASE("a card that never comes to a call of a replay ends the job at the tim
   const auto checks = GENERATE(CallChecks::kOff, CallChecks::kOn);
   const auto fault = GENERATE(emulation::NcclFault::kHangs, emulation::NcclFault::kOtherCount);
   const PlantedFault planted(1, fault, 3);
-  const Ended ended = sum_in_replays(4, {.timeout = milliseconds(300), .checks = checks},
+  const Ended ended = sum_in_replays(4, {.timeout = testing::kMissed, .checks = checks},
                                      [](std::int64_t) { return 6; });
   CAPTURE(ended.first.ToString());
   CHECK(ended.first.code() == absl::StatusCode::kDeadlineExceeded);

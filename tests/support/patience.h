@@ -10,5 +10,8 @@ namespace tessera::testing {
 constexpr std::chrono::seconds kSoon{15};
 constexpr double kSoonSeconds = 15.0;
 constexpr double kSoonMs = 15'000.0;
+/// A limit of time for calls that a rank never comes to, which those that it does come to keep on a
+/// machine that starves it.
+constexpr std::chrono::milliseconds kMissed{2'000};
 
 }  // namespace tessera::testing
