@@ -129,7 +129,7 @@ void find_sums(const Resolution& resolution, ResolvedCall& call) {
 }
 
 std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, const Into& into,
-                                            const Attrs& attrs) {
+                                            const Attrs& attrs, std::span<const ForcedRow> forced) {
   const Operands operands = into.operands;
   auto call = std::make_shared<ResolvedCall>();
   call->op = &op;
@@ -139,8 +139,8 @@ std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, cons
   resolve_meshes(runtime, op, operands, *call, specs);
   const std::span<const Spec* const> given(specs.data(), specs.size());
   Resolution resolution = value_or_throw(
-      outs.empty() ? propagate(op, given, call->attrs)
-                   : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}));
+      outs.empty() ? propagate(op, given, call->attrs, forced)
+                   : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}, forced));
   plan_moves(runtime, resolution, specs, *call);
   find_sums(resolution, *call);
   if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
@@ -318,6 +318,11 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
     specs.push_back(&runtime.cache().before_outs);
     for (const DTensor* each : into.outs) specs.push_back(each->impl()->spec);
   }
+  ForcedCall forced;
+  if (!runtime.cache().forced.empty()) [[unlikely]] {
+    forced = forced_rows(runtime, op);
+    if (forced.key != nullptr) specs.push_back(forced.key);
+  }
   auto& calls = runtime.cache().calls;
   const auto found = calls.find(CallKeyView{&op, {specs.data(), specs.size()}, &attrs});
   if (found != calls.end()) return found->second;
@@ -327,7 +332,7 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
           absl::StrFormat("%s: operands belong to different Runtimes", op.def.name)));
     }
   }
-  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, into, attrs);
+  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, into, attrs, forced.rows);
   if (calls.size() >= kMaxCachedCalls) calls.clear();
   CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
   return calls.emplace(std::move(key), std::move(call)).first->second;
@@ -350,7 +355,22 @@ bool CallKeyEqual::operator()(const CallKeyView& a, const CallKeyView& b) const 
   return (a.attrs->empty() && b.attrs->empty()) || *a.attrs == *b.attrs;
 }
 
+namespace {
+
+/// What was found before an op was amended is found again.
+void forget_amended(Runtime& runtime) {
+  DispatchCache& cache = runtime.cache();
+  if (cache.num_amendments == runtime.ops().num_amendments()) [[likely]]
+    return;
+  cache.known.fill(nullptr);
+  cache.by_name.clear();
+  cache.num_amendments = runtime.ops().num_amendments();
+}
+
+}  // namespace
+
 const Op& find_op(Runtime& runtime, std::string_view name) {
+  forget_amended(runtime);
   auto& by_name = runtime.cache().by_name;
   const auto found = by_name.find(to_absl(name));
   if (found != by_name.end()) return *found->second;
@@ -360,6 +380,7 @@ const Op& find_op(Runtime& runtime, std::string_view name) {
 }
 
 const Op& find_op(Runtime& runtime, KnownOp op) {
+  forget_amended(runtime);
   const Op*& known = runtime.cache().known[static_cast<std::size_t>(op)];
   if (known == nullptr) known = &find_op(runtime, name_of(op));
   return *known;

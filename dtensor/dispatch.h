@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/container/node_hash_set.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/known_op.h"
@@ -106,7 +107,19 @@ struct DispatchCache {
   /// Storages whose bytes need not be kept for the backward pass.
   absl::flat_hash_map<const Storage*, ReturningStorage*> returning;
   Spec before_outs;  ///< its address divides operands from out= in a key
+  /// Rows that scopes ask for, the innermost last: op and row.
+  std::vector<std::pair<std::string, ForcedRow>> forced;
+  /// Their addresses set calls apart that run by other rows.
+  absl::node_hash_map<std::string, Spec> forced_keys;
+  int num_amendments = 0;  ///< of the op table, when `known` and `by_name` were filled
 };
+
+/// What scopes ask of one op (dtensor/with_row.h).
+struct ForcedCall {
+  std::vector<ForcedRow> rows;
+  const Spec* key = nullptr;  ///< null where nothing is asked
+};
+ForcedCall forced_rows(Runtime& runtime, const Op& op);
 
 using Operands = std::span<const DTensor* const>;
 using Results = absl::InlinedVector<DTensor, 2>;

@@ -12,32 +12,12 @@ namespace {
 using Kind = RowEntry::Kind;
 using SpecPointers = std::span<const Spec* const>;
 
-RowEntry entry_of(const Spec& spec, int axis) {
-  const Layout& layout = spec.layout();
-  if (const auto& partial = layout.partial[static_cast<std::size_t>(axis)]) {
-    return {Kind::kPartial, -1, *partial};
-  }
-  const int dim = layout.dim_of_axis(axis);
-  return dim < 0 ? RowEntry{} : RowEntry{Kind::kShard, dim, ReduceOp::kSum};
-}
-
 /// The same tensor with another entry on one axis, whose level comes last; none where it has no
 /// such layout.
 std::optional<Spec> with_entry(const Spec& spec, int axis, const RowEntry& entry) {
   if (entry_of(spec, axis) == entry) return spec;
-  Layout layout = spec.layout();
-  layout.partial[static_cast<std::size_t>(axis)].reset();
-  for (Levels& levels : layout.dims) {
-    std::erase_if(levels, [&](const Level& level) {
-      return level.kind == Level::Kind::kAxis && level.axis == axis;
-    });
-  }
-  if (entry.kind == Kind::kPartial) layout.partial[static_cast<std::size_t>(axis)] = entry.op;
-  if (entry.kind == Kind::kShard) {
-    layout.dims[static_cast<std::size_t>(entry.dim)].push_back(Level::of_axis(axis));
-  }
-  StatusOr<Spec> made =
-      Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(), std::move(layout));
+  StatusOr<Spec> made = Spec::make(spec.mesh(), spec.global_shape(), spec.dtype(),
+                                   with_entry(spec.layout(), axis, entry));
   return made.ok() ? std::optional<Spec>(*std::move(made)) : std::nullopt;
 }
 
@@ -53,11 +33,12 @@ std::int64_t total(std::span<const std::int64_t> bytes) {
 
 class Explainer {
  public:
-  Explainer(const Op& op, SpecPointers inputs, const Attrs& attrs)
-      : op_(op), inputs_(inputs), attrs_(attrs) {}
+  Explainer(const Op& op, SpecPointers inputs, const Attrs& attrs,
+            std::span<const ForcedRow> forced)
+      : op_(op), inputs_(inputs), attrs_(attrs), forced_(forced) {}
 
   StatusOr<Explanation> run() {
-    TSR_ASSIGN_OR_RETURN(result_.chosen, propagate(op_, inputs_, attrs_));
+    TSR_ASSIGN_OR_RETURN(result_.chosen, propagate(op_, inputs_, attrs_, forced_));
     result_.bytes = total(result_.chosen.moved_bytes);
     result_.mesh = mesh_of_call();
     if (!result_.chosen.rows.empty()) {
@@ -98,6 +79,7 @@ class Explainer {
   const Op& op_;
   SpecPointers inputs_;
   const Attrs& attrs_;
+  std::span<const ForcedRow> forced_;
   std::vector<Row> rows_;
   Explanation result_;
 };
@@ -205,7 +187,7 @@ std::optional<Wish> Explainer::best_wish(std::size_t i) const {
     const std::optional<Spec> other = with_entry(*inputs_[i], axis, want);
     if (!other || *other == *inputs_[i]) return;
     inputs[i] = &*other;
-    const StatusOr<Resolution> resolution = propagate(op_, inputs, attrs_);
+    const StatusOr<Resolution> resolution = propagate(op_, inputs, attrs_, forced_);
     inputs[i] = inputs_[i];
     if (!resolution.ok()) return;
     const std::int64_t bytes = total(resolution->moved_bytes);
@@ -234,9 +216,9 @@ void Explainer::make_wishes() {
 
 }  // namespace
 
-StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs,
-                              const Attrs& attrs) {
-  return Explainer(op, inputs, attrs).run();
+StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs, const Attrs& attrs,
+                              std::span<const ForcedRow> forced) {
+  return Explainer(op, inputs, attrs, forced).run();
 }
 
 std::string to_string(const RowEntry& entry) {

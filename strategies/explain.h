@@ -58,8 +58,8 @@ struct Explanation {
 };
 
 /// Errors: those of propagate().
-StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs,
-                              const Attrs& attrs);
+StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs, const Attrs& attrs,
+                              std::span<const ForcedRow> forced = {});
 
 /// "R", "S(0)", "P(sum)"
 std::string to_string(const RowEntry& entry);

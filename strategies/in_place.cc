@@ -189,7 +189,7 @@ std::vector<Spec> placed_like(SpecPointers inputs, const Spec& out) {
 
 /// What an op whose rows no rule string expresses offers for exactly these results.
 StatusOr<Resolution> strategies_into(const Op& op, SpecPointers inputs, const Attrs& attrs,
-                                     SpecPointers outs) {
+                                     SpecPointers outs, std::span<const ForcedRow> forced) {
   Op filtered;  // the same op, offering only what leaves `outs` in place
   filtered.def = op.def;
   filtered.rule = op.rule;
@@ -215,9 +215,9 @@ StatusOr<Resolution> strategies_into(const Op& op, SpecPointers inputs, const At
     }
     return kept;
   };
-  StatusOr<Resolution> resolution = propagate(filtered, inputs, attrs);
+  StatusOr<Resolution> resolution = propagate(filtered, inputs, attrs, forced);
   if (resolution.ok() || offered.empty()) return resolution;
-  TSR_ASSIGN_OR_RETURN(const Resolution free, propagate(op, inputs, attrs));
+  TSR_ASSIGN_OR_RETURN(const Resolution free, propagate(op, inputs, attrs, forced));
   std::int64_t moved = 0;
   for (const std::int64_t bytes : free.moved_bytes) moved += bytes;
   return failed_precondition(
@@ -325,13 +325,13 @@ Status keep_written(const Op& op, SpecPointers inputs, const Attrs& attrs,
 }
 
 StatusOr<Resolution> propagate_into(const Op& op, SpecPointers inputs, const Attrs& attrs,
-                                    SpecPointers outs) {
+                                    SpecPointers outs, std::span<const ForcedRow> forced) {
   TSR_RETURN_IF_ERROR(check_op(op));
   std::vector<TensorMeta> metas = metas_of(inputs);
   TSR_ASSIGN_OR_RETURN(const std::vector<TensorMeta> results, infer(op, metas, attrs));
   TSR_RETURN_IF_ERROR(check_results(op, outs, results));
   // Without out= first: its errors are the operands' own, and it says on which mesh the op runs.
-  TSR_ASSIGN_OR_RETURN(Resolution free, propagate(op, inputs, attrs));
+  TSR_ASSIGN_OR_RETURN(Resolution free, propagate(op, inputs, attrs, forced));
   TSR_RETURN_IF_ERROR(check_meshes(op, outs, free.outputs[0].mesh()));
   const auto fits = [&] {
     for (std::size_t o = 0; o < outs.size(); ++o) {
@@ -340,16 +340,20 @@ StatusOr<Resolution> propagate_into(const Op& op, SpecPointers inputs, const Att
     return true;
   };
   if (fits()) return free;
-  if (op.def.strategies != nullptr) return strategies_into(op, inputs, attrs, outs);
+  if (op.def.strategies != nullptr) return strategies_into(op, inputs, attrs, outs, forced);
   TSR_ASSIGN_OR_RETURN(Call call, make_call(op, std::move(metas), attrs, outs[0]->mesh()));
   for (const Spec* spec : inputs) call.operands.push_back(operand_of(call, spec));
   for (const Spec* spec : outs) {
     call.wanted.push_back(operand_of(call, spec));
     call.wanted.back().fixed = true;
   }
+  TSR_RETURN_IF_ERROR(force_rows(call, forced));
   const SearchResult found = search(call);
-  if (found.found == 0) return output_refused(call, attrs);
+  if (found.found == 0) {
+    return forced.empty() ? output_refused(call, attrs) : forced_refused(call, attrs, forced);
+  }
   TSR_ASSIGN_OR_RETURN(Resolution resolution, resolve(call, found.best[0]));
+  resolution.why += forced_text(call.mesh, forced);
   for (std::size_t o = 0; o < outs.size(); ++o) resolution.outputs[o] = *outs[o];
   return resolution;
 }

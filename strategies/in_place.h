@@ -20,7 +20,8 @@ struct Call;  // strategies/search.h
 /// results', or the op has no results of its own (a view, an in-place op); FailedPrecondition where
 /// no row gives their placements.
 StatusOr<Resolution> propagate_into(const Op& op, std::span<const Spec* const> inputs,
-                                    const Attrs& attrs, std::span<const Spec* const> outs);
+                                    const Attrs& attrs, std::span<const Spec* const> outs,
+                                    std::span<const ForcedRow> forced = {});
 
 /// "(S(0), R)", or the layout where no placements say it.
 std::string placements_text(const Spec& spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/binding.h"
+#include "strategies/rows.h"
 
 namespace tessera {
 namespace {
@@ -82,6 +83,123 @@ Status check_complete(const OpDef& def) {
   return absl::OkStatus();
 }
 
+/// Rows to add are complete, and there is a rule beside which they stand.
+StatusOr<std::vector<RowPattern>> parse_added_rows(const OpDef& def) {
+  std::vector<RowPattern> rows;
+  const auto is_exact = [](const RowPattern::Entry& entry) { return entry.exact(); };
+  for (const std::string& text : def.added_rows) {
+    if (def.strategies != nullptr) {
+      return bad_op(def, "a function of its own gives its rows: the row '" + text +
+                             "' belongs into what that function gives");
+    }
+    StatusOr<RowPattern> row = parse_row(text, def.args.size());
+    if (!row.ok())
+      return bad_op(def, "added row '" + text + "': " + std::string(message_of(row.status())));
+    const bool complete = row->outputs.has_value() &&
+                          row->outputs->size() == static_cast<std::size_t>(def.num_outputs) &&
+                          std::all_of(row->inputs.begin(), row->inputs.end(), is_exact) &&
+                          std::all_of(row->outputs->begin(), row->outputs->end(), is_exact);
+    if (!complete) {
+      return bad_op(def, "added row '" + text + "': expected R, S(dim) or P(kind) for each of " +
+                             std::to_string(def.args.size()) + " operands and, after \"->\", " +
+                             std::to_string(def.num_outputs) + " results");
+    }
+    rows.push_back(*std::move(row));
+  }
+  return rows;
+}
+
+StatusOr<std::vector<Declined>> parse_left_out(const OpDef& def) {
+  std::vector<Declined> all;
+  for (const std::string& text : def.left_out) {
+    StatusOr<Declined> declined = parse_declined(text, def.args.size());
+    if (!declined.ok()) return bad_op(def, std::string(message_of(declined.status())));
+    const bool lowers =
+        std::any_of(def.lowerings.begin(), def.lowerings.end(),
+                    [&](const Lowering& lowering) { return lowering.factor == declined->factor; });
+    if (declined->lowering && !lowers) {
+      return bad_op(
+          def, "declined '" + text + "': the op has no lowering of '" + declined->factor + "'");
+    }
+    all.push_back(*std::move(declined));
+  }
+  return all;
+}
+
+bool reads_as(const std::vector<Declined>& rows, const Strategy& offer,
+              std::span<const Spec* const> inputs) {
+  std::vector<TensorMeta> operands;
+  for (const Spec* spec : inputs) operands.push_back(TensorMeta{.absent = spec == nullptr});
+  const int num_axes = offer.outputs.empty() ? 0 : offer.outputs[0].mesh().ndim();
+  for (int axis = 0; axis < num_axes; ++axis) {
+    const OfferedRow row = offered_row(offer, axis);
+    if (row.all_replicated()) continue;
+    for (const Declined& declined : rows) {
+      const bool matched =
+          std::any_of(declined.rows.begin(), declined.rows.end(), [&](const RowPattern& pattern) {
+            return matches(pattern, operands, row.inputs, row.outputs);
+          });
+      if (matched) return true;
+    }
+  }
+  return false;
+}
+
+/// The operands as if they were whole on every rank.
+std::vector<Spec> whole(std::span<const Spec* const> inputs) {
+  std::vector<Spec> specs;
+  for (const Spec* spec : inputs) {
+    if (spec == nullptr) {
+      specs.emplace_back();
+      continue;
+    }
+    const Placements all(static_cast<std::size_t>(spec->mesh().ndim()), Replicate{});
+    specs.push_back(
+        value_or_throw(Spec::make(spec->mesh(), spec->global_shape(), spec->dtype(), all)));
+  }
+  return specs;
+}
+
+/// Offers of `function` that read as none of `left_out` on any axis; where none is left, those for
+/// operands that are whole.
+StrategyFn without(StrategyFn function, std::vector<Declined> left_out) {
+  return [function = std::move(function), left_out = std::move(left_out)](
+             std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
+             const Attrs& attrs) -> StatusOr<std::vector<Strategy>> {
+    TSR_ASSIGN_OR_RETURN(std::vector<Strategy> offers, function(inputs, outputs, attrs));
+    std::erase_if(offers, [&](const Strategy& offer) { return reads_as(left_out, offer, inputs); });
+    if (!offers.empty()) return offers;
+    const std::vector<Spec> specs = whole(inputs);
+    std::vector<const Spec*> pointers;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      pointers.push_back(inputs[i] == nullptr ? nullptr : &specs[i]);
+    }
+    return function(pointers, outputs, attrs);
+  };
+}
+
+StatusOr<std::unique_ptr<Op>> make_op(OpDef def) {
+  TSR_RETURN_IF_ERROR(check_complete(def));
+  auto op = std::make_unique<Op>();
+  if (!def.rule.empty()) {
+    StatusOr<Rule> rule = parse_rule(def.rule);
+    if (!rule.ok()) return bad_op(def, std::string(message_of(rule.status())));
+    TSR_RETURN_IF_ERROR(check_schema(def, *rule));
+    op->rule = *std::move(rule);
+  }
+  TSR_ASSIGN_OR_RETURN(op->added_rows, parse_added_rows(def));
+  TSR_ASSIGN_OR_RETURN(op->left_out, parse_left_out(def));
+  if (def.strategies != nullptr && !op->left_out.empty()) {
+    def.strategies = without(std::move(def.strategies), op->left_out);
+  }
+  op->in_place.assign(static_cast<std::size_t>(std::max(def.num_outputs, 0)), -1);
+  for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {
+    op->in_place[o] = op->rule.outputs[o].alias;
+  }
+  op->def = std::move(def);
+  return op;
+}
+
 std::string_view type_name(AttrDef::Type type) {
   constexpr std::string_view kNames[] = {"a bool", "an int",  "a double",
                                          "ints",   "a dtype", "a string"};
@@ -158,22 +276,9 @@ std::vector<int> Op::finite_arguments() const {
 }
 
 Status OpTable::add(OpDef def) {
-  TSR_RETURN_IF_ERROR(check_complete(def));
   if (look_up(def.name) != nullptr) return bad_op(def, "the name is in use");
-  auto op = std::make_unique<Op>();
-  if (!def.rule.empty()) {
-    StatusOr<Rule> rule = parse_rule(def.rule);
-    if (!rule.ok()) return bad_op(def, std::string(message_of(rule.status())));
-    TSR_RETURN_IF_ERROR(check_schema(def, *rule));
-    op->rule = *std::move(rule);
-  }
-  op->in_place.assign(static_cast<std::size_t>(std::max(def.num_outputs, 0)), -1);
-  for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {
-    op->in_place[o] = op->rule.outputs[o].alias;
-  }
-  op->id = static_cast<int>((base_ == nullptr ? 0 : base_->ops_.size()) + ops_.size());
   std::string name = def.name;
-  op->def = std::move(def);
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, make_op(std::move(def)));
   ops_.emplace(std::move(name), std::move(op));
   return absl::OkStatus();
 }
@@ -182,6 +287,45 @@ void OpTable::must_add(OpDef def) {
   const std::string name = def.name;
   const Status status = add(std::move(def));
   TSR_CHECK(status.ok(), std::string(message_of(status)));
+}
+
+Status OpTable::amend(std::string_view name, OpAmendment amendment) {
+  TSR_ASSIGN_OR_RETURN(const Op* old, find(name));
+  OpDef def = old->def;
+  if (amendment.by.empty()) return bad_op(def, "an amendment says in `by` who makes it, and why");
+  std::vector<std::string> changes;
+  for (std::string& row : amendment.add_rows) {
+    changes.push_back("row " + row + " added");
+    def.added_rows.push_back(std::move(row));
+  }
+  for (std::string& rows : amendment.decline_rows) {
+    changes.push_back("declines " + rows);
+    def.left_out.push_back(std::move(rows));
+  }
+  if (!amendment.rule.empty()) {
+    changes.push_back("rule replaced, which was " +
+                      (def.rule.empty() ? std::string("none") : def.rule));
+    def.rule = std::move(amendment.rule);
+  }
+  if (amendment.strategies != nullptr) {
+    changes.emplace_back("rows by a function of the amendment's");
+    def.strategies = std::move(amendment.strategies);
+  }
+  if (amendment.kernel != nullptr) {
+    changes.emplace_back("kernel replaced");
+    def.kernel = std::move(amendment.kernel);
+  }
+  if (changes.empty()) return bad_op(def, "the amendment by " + amendment.by + " changes nothing");
+  for (const std::string& change : changes) {
+    def.amendments.push_back(change + " (" + amendment.by + ")");
+  }
+  def.samples.insert(def.samples.end(), amendment.samples.begin(), amendment.samples.end());
+  TSR_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, make_op(std::move(def)));
+  std::unique_ptr<Op>& place = ops_[std::string(name)];
+  if (place != nullptr) amended_.push_back(std::move(place));
+  place = std::move(op);
+  ++num_amendments_;
+  return absl::OkStatus();
 }
 
 void OpTable::build_on(const OpTable& base) {
@@ -211,6 +355,7 @@ StatusOr<const Op*> OpTable::find(std::string_view name) const {
 std::vector<const Op*> OpTable::ops() const {
   std::vector<const Op*> list;
   if (base_ != nullptr) list = base_->ops();
+  std::erase_if(list, [&](const Op* op) { return ops_.contains(op->def.name); });
   const auto inherited = static_cast<std::ptrdiff_t>(list.size());
   for (const auto& [name, op] : ops_) list.push_back(op.get());
   std::inplace_merge(list.begin(), list.begin() + inherited, list.end(),

@@ -19,6 +19,7 @@
 #include "strategies/arg_def.h"
 #include "strategies/attrs.h"
 #include "strategies/gradient.h"
+#include "strategies/row_pattern.h"
 #include "strategies/rule.h"
 
 namespace tessera TSR_API {
@@ -160,13 +161,22 @@ struct OpDef {
   /// row that plain local execution could find starts with "lowering": "lowering r: why".
   std::vector<std::string> declined = {};
   std::vector<Sample> samples = {};
+  /// Rows beyond those of `rule`: "S(1), S(0) -> P(max)", with R, S(dim) or P(kind) for each
+  /// argument and result. All dims that one cuts are those of one factor, in every operand that has
+  /// it. Sums, means and products pass only where the dtypes let them.
+  std::vector<std::string> added_rows = {};
+  /// Rows that the op does not take though its rule has them: as in `declined`.
+  std::vector<std::string> left_out = {};
+  /// What was changed by OpTable::amend, a line each: the audit says it.
+  std::vector<std::string> amendments = {};
 };
 
-/// An OpDef with its rule parsed; stable address, so that it can key caches.
+/// An OpDef with its rule and rows parsed; stable address, so that it can key caches.
 struct Op {
   OpDef def;
   Rule rule;
-  int id = 0;
+  std::vector<RowPattern> added_rows;
+  std::vector<Declined> left_out;
   std::vector<int> in_place;  ///< per output: the input it aliases by `&`, or −1
   bool mutates() const noexcept;
   /// Arguments that rows of P(sum) and P(avg) take to be finite, ascending: those of OpDef::finite,
@@ -178,6 +188,18 @@ struct Op {
   }
 };
 
+/// What an author changes about an op that exists, from outside its file. `by` is always given, and
+/// at least one of the others; what is not given stays.
+struct OpAmendment {
+  std::string by;                              ///< who, and why: the audit says it
+  std::vector<std::string> add_rows = {};      ///< as OpDef::added_rows
+  std::vector<std::string> decline_rows = {};  ///< as OpDef::left_out, each with its reason
+  std::string rule = {};                       ///< in place of the op's own
+  StrategyFn strategies = nullptr;             ///< in place of the op's own, or of its rule's rows
+  Kernel kernel = nullptr;
+  std::vector<Sample> samples = {};  ///< to be verified with, besides the op's own
+};
+
 /// Ops by name. Not thread-safe while ops are added; each Runtime holds one. The built-in ops are
 /// made once in a process, and all tables point to them.
 class OpTable {
@@ -187,6 +209,13 @@ class OpTable {
   /// or sample, or whose rule does not parse (the text points at the character).
   Status add(OpDef def);
   void must_add(OpDef def);
+  /// From now on `name` is the amended op in this table; other tables, and what was resolved
+  /// before, keep the op as it was. Errors: NotFound as find(); InvalidArgument for an amendment
+  /// without author or content, a row or rule that does not parse or fit, or rows to add to an op
+  /// whose rows are a function's.
+  Status amend(std::string_view name, OpAmendment amendment);
+  /// Number of amendments so far: what find() gave before the last one may be out of date.
+  int num_amendments() const noexcept { return num_amendments_; }
   /// Errors: NotFound naming the op and the nearest names.
   StatusOr<const Op*> find(std::string_view name) const;
   std::vector<const Op*> ops() const;  ///< by name
@@ -199,7 +228,9 @@ class OpTable {
   const Op* look_up(std::string_view name) const noexcept;
 
   const OpTable* base_ = nullptr;
-  std::map<std::string, std::unique_ptr<Op>, std::less<>> ops_;  // not those of base_
+  std::map<std::string, std::unique_ptr<Op>, std::less<>> ops_;  // before those of base_
+  std::vector<std::unique_ptr<Op>> amended_;  // as they were: calls point to them
+  int num_amendments_ = 0;
 };
 
 /// Every op of strategies/ops/. Requires: no op in the table so far.

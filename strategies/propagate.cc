@@ -130,7 +130,7 @@ Priced price(const Strategy& strategy, SpecPointers inputs) {
 /// The cheapest of what the op's own function offers.
 StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
                                           const std::vector<TensorMeta>& outputs,
-                                          const Attrs& attrs) {
+                                          const Attrs& attrs, std::span<const ForcedRow> forced) {
   const Mesh& mesh = inputs[static_cast<std::size_t>(leading_operand(inputs))]->mesh();
   const std::vector<Spec> lifted = lift_plain(inputs, mesh);
   std::vector<const Spec*> given(inputs.begin(), inputs.end());
@@ -138,6 +138,7 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
     if (given[i] != nullptr && given[i]->mesh().ndim() == 0) given[i] = &lifted[i];
   }
   TSR_ASSIGN_OR_RETURN(std::vector<Strategy> offers, op.def.strategies(given, outputs, attrs));
+  TSR_RETURN_IF_ERROR(force_offers(op, mesh, given, forced, offers));
   TSR_RETURN_IF_ERROR(keep_written(op, given, attrs, offers));
   int best = -1, second = -1;
   std::vector<Priced> prices;
@@ -168,7 +169,7 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
     }
   }
   resolution.outputs = std::move(chosen.outputs);
-  resolution.why = std::move(chosen.why);
+  resolution.why = std::move(chosen.why) + forced_text(mesh, forced);
   resolution.lowering = chosen.lowering;
   resolution.lowering_axes = std::move(chosen.lowering_axes);
   if (second >= 0) {
@@ -183,14 +184,14 @@ StatusOr<Resolution> propagate_strategies(const Op& op, SpecPointers inputs,
 }  // namespace
 
 StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
-                               const Attrs& attrs) {
+                               const Attrs& attrs, std::span<const ForcedRow> forced) {
   std::vector<TensorMeta> metas = metas_of(inputs);
   const int leader = leading_operand(inputs);
   if (leader < 0 || op.def.strategies != nullptr) {
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorMeta> outputs, infer(op, metas, attrs));
     if (leader < 0) return plain_resolution(inputs, outputs);
     TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
-    return propagate_strategies(op, inputs, outputs, attrs);
+    return propagate_strategies(op, inputs, outputs, attrs, forced);
   }
   TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
   const Mesh& mesh = inputs[static_cast<std::size_t>(leader)]->mesh();
@@ -199,9 +200,13 @@ StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs
   for (const int aliased : op.in_place) {
     if (aliased >= 0) call.operands[static_cast<std::size_t>(aliased)].fixed = true;
   }
+  TSR_RETURN_IF_ERROR(force_rows(call, forced));
   const SearchResult found = search(call);
-  if (found.found == 0) return in_place_refused(call, attrs);
+  if (found.found == 0) {
+    return forced.empty() ? in_place_refused(call, attrs) : forced_refused(call, attrs, forced);
+  }
   TSR_ASSIGN_OR_RETURN(Resolution resolution, resolve(call, found.best[0]));
+  resolution.why += forced_text(mesh, forced);
   if (found.found == 2) {
     resolution.runner_up = lost_because(call, found.best[0], found.best[1]);
   }

@@ -13,14 +13,6 @@
 
 namespace tessera TSR_API {
 
-/// How one operand or result stands on one mesh axis in a row.
-struct RowEntry {
-  enum class Kind : std::uint8_t { kReplicate, kShard, kPartial };
-  Kind kind = Kind::kReplicate;
-  int dim = -1;
-  ReduceOp op = ReduceOp::kSum;
-  bool operator==(const RowEntry&) const = default;
-};
 /// One admissible combination on one mesh axis.
 struct Row {
   std::vector<RowEntry> inputs;
@@ -49,10 +41,19 @@ struct Resolution {
   std::vector<int> lowering_axes;  ///< mesh axes that cut the lowered factor
 };
 
-/// Errors: InvalidArgument (shapes, dtypes, attrs), FailedPrecondition where no row keeps an
-/// in-place operand's placement, or meshes differ (the text names the reinterpretation to ask for).
+/// A row that a caller wants, whatever it moves.
+struct ForcedRow {
+  std::string row;   ///< as Row::why has it, "k:sum", or in full, "S(1), S(0) -> P(sum)"
+  std::string axis;  ///< of the mesh; empty: every axis on which an operand is not R
+  std::string by;    ///< who asks: for texts
+};
+
+/// Of `forced`, a later one counts where two name an axis; on meshes without the axis it says
+/// nothing. Errors: InvalidArgument (shapes, dtypes, attrs), FailedPrecondition where no row keeps
+/// an in-place operand's placement, where the call has no row that is forced, or meshes differ (the
+/// text names the reinterpretation to ask for).
 StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
-                               const Attrs& attrs);
+                               const Attrs& attrs, std::span<const ForcedRow> forced = {});
 /// Closed-form estimate of bytes that all ranks together receive for src → dst. Cost: O(axes).
 std::int64_t estimate_moved_bytes(const Spec& src, const Spec& dst);
 

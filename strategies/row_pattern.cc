@@ -1,4 +1,4 @@
-#include "strategies/verify_declined.h"
+#include "strategies/row_pattern.h"
 
 #include <charconv>
 
@@ -26,8 +26,8 @@ Status bad_entry(std::string_view entry) {
                           "'; an entry is R, S, S(1), P, P(sum|avg|max|min|prod) or _");
 }
 
-StatusOr<DeclinedRow::Entry> parse_entry(std::string_view text) {
-  DeclinedRow::Entry entry;
+StatusOr<RowPattern::Entry> parse_entry(std::string_view text) {
+  RowPattern::Entry entry;
   if (text == "_") {
     entry.any = true;
     return entry;
@@ -55,17 +55,56 @@ StatusOr<DeclinedRow::Entry> parse_entry(std::string_view text) {
   return entry;
 }
 
-StatusOr<std::vector<DeclinedRow::Entry>> parse_entries(std::string_view text) {
-  std::vector<DeclinedRow::Entry> entries;
+StatusOr<std::vector<RowPattern::Entry>> parse_entries(std::string_view text) {
+  std::vector<RowPattern::Entry> entries;
   for (const std::string_view each : split(text, ',')) {
-    TSR_ASSIGN_OR_RETURN(const DeclinedRow::Entry entry, parse_entry(each));
+    TSR_ASSIGN_OR_RETURN(const RowPattern::Entry entry, parse_entry(each));
     entries.push_back(entry);
   }
   return entries;
 }
 
-StatusOr<DeclinedRow> parse_row(std::string_view text, std::size_t num_arguments) {
-  DeclinedRow row;
+}  // namespace
+
+RowEntry entry_of(const Spec& spec, int axis) {
+  const Layout& layout = spec.layout();
+  if (const auto& partial = layout.partial[static_cast<std::size_t>(axis)]) {
+    return {RowEntry::Kind::kPartial, -1, *partial};
+  }
+  const int dim = layout.dim_of_axis(axis);
+  return dim < 0 ? RowEntry{} : RowEntry{RowEntry::Kind::kShard, dim, ReduceOp::kSum};
+}
+
+Layout with_entry(Layout layout, int axis, const RowEntry& entry) {
+  std::optional<ReduceOp>& partial = layout.partial[static_cast<std::size_t>(axis)];
+  partial.reset();
+  for (Levels& levels : layout.dims) {
+    std::erase_if(levels, [&](const Level& level) {
+      return level.kind == Level::Kind::kAxis && level.axis == axis;
+    });
+  }
+  if (entry.kind == RowEntry::Kind::kPartial) partial = entry.op;
+  if (entry.kind == RowEntry::Kind::kShard) {
+    layout.dims[static_cast<std::size_t>(entry.dim)].push_back(Level::of_axis(axis));
+  }
+  return layout;
+}
+
+bool RowPattern::Entry::matches(const RowEntry& entry) const noexcept {
+  if (any) return true;
+  if (kind != entry.kind) return false;
+  if (kind == RowEntry::Kind::kShard) return !dim || *dim == entry.dim;
+  return kind != RowEntry::Kind::kPartial || !op || *op == entry.op;
+}
+
+bool RowPattern::Entry::exact() const noexcept {
+  if (any) return false;
+  if (kind == RowEntry::Kind::kShard) return dim.has_value();
+  return kind != RowEntry::Kind::kPartial || op.has_value();
+}
+
+StatusOr<RowPattern> parse_row(std::string_view text, std::size_t num_arguments) {
+  RowPattern row{.text = std::string(trimmed(text)), .inputs = {}, .outputs = {}};
   const std::size_t arrow = text.find("->");
   TSR_ASSIGN_OR_RETURN(row.inputs, parse_entries(trimmed(text.substr(0, arrow))));
   if (row.inputs.size() != num_arguments) {
@@ -78,29 +117,25 @@ StatusOr<DeclinedRow> parse_row(std::string_view text, std::size_t num_arguments
   return row;
 }
 
-}  // namespace
-
-bool DeclinedRow::Entry::matches(const RowEntry& entry) const noexcept {
-  if (any) return true;
-  if (kind != entry.kind) return false;
-  if (kind == RowEntry::Kind::kShard) return !dim || *dim == entry.dim;
-  return kind != RowEntry::Kind::kPartial || !op || *op == entry.op;
-}
-
 StatusOr<Declined> parse_declined(std::string_view text, std::size_t num_arguments) {
   const auto refuse = [&](std::string_view what) {
     return invalid_argument("declined '" + std::string(text) + "': " + std::string(what));
   };
-  Declined declined{.text = std::string(text), .reason = {}, .lowering = false, .rows = {}};
+  Declined declined{
+      .text = std::string(text), .reason = {}, .lowering = false, .factor = {}, .rows = {}};
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return refuse("expected \"ROW; ROW: reason\"");
   declined.reason = std::string(trimmed(text.substr(colon + 1)));
   if (declined.reason.empty()) return refuse("no reason after ':'");
   const std::string_view rows = trimmed(text.substr(0, colon));
-  declined.lowering = rows.starts_with("lowering");
-  if (declined.lowering) return declined;
+  constexpr std::string_view kLowering = "lowering";
+  declined.lowering = rows.starts_with(kLowering);
+  if (declined.lowering) {
+    declined.factor = std::string(trimmed(rows.substr(kLowering.size())));
+    return declined;
+  }
   for (const std::string_view each : split(rows, ';')) {
-    StatusOr<DeclinedRow> row = parse_row(each, num_arguments);
+    StatusOr<RowPattern> row = parse_row(each, num_arguments);
     if (!row.ok()) return refuse(message_of(row.status()));
     declined.rows.push_back(*std::move(row));
   }

@@ -31,6 +31,7 @@ class RowMaker {
     for (std::size_t i = 0; finite_ && i < op_.rule.linearity.size(); ++i) {
       if (guard_holds(op_.rule.linearity[i])) linearity_rows(static_cast<int>(i));
     }
+    for (std::size_t i = 0; i < op_.added_rows.size(); ++i) added_row(static_cast<int>(i));
     add(blank(CompactRow::Origin::kReplicate));
     return std::move(rows_);
   }
@@ -50,6 +51,9 @@ class RowMaker {
   void polynomial_rows(int index, ReduceOp reduce);
   void extreme_rows(int index, ReduceOp reduce);
   void product_rows(int index);
+  void added_row(int index);
+  bool place(CompactRow& row, RowEntry& entry, int operand, const RowPattern::Entry& want) const;
+  bool left_out(const CompactRow& row) const;
   bool selects() const;
   bool numbers_are_finite() const;
   bool wraps() const;
@@ -63,7 +67,7 @@ class RowMaker {
   Mask carriers_of(int factor) const;
   void set_partial(CompactRow& row, Mask operands, ReduceOp reduce) const;
   bool set_partial_outputs(CompactRow& row, const RuleLinearity& linearity, ReduceOp reduce) const;
-  bool dtypes_allow(const CompactRow& row, ReduceOp reduce) const;
+  bool dtypes_allow(const CompactRow& row) const;
   void add(CompactRow row);
 
   const Op& op_;
@@ -80,6 +84,7 @@ void RowMaker::add(CompactRow row) {
     const int aliased = op_.alias_of(o);
     if (aliased >= 0 && !(row.inputs[static_cast<std::size_t>(aliased)] == row.outputs[o])) return;
   }
+  if (left_out(row)) return;
   const bool known = std::any_of(rows_.begin(), rows_.end(), [&](const CompactRow& other) {
     return other.inputs == row.inputs && other.outputs == row.outputs;
   });
@@ -163,7 +168,7 @@ void RowMaker::contraction_rows(const CompactRow& base, int f, ReduceOp reduce) 
       for (std::size_t o = 0; o < outputs_.size(); ++o) {
         if (row.outputs[o].kind == RowEntry::Kind::kReplicate) row.outputs[o] = partial(reduce);
       }
-      if (dtypes_allow(row, reduce)) add(std::move(row));
+      if (dtypes_allow(row)) add(std::move(row));
     }
     chosen = (chosen - choosable) & choosable;  // the next subset
   } while (chosen != 0);
@@ -208,7 +213,7 @@ void RowMaker::polynomial_rows(int index, ReduceOp reduce) {
     row.linearity = static_cast<std::int16_t>(index);
     row.reduce = reduce;
     set_partial(row, chosen, reduce);
-    if (set_partial_outputs(row, linearity, reduce) && dtypes_allow(row, reduce)) {
+    if (set_partial_outputs(row, linearity, reduce) && dtypes_allow(row)) {
       add(std::move(row));
     }
   }
@@ -272,11 +277,73 @@ void RowMaker::product_rows(int index) {
     row.linearity = static_cast<std::int16_t>(index);
     row.reduce = ReduceOp::kProd;
     set_partial(row, term, ReduceOp::kProd);
-    if (set_partial_outputs(row, linearity, ReduceOp::kProd) &&
-        dtypes_allow(row, ReduceOp::kProd)) {
+    if (set_partial_outputs(row, linearity, ReduceOp::kProd) && dtypes_allow(row)) {
       add(std::move(row));
     }
   }
+}
+
+/// What the row makes of one operand or result; false where it has no such dim, or not a dim of the
+/// one factor that the row cuts.
+bool RowMaker::place(CompactRow& row, RowEntry& entry, int operand,
+                     const RowPattern::Entry& want) const {
+  if (want.kind == RowEntry::Kind::kPartial) entry = partial(*want.op);
+  if (want.kind != RowEntry::Kind::kShard) return true;
+  const BoundOperand& bound = binding_.operand(operand);
+  if (*want.dim >= static_cast<int>(bound.size())) return false;
+  const BoundDim& dim = bound[static_cast<std::size_t>(*want.dim)];
+  if (dim.count != 1 || (row.factor >= 0 && row.factor != dim.factors[0])) return false;
+  row.factor = dim.factors[0];
+  entry = shard(*want.dim);
+  return true;
+}
+
+/// As OpDef::added_rows has it, where these operands have its dims and dtypes.
+void RowMaker::added_row(int index) {
+  const RowPattern& wanted = op_.added_rows[static_cast<std::size_t>(index)];
+  CompactRow row = blank(CompactRow::Origin::kAdded);
+  row.added = static_cast<std::int16_t>(index);
+  const int num_inputs = static_cast<int>(inputs_.size());
+  for (int i = 0; i < num_inputs; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const auto argument = static_cast<std::size_t>(rule_operand_of(op_.rule, i));
+    if (!inputs_[at].absent && !place(row, row.inputs[at], i, wanted.inputs[argument])) return;
+    if (row.inputs[at].kind == RowEntry::Kind::kPartial) row.reduce = row.inputs[at].op;
+  }
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    const int number = num_inputs + static_cast<int>(o);
+    if (!place(row, row.outputs[o], number, (*wanted.outputs)[o])) return;
+  }
+  if (row.factor >= 0) {
+    const Factor& factor = binding_.factors[static_cast<std::size_t>(row.factor)];
+    if (!factor.cuttable) return;
+    row.masked = factor.mark != nullptr && factor.mark->indexed;
+    CompactRow cut = blank(CompactRow::Origin::kAdded);
+    cut_inputs(cut, row.factor);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const bool has = cut.inputs[i].kind == RowEntry::Kind::kShard;
+      if (has && !inputs_[i].absent && !(row.inputs[i] == cut.inputs[i])) return;
+    }
+    for (std::size_t o = 0; o < outputs_.size(); ++o) {
+      const int dim = Binding::dim_of(binding_.outputs[o], row.factor);
+      if (dim >= 0 && !(row.outputs[o] == shard(dim))) return;
+    }
+  }
+  const bool sums = row.has_partial_input();
+  if ((!sums || finite_) && dtypes_allow(row)) add(std::move(row));
+}
+
+bool RowMaker::left_out(const CompactRow& row) const {
+  if (row.origin == CompactRow::Origin::kReplicate) return false;
+  return std::any_of(op_.left_out.begin(), op_.left_out.end(), [&](const Declined& declined) {
+    if (declined.lowering) {
+      return row.lowering >= 0 &&
+             op_.def.lowerings[static_cast<std::size_t>(row.lowering)].factor == declined.factor;
+    }
+    return std::any_of(declined.rows.begin(), declined.rows.end(), [&](const RowPattern& pattern) {
+      return matches(pattern, inputs_, row.inputs, row.outputs);
+    });
+  });
 }
 
 bool RowMaker::absent(int rule_operand) const {
@@ -328,8 +395,8 @@ bool RowMaker::set_partial_outputs(CompactRow& row, const RuleLinearity& lineari
 
 /// Sums are exact for floats (in true arithmetic) and for integers that stay integers; averages for
 /// floats only.
-bool RowMaker::dtypes_allow(const CompactRow& row, ReduceOp reduce) const {
-  const auto allows = [&](DType dtype) {
+bool RowMaker::dtypes_allow(const CompactRow& row) const {
+  const auto allows = [](DType dtype, ReduceOp reduce) {
     // U8 summands wrap, so that a wider result would not be their sum.
     if (dtype == DType::kBool || dtype == DType::kU8) {
       return !adds(reduce) && reduce != ReduceOp::kProd;
@@ -339,12 +406,12 @@ bool RowMaker::dtypes_allow(const CompactRow& row, ReduceOp reduce) const {
   bool floating_in = false;
   for (std::size_t i = 0; i < row.inputs.size(); ++i) {
     if (row.inputs[i].kind != RowEntry::Kind::kPartial) continue;
-    if (!allows(inputs_[i].dtype)) return false;
+    if (!allows(inputs_[i].dtype, row.inputs[i].op)) return false;
     floating_in |= is_floating(inputs_[i].dtype);
   }
   for (std::size_t o = 0; o < row.outputs.size(); ++o) {
     if (row.outputs[o].kind != RowEntry::Kind::kPartial) continue;
-    if (!allows(outputs_[o].dtype)) return false;
+    if (!allows(outputs_[o].dtype, row.outputs[o].op)) return false;
     if (floating_in && !is_floating(outputs_[o].dtype)) return false;  // a cast to integers rounds
   }
   return true;
@@ -401,6 +468,8 @@ std::string why_of(const Op& op, const Binding& binding, const CompactRow& row) 
       return "all R";
     case CompactRow::Origin::kLinearity:
       return terms_text(op.rule.linearity[static_cast<std::size_t>(row.linearity)]);
+    case CompactRow::Origin::kAdded:
+      return "added " + op.added_rows[static_cast<std::size_t>(row.added)].text;
     case CompactRow::Origin::kFactor:
     case CompactRow::Origin::kLowering:
       break;
@@ -413,6 +482,37 @@ std::string why_of(const Op& op, const Binding& binding, const CompactRow& row) 
   name += ':';
   name += factor.mark->owned ? std::string_view("own") : name_of(*factor.mark->reduce);
   return name;
+}
+
+bool matches(const RowPattern& pattern, std::span<const TensorMeta> operands,
+             std::span<const RowEntry> inputs, std::span<const RowEntry> outputs) noexcept {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::size_t argument = std::min(i, pattern.inputs.size() - 1);  // the last may be a list
+    if (!operands[i].absent && !pattern.inputs[argument].matches(inputs[i])) return false;
+  }
+  if (!pattern.outputs) return true;
+  const std::vector<RowPattern::Entry>& wanted = *pattern.outputs;
+  if (wanted.size() != outputs.size() && wanted.size() != 1) return false;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (!wanted[wanted.size() == 1 ? 0 : o].matches(outputs[o])) return false;
+  }
+  return true;
+}
+
+bool OfferedRow::all_replicated() const noexcept {
+  const auto whole = [](const RowEntry& e) { return e.kind == RowEntry::Kind::kReplicate; };
+  return std::all_of(inputs.begin(), inputs.end(), whole) &&
+         std::all_of(outputs.begin(), outputs.end(), whole);
+}
+
+OfferedRow offered_row(const Strategy& offer, int axis) {
+  OfferedRow row;
+  const auto entry = [&](const Spec& spec) {
+    return axis < spec.mesh().ndim() ? entry_of(spec, axis) : RowEntry{};
+  };
+  for (const Spec& spec : offer.inputs) row.inputs.push_back(entry(spec));
+  for (const Spec& spec : offer.outputs) row.outputs.push_back(entry(spec));
+  return row;
 }
 
 Row expand(const Op& op, const Binding& binding, const CompactRow& compact) {

@@ -23,8 +23,16 @@ class Search {
   SearchResult run() {
     candidates_.resize(call_.axis_sizes.size());
     for (std::size_t a = 0; a < candidates_.size(); ++a) {
+      if (a < call_.forced.size() && !call_.forced[a].empty()) {
+        for (const std::int16_t r : call_.forced[a]) {
+          if (possible(call_.rows[static_cast<std::size_t>(r)], a)) candidates_[a].push_back(r);
+        }
+        continue;
+      }
       for (std::size_t r = 0; r < call_.rows.size(); ++r) {
-        if (relevant(call_.rows[r], a)) candidates_[a].push_back(static_cast<std::int16_t>(r));
+        if (possible(call_.rows[r], a) && relevant(call_.rows[r], a)) {
+          candidates_[a].push_back(static_cast<std::int16_t>(r));
+        }
       }
     }
     rows_.resize(candidates_.size());
@@ -33,6 +41,7 @@ class Search {
   }
 
  private:
+  bool possible(const CompactRow& row, std::size_t axis) const;
   bool relevant(const CompactRow& row, std::size_t axis) const;
   /// Results that may not move (out=).
   std::span<const CallOperand> fixed_results() const {
@@ -42,7 +51,9 @@ class Search {
   /// Some row gives result `o` this way from cut operands: better than to make one Partial first.
   bool cut_gives(std::size_t o, const RowEntry& entry) const {
     return std::any_of(call_.rows.begin(), call_.rows.end(), [&](const CompactRow& row) {
-      return row.origin == CompactRow::Origin::kFactor && row.outputs[o] == entry;
+      const bool cuts = row.origin == CompactRow::Origin::kFactor ||
+                        (row.origin == CompactRow::Origin::kAdded && !row.passes_partials());
+      return cuts && row.outputs[o] == entry;
     });
   }
   bool gives_fixed_results();
@@ -64,6 +75,21 @@ class Search {
   SearchResult result_;
 };
 
+/// What may not move would not.
+bool Search::possible(const CompactRow& row, std::size_t axis) const {
+  for (std::size_t i = 0; i < call_.operands.size(); ++i) {
+    const CallOperand& operand = call_.operands[i];
+    if (operand.spec == nullptr) continue;
+    const bool stays = operand.fixed && written_ == Written::kStays;
+    if (stays && !(operand.cut.entries[axis] == row.inputs[i])) return false;
+    if (operand.foreign && row.inputs[i].kind != Kind::kReplicate) return false;
+  }
+  for (std::size_t o = 0; o < fixed_results().size(); ++o) {
+    if (!(fixed_results()[o].cut.entries[axis] == row.outputs[o])) return false;
+  }
+  return true;
+}
+
 /// An axis on which every operand is replicated stays so; a Partial row needs a Partial operand
 /// that it keeps.
 bool Search::relevant(const CompactRow& row, std::size_t axis) const {
@@ -74,18 +100,14 @@ bool Search::relevant(const CompactRow& row, std::size_t axis) const {
     const RowEntry& now = operand.cut.entries[axis];
     if (now.kind != Kind::kReplicate) any_cut = true;
     if (now.kind == Kind::kPartial && now == row.inputs[i]) keeps_partial = true;
-    const bool stays = operand.fixed && written_ == Written::kStays;
-    if (stays && !(now == row.inputs[i])) return false;
-    if (operand.foreign && row.inputs[i].kind != Kind::kReplicate) return false;
   }
   for (std::size_t o = 0; o < fixed_results().size(); ++o) {
     const RowEntry& entry = fixed_results()[o].cut.entries[axis];
-    if (!(entry == row.outputs[o])) return false;
     if (entry.kind != Kind::kReplicate) any_cut = true;
     if (entry.kind == Kind::kPartial && !cut_gives(o, entry)) keeps_partial = true;
   }
   if (row.origin == CompactRow::Origin::kReplicate) return true;
-  return any_cut && (row.origin != CompactRow::Origin::kLinearity || keeps_partial);
+  return any_cut && (!row.passes_partials() || keeps_partial);
 }
 
 void Search::descend(std::size_t axis, int lowering) {
@@ -294,11 +316,10 @@ void Search::keep(double bytes, int moved) {
 }  // namespace
 
 bool may_combine(const CompactRow& a, const CompactRow& b) noexcept {
-  using Origin = CompactRow::Origin;
   const auto mixes = [](ReduceOp x, ReduceOp y) {
     return x == ReduceOp::kMax && y == ReduceOp::kMin;
   };
-  if (a.origin != Origin::kLinearity || b.origin != Origin::kLinearity) return true;
+  if (!a.passes_partials() || !b.passes_partials()) return true;
   // What counts is what the results become: with `mono A | anti B`, P(max) of B gives P(min).
   const auto result = [](const CompactRow& row) {
     const auto at = std::find_if(row.outputs.begin(), row.outputs.end(), [](const RowEntry& entry) {

@@ -37,6 +37,8 @@ struct Call {
   absl::InlinedVector<CallOperand, 4> operands;
   /// out=: where each result has to stand; empty where they may stand anywhere.
   absl::InlinedVector<CallOperand, 2> wanted;
+  /// Per reduced axis, the rows that a caller asks for; empty where any may be chosen.
+  absl::InlinedVector<std::vector<std::int16_t>, 4> forced;
 };
 
 /// The call on `mesh`, without operands. Errors: those of infer() and bind_rule().
@@ -44,6 +46,17 @@ StatusOr<Call> make_call(const Op& op, std::vector<TensorMeta> inputs, const Att
                          const Mesh& mesh);
 /// An operand as it stands on the call's mesh; a plain one stands for a replica.
 CallOperand operand_of(const Call& call, const Spec* spec);
+/// Narrows the rows of each axis to those asked for; requires operands. Errors: InvalidArgument
+/// where a row does not read as one of the op; FailedPrecondition where no row of the call is it.
+Status force_rows(Call& call, std::span<const ForcedRow> forced);
+/// Keeps the offers that run as asked for, on `mesh`. Errors: as above.
+Status force_offers(const Op& op, const Mesh& mesh, std::span<const Spec* const> inputs,
+                    std::span<const ForcedRow> forced, std::vector<Strategy>& offers);
+/// The refusal of a call that none of the rows asked for fits.
+Status forced_refused(const Call& call, const Attrs& attrs, std::span<const ForcedRow> forced);
+/// "; k:sum on tp as train.cc:12 asks" for each that says something about `mesh`.
+std::string forced_text(const Mesh& mesh, std::span<const ForcedRow> forced);
+
 /// True if the meshes differ in axes of size 1 at most.
 bool equal_axes(const Mesh& a, const Mesh& b);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "strategies/verify_declined.h"
+#include "strategies/rows.h"
 #include "strategies/verify_trial.h"
 
 namespace tessera {
@@ -72,24 +72,6 @@ bool op_has(const Op& op, const SampleRows& sample, const std::vector<Row>& rows
   });
 }
 
-bool declines(const Op& op, const DeclinedRow& declined, const SampleRows& sample,
-              const FoundRow& row) {
-  const auto operands = operands_by_argument(op, row.inputs.size());
-  for (std::size_t a = 0; a < operands.size(); ++a) {
-    for (const std::size_t i : operands[a]) {
-      if (!sample.inputs[i].absent && !declined.inputs[a].matches(row.inputs[i])) return false;
-    }
-  }
-  if (!declined.outputs) return true;
-  const std::vector<DeclinedRow::Entry>& outputs = *declined.outputs;
-  if (outputs.size() != row.outputs.size() && outputs.size() != 1) return false;
-  for (std::size_t o = 0; o < row.outputs.size(); ++o) {
-    const std::size_t at = outputs.size() == 1 ? 0 : o;
-    if (!outputs[at].matches(row.outputs[o])) return false;
-  }
-  return true;
-}
-
 /// Reads all that an op declines; texts that do not parse become complaints.
 std::vector<Declined> read_declined(const Op& op, std::vector<std::string>& complaints) {
   std::vector<Declined> all;
@@ -115,6 +97,54 @@ void check_sizes(const Op& op, const std::vector<SampleRows>& found, Completenes
     result.complaints.push_back("no sample can be searched on an axis of " + std::to_string(n) +
                                 ": every dim of every operand needs at least " +
                                 std::to_string(2 * n) + " elements");
+  }
+}
+
+bool any_matches(const std::vector<RowPattern>& patterns, const SampleRows& sample,
+                 const FoundRow& row) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const RowPattern& each) {
+    return matches(each, sample.inputs, row.inputs, row.outputs);
+  });
+}
+
+bool is_left_out(const Op& op, const SampleRows& sample, const FoundRow& row) {
+  return std::any_of(op.left_out.begin(), op.left_out.end(), [&](const Declined& declined) {
+    return any_matches(declined.rows, sample, row);
+  });
+}
+
+/// On some sample a row of `op` reads like one of these.
+bool has_row_like(const Op& op, const std::vector<RowPattern>& patterns) {
+  for (const Sample& sample : op.def.samples) {
+    const TrialData call(op, sample, /*seed=*/1);
+    const StatusOr<std::vector<Row>> rows = rows_of(op, call.inputs(), call.attrs(), 2);
+    if (!rows.ok()) continue;
+    for (const Row& row : *rows) {
+      const bool like = std::any_of(patterns.begin(), patterns.end(), [&](const RowPattern& each) {
+        return matches(each, call.inputs(), row.inputs, row.outputs);
+      });
+      if (like) return true;
+    }
+  }
+  return false;
+}
+
+/// Rows that were added and fit no sample, or left out and are on none, say nothing.
+void check_amended_rows(const Op& op, Completeness& result) {
+  for (const RowPattern& row : op.added_rows) {
+    if (has_row_like(op, {row})) continue;
+    result.complaints.push_back("added row '" + row.text +
+                                "': no sample has operands that it fits, or it was left out");
+  }
+  if (op.def.strategies != nullptr) return;
+  Op whole;
+  whole.def = op.def;
+  whole.rule = op.rule;
+  whole.in_place = op.in_place;
+  for (const Declined& declined : op.left_out) {
+    if (declined.lowering || has_row_like(whole, declined.rows)) continue;
+    result.complaints.push_back("declined '" + declined.text +
+                                "': the op has no such row on any sample");
   }
 }
 
@@ -147,13 +177,9 @@ Completeness judge_completeness(const Op& op, const std::vector<SampleRows>& fou
     for (const FoundRow& row : sample.rows) seen.insert(to_string(row));
     for (const FoundRow& row : rows_lacking(op, sample)) {
       const std::string text = to_string(row);
-      bool excused = false;
+      bool excused = is_left_out(op, sample, row);
       for (std::size_t d = 0; d < declined.size(); ++d) {
-        const auto& rows = declined[d].rows;
-        const bool matches = std::any_of(rows.begin(), rows.end(), [&](const DeclinedRow& each) {
-          return declines(op, each, sample, row);
-        });
-        if (matches) needed[d] = excused = true;
+        if (any_matches(declined[d].rows, sample, row)) needed[d] = excused = true;
       }
       if (!left_out.insert(text).second) continue;
       if (excused) {
@@ -169,6 +195,7 @@ Completeness judge_completeness(const Op& op, const std::vector<SampleRows>& fou
                                 "': no sample has such a row that the op lacks");
   }
   result.rows_found = static_cast<std::int64_t>(seen.size());
+  check_amended_rows(op, result);
   check_sizes(op, found, result);
   return result;
 }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "strategies/row_pattern.h"
 #include "strategies/verify.h"
 #include "strategies/verify_complete.h"
-#include "strategies/verify_declined.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {
@@ -106,7 +106,7 @@ TEST_CASE("a declined row needs a reason, a form, and a row that it declines",
 TEST_CASE("entries of declined rows match what they say", "[strategies][verify][declined]") {
   const Declined declined = value_or_throw(parse_declined("P, S(1) -> _: why", 2));
   REQUIRE(declined.rows.size() == 1);
-  const DeclinedRow& row = declined.rows[0];
+  const RowPattern& row = declined.rows[0];
   const RowEntry sum = {RowEntry::Kind::kPartial, -1, ReduceOp::kSum};
   const RowEntry cut = {RowEntry::Kind::kShard, 1, ReduceOp::kSum};
   CHECK(row.inputs[0].matches(sum));

@@ -106,6 +106,20 @@ TEST_CASE("propagate moves the operand that is cheaper to move", "[tools][propag
              Catch::Contains("moves to") && Catch::Contains("96 bytes"));
 }
 
+TEST_CASE("propagate takes the row that is asked for, and says so", "[tools][propagate]") {
+  const auto forced = [](const std::string& row) {
+    std::string call = matmul_on_tp("S(0)", "R");
+    return call.insert(call.size() - 1, R"j(,"force":[{"row":")j" + row + R"j(","axis":"tp"}])j");
+  };
+  CHECK(text_of(parsed(audit({"propagate"}, matmul_on_tp("S(0)", "R"))), "bytes") == "0");
+  for (const std::string row : {"k:sum", "S(1), S(0) -> P(sum)"}) {
+    const Json json = parsed(audit({"propagate"}, forced(row)));
+    CHECK(text_of(json, "rows") == R"j(["S(1), S(0) -> P(sum)"])j");
+    CHECK(text_of(json, "bytes") != "0");
+    CHECK(text_of(json, "why") == "\"tp: k:sum; " + row + R"j( on tp as \"force\" asks")j");
+  }
+}
+
 TEST_CASE("propagate reads attributes, numbers and lists", "[tools][propagate]") {
   const Json topk = parsed(audit(
       {"propagate"},
@@ -144,7 +158,14 @@ TEST_CASE("a call that cannot be is refused with its place", "[tools][propagate]
        R"j({"tensor":{"shape":[5,4]},"placements":["R"]}]})j",
        "standard input: /: "},
       {head + arg + R"j(,"attrs":{"k":2},"kwargs":{}})j",
-       "standard input: /: unknown key \"kwargs\"; allowed: mesh, op, args, attrs"},
+       "standard input: /: unknown key \"kwargs\"; allowed: mesh, op, args, attrs, force"},
+      {head + arg + R"j(,"attrs":{"k":2},"force":[{"row":"k","axis":"tp"}]})j",
+       "standard input: /force/0/axis: \"tp\" is no axis of the mesh; it has "},
+      {head + arg + R"j(,"attrs":{"k":2},"force":[{"axis":"tp"}]})j", "standard input: /force/0: "},
+      {head + arg + R"j(,"attrs":{"k":2},"force":[{"row":"nope"}]})j",
+       "standard input: /: topk: with these operands it has no row 'nope', which \"force\" asks "
+       "for; "
+       "its rows are: "},
   };
   for (const auto& [input, start] : cases) {
     CAPTURE(input);

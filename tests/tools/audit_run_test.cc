@@ -61,6 +61,25 @@ TEST_CASE("a program runs forward and backward on the summands that it is given"
         R"j({"shape":[2,3],"dtype":"F64","placements":["P(sum)"]})j");
 }
 
+TEST_CASE("a step runs by the row that it asks for", "[tools][run]") {
+  const auto document = [](const std::string& force) {
+    return std::string("{") + kTp + R"j(,"inputs":{
+      "a":{"shape":[2,2],"dtype":"F64","placements":["S(0)"],"values":[1,2,3,4]},
+      "b":{"shape":[2,2],"dtype":"F64","placements":["R"],"values":[1,0,2,1]}},
+    "program":[{"op":"matmul","args":["a","b"],"out":["y"])j" +
+           force + R"j(},{"op":"matmul","args":["a","b"],"out":["z"]}],
+    "expect":{"y":{"values":[5,2,11,4]},"z":{"values":[5,2,11,4],"placements":["S(0)"]}}})j";
+  };
+  CHECK_THAT(text_of(*answer_of(audit_run(document(""))).find("results"), "y"),
+             Catch::Contains("S(0)"));
+  const Json answer = answer_of(audit_run(document(R"j(,"force":[{"row":"k:sum"}])j")));
+  CHECK_THAT(text_of(*answer.find("results"), "y"), Catch::Contains("P(sum)"));
+  CHECK_THAT(text_of(answer, "events"), Catch::Contains("k:sum as the caller asks"));
+  const Ran none = audit_run(document(R"j(,"force":[{"row":"k:max"}])j"));
+  CHECK(none.exit_code == 3);
+  CHECK_THAT(none.err, Catch::Contains("/program/0: matmul: with these operands it has no row"));
+}
+
 TEST_CASE("results do not depend on how the inputs are cut", "[tools][run]") {
   // [5, 3] over 2x2 ranks: short and empty shards. Closed form: row sums, and twice x.
   const std::string placements =

@@ -7,6 +7,8 @@
 namespace tessera::audit {
 namespace {
 
+constexpr JsonBound kForcedRows = {64, "rows"};
+
 StatusOr<Spec> read_tensor(const JsonView& view, const Mesh& mesh) {
   TSR_RETURN_IF_ERROR(view.check_keys({"tensor"}, {"placements", "layout"}));
   TSR_ASSIGN_OR_RETURN(const JsonView tensor_view, view.at("tensor"));
@@ -173,6 +175,33 @@ StatusOr<Attrs> read_attrs(const std::optional<JsonView>& view, const JsonView& 
   return complete;
 }
 
+StatusOr<std::vector<ForcedRow>> read_forced(const JsonView& call, const Mesh& mesh) {
+  std::vector<ForcedRow> forced;
+  const std::optional<JsonView> view = call.find("force");
+  if (!view) return forced;
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, view->items(kForcedRows));
+  for (const JsonView& item : items) {
+    TSR_RETURN_IF_ERROR(item.check_keys({"row"}, {"axis"}));
+    ForcedRow& each = forced.emplace_back();
+    TSR_ASSIGN_OR_RETURN(each.row, item.find("row")->text());
+    each.by = "\"force\"";
+    const std::optional<JsonView> axis = item.find("axis");
+    if (!axis) continue;
+    TSR_ASSIGN_OR_RETURN(each.axis, axis->text());
+    std::string labels;
+    bool known = false;
+    for (int a = 0; a < mesh.ndim(); ++a) {
+      known |= mesh.axis_label(a) == each.axis;
+      labels += (a == 0 ? "" : ", ") + mesh.axis_label(a);
+    }
+    if (!known) {
+      return axis->error(
+          absl::StrFormat("%s is no axis of the mesh; it has %s", in_quotes(each.axis), labels));
+    }
+  }
+  return forced;
+}
+
 DType number_dtype(const JsonView& number, std::optional<DType> first_tensor) {
   if (!first_tensor) return DType::kF32;
   if (number.kind() == Json::Kind::kNumber && !is_floating(*first_tensor)) return DType::kF32;
@@ -180,7 +209,7 @@ DType number_dtype(const JsonView& number, std::optional<DType> first_tensor) {
 }
 
 StatusOr<Call> read_call(const JsonView& root, const OpTable& table) {
-  TSR_RETURN_IF_ERROR(root.check_keys({"mesh", "op", "args"}, {"attrs"}));
+  TSR_RETURN_IF_ERROR(root.check_keys({"mesh", "op", "args"}, {"attrs", "force"}));
   TSR_ASSIGN_OR_RETURN(const JsonView mesh_view, root.at("mesh"));
   TSR_ASSIGN_OR_RETURN(const Mesh mesh, read_mesh(mesh_view));
   TSR_ASSIGN_OR_RETURN(const JsonView op_view, root.at("op"));
@@ -192,7 +221,9 @@ StatusOr<Call> read_call(const JsonView& root, const OpTable& table) {
   CallReader reader(*op, mesh, first_tensor);
   TSR_RETURN_IF_ERROR(reader.read(args_view, args));
   TSR_ASSIGN_OR_RETURN(Attrs attrs, read_attrs(root.find("attrs"), root, *op));
-  return Call{.op = op, .operands = reader.take(), .attrs = std::move(attrs)};
+  TSR_ASSIGN_OR_RETURN(std::vector<ForcedRow> forced, read_forced(root, mesh));
+  return Call{
+      .op = op, .operands = reader.take(), .attrs = std::move(attrs), .forced = std::move(forced)};
 }
 
 }  // namespace tessera::audit

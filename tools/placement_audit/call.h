@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/json.h"
-#include "strategies/op.h"
+#include "strategies/propagate.h"
 
 namespace tessera::audit {
 
@@ -17,11 +17,12 @@ struct Call {
   const Op* op = nullptr;
   std::vector<std::optional<Spec>> operands;  ///< none: an optional operand that is absent
   Attrs attrs;                                ///< complete
+  std::vector<ForcedRow> forced;
 };
 
-/// Reads {mesh, op, args: [{tensor, placements} | number | null | list], attrs}. A number is a 0-d
-/// operand on every rank, see number_dtype(). Errors: those of the values; NotFound for an unknown
-/// op.
+/// Reads {mesh, op, args: [{tensor, placements} | number | null | list], attrs, force}. A number is
+/// a 0-d operand on every rank, see number_dtype(); `force` as read_forced() takes it. Errors:
+/// those of the values; NotFound for an unknown op.
 StatusOr<Call> read_call(const JsonView& root, const OpTable& table);
 
 /// The op that a view names. Errors: NotFound naming the nearest.
@@ -31,6 +32,8 @@ Status check_arity(const JsonView& args_view, std::size_t given, const OpDef& de
 /// The complete attributes of a call; `view` is absent where none are given, `call` is the call
 /// itself. Null means not given. Errors: InvalidArgument.
 StatusOr<Attrs> read_attrs(const std::optional<JsonView>& view, const JsonView& call, const Op& op);
+/// Rows asked for, [{row, axis}], the axis optional; none where `call` has no "force".
+StatusOr<std::vector<ForcedRow>> read_forced(const JsonView& call, const Mesh& mesh);
 /// The dtype of a number among operands: the first tensor's (F32 without one); a number with a
 /// point beside integers is F32, and an integer beside BOOL is I64. Source: torch.
 DType number_dtype(const JsonView& number, std::optional<DType> first_tensor);

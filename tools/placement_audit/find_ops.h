@@ -17,4 +17,7 @@ StatusOr<OpTable> op_table(const Request& request);
 StatusOr<std::vector<const Op*>> find_ops(const OpTable& table,
                                           const std::vector<std::string>& names);
 
+/// What authors changed about an op, a text each.
+Json amendments_of(const OpDef& def);
+
 }  // namespace tessera::audit

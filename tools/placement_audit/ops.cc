@@ -85,6 +85,7 @@ Json op_to_json(const Op& op) {
   }
   json.set("finite", Json(std::move(finite)));
   if (!def.cotangent_spreads.empty()) json.set("cotangent_spreads", Json(def.cotangent_spreads));
+  if (!def.amendments.empty()) json.set("amended", amendments_of(def));
   if (const std::string devices = devices_of(def); !devices.empty()) {
     json.set("devices", Json(devices));
   }
@@ -96,6 +97,7 @@ std::string op_to_text(const Op& op) {
   std::string text = signature(def) + "\n    " + def.doc + "\n    ";
   text += def.rule.empty() ? "rows by a function of its own" : def.rule;
   text += '\n';
+  for (const std::string& change : def.amendments) text += "    amended: " + change + '\n';
   for (const Lowering& lowering : def.lowerings) {
     text += absl::StrFormat("    lowers %s: %s\n", lowering.factor, lowering.doc);
   }
@@ -145,13 +147,18 @@ std::string signature(const OpDef& def) {
   return text + ')';
 }
 
+Json amendments_of(const OpDef& def) {
+  return Json(Json::Array(def.amendments.begin(), def.amendments.end()));
+}
+
 std::string devices_of(const OpDef& def) {
   static const OpTable kBuiltin = [] {
     OpTable table;
     add_builtin_ops(table);
     return table;
   }();
-  return kBuiltin.find(def.name).ok() ? devices_text(def.name) : "";
+  const bool as_built_in = def.amendments.empty() && kBuiltin.find(def.name).ok();
+  return as_built_in ? devices_text(def.name) : "";
 }
 
 StatusOr<OpTable> op_table(const Request& request) {

@@ -118,6 +118,7 @@ std::string section(const Op& op, std::map<std::string, std::string>& rows_at) {
   if (!def.cotangent_spreads.empty()) {
     notes += "- an infinite or NaN cotangent spreads " + escaped(def.cotangent_spreads) + "\n";
   }
+  for (const std::string& change : def.amendments) notes += "- amended: " + escaped(change) + "\n";
   return notes.empty() ? text : text + '\n' + notes;
 }
 

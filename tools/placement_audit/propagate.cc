@@ -98,19 +98,22 @@ Json to_json(const Call& call, const Explanation& explanation) {
   for (const Row& row : resolution.rows) rows.push_back(Json(to_string(row)));
   Json runner_up;
   if (!resolution.runner_up.empty()) runner_up = Json::object({{"why", resolution.runner_up}});
-  return Json::object({{"outputs", outputs_of(resolution)},
-                       {"inputs", inputs_of(call, resolution)},
-                       {"rows", Json(std::move(rows))},
-                       {"bytes", explanation.bytes},
-                       {"why", resolution.why},
-                       {"runner_up", std::move(runner_up)},
-                       {"axes", axes_of(explanation)},
-                       {"cheaper_if", wishes_of(explanation)},
-                       {"obstacles", obstacles_of(explanation)}});
+  Json answer = Json::object({{"outputs", outputs_of(resolution)},
+                              {"inputs", inputs_of(call, resolution)},
+                              {"rows", Json(std::move(rows))},
+                              {"bytes", explanation.bytes},
+                              {"why", resolution.why},
+                              {"runner_up", std::move(runner_up)},
+                              {"axes", axes_of(explanation)},
+                              {"cheaper_if", wishes_of(explanation)},
+                              {"obstacles", obstacles_of(explanation)}});
+  if (!call.op->def.amendments.empty()) answer.set("amended", amendments_of(call.op->def));
+  return answer;
 }
 
 std::string operands_text(const Call& call, const Resolution& resolution) {
   std::string text = call.op->def.name + '(' + call.attrs.to_string() + ")\n";
+  for (const std::string& change : call.op->def.amendments) text += "amended: " + change + '\n';
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     if (!call.operands[i]) continue;
     const Spec& from = *call.operands[i];
@@ -183,7 +186,7 @@ StatusOr<Answer> propagate_call(const Request& request) {
   for (const std::optional<Spec>& operand : call.operands) {
     operands.push_back(operand ? &*operand : nullptr);
   }
-  const StatusOr<Explanation> explanation = explain(*call.op, operands, call.attrs);
+  const StatusOr<Explanation> explanation = explain(*call.op, operands, call.attrs, call.forced);
   if (!explanation.ok()) return root.annotate(explanation.status());
   if (request.format == Format::kText) return Answer{.text = to_text(call, *explanation)};
   return Answer{.text = json_line(to_json(call, *explanation))};

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <list>
 #include <mutex>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
 #include "devices/devices.h"
 #include "dtensor/ops.h"
+#include "dtensor/with_row.h"
 #include "kernels/elementwise.h"
 #include "runtime/world.h"
 
@@ -126,6 +128,10 @@ DTensor RankRun::operand(const ProgramOperand& given) {
 }
 
 void RankRun::take(const OpStep& step) {
+  std::list<RowScope> scopes;
+  for (const ForcedRow& each : step.forced) {
+    scopes.emplace_back(runtime_, step.op->def.name, each.row, each.axis, kNoSite);
+  }
   std::vector<DTensor> operands;
   for (const ProgramOperand& given : step.operands) operands.push_back(operand(given));
   if (step.into) {

@@ -13,7 +13,7 @@
 #include "io/json.h"
 #include "io/placement_json.h"
 #include "kernels/array.h"
-#include "strategies/op.h"
+#include "strategies/propagate.h"
 #include "tools/placement_audit/run_values.h"
 
 namespace tessera::audit {
@@ -51,6 +51,7 @@ struct OpStep {
   std::vector<int> results;  ///< a slot each, or −1 where nobody names it
   /// The results are written into these tensors, which are there already (out=).
   bool into = false;
+  std::vector<ForcedRow> forced;
 };
 struct RedistributeStep {
   int slot = -1;

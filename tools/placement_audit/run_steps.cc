@@ -86,7 +86,7 @@ Status StepReader::read(const JsonView& view) {
 }
 
 Status StepReader::read_op(const JsonView& view) {
-  TSR_RETURN_IF_ERROR(view.check_keys({"op", "args"}, {"attrs", "out", "into"}));
+  TSR_RETURN_IF_ERROR(view.check_keys({"op", "args"}, {"attrs", "out", "into", "force"}));
   OpStep step;
   TSR_ASSIGN_OR_RETURN(step.op, audit::read_op(*view.find("op"), table_));
   const JsonView args_view = *view.find("args");
@@ -121,8 +121,14 @@ StatusOr<Resolution> StepReader::resolve(const JsonView& view, OpStep& step) {
     for (const int slot : step.results) outs.push_back(&spec_of(slot));
     step.into = true;
   }
-  StatusOr<Resolution> resolution = step.into ? propagate_into(*step.op, specs, step.attrs, outs)
-                                              : propagate(*step.op, specs, step.attrs);
+  const auto placed = std::find_if(specs.begin(), specs.end(), [](const Spec* spec) {
+    return spec != nullptr && spec->mesh().ndim() > 0;
+  });
+  TSR_ASSIGN_OR_RETURN(
+      step.forced, read_forced(view, placed == specs.end() ? program_.mesh : (*placed)->mesh()));
+  StatusOr<Resolution> resolution =
+      step.into ? propagate_into(*step.op, specs, step.attrs, outs, step.forced)
+                : propagate(*step.op, specs, step.attrs, step.forced);
   if (!resolution.ok()) return view.annotate(resolution.status());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (specs[i] == nullptr || *specs[i] == resolution->inputs[i]) continue;
