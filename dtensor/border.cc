@@ -20,8 +20,10 @@ std::string placement_on(const Spec& spec, int axis) {
   return dim < 0 ? "R" : absl::StrFormat("S(%d)", dim);
 }
 
-/// The cotangent's placement on one axis of to_local, or why it is refused.
+/// The cotangent's placement on one axis of a border, or why it is refused.
 struct AxisGrad {
+  enum class Border : std::uint8_t { kToLocal, kFromLocal };
+  Border border;
   const Spec& spec;
   const std::string& label;
   int axis;
@@ -29,9 +31,9 @@ struct AxisGrad {
 
   std::string where() const { return absl::StrFormat("[%s]", spec.to_string()); }
   Status refuse(std::string_view text) const {
-    return failed_precondition(absl::StrFormat("to_local: %s is %s on axis %s: %s. %s", label,
-                                               placement_on(spec, axis),
-                                               spec.mesh().axis_label(axis), text, where()));
+    return failed_precondition(absl::StrFormat(
+        "%s: %s is %s on axis %s: %s. %s", border == Border::kToLocal ? "to_local" : "from_local",
+        label, placement_on(spec, axis), spec.mesh().axis_label(axis), text, where()));
   }
   /// Sets the axis' partial in the cotangent's layout.
   Status apply(Layout& layout) const {
@@ -39,7 +41,14 @@ struct AxisGrad {
     const int dim = spec.layout().dim_of_axis(axis);
     if (dim >= 0) return check_shard(dim);
     if (!partial) return apply_replicate(layout);
-    if (*partial != ReduceOp::kSum) {
+    const bool leaves = border == Border::kFromLocal;
+    if (leaves && *partial != ReduceOp::kSum && *partial != ReduceOp::kAvg) {
+      return failed_precondition(absl::StrFormat(
+          "from_local: %s is %s on axis %s and needs a gradient, which only P(sum) and P(avg) hand "
+          "back; reduce it inside the region. %s",
+          label, placement_on(spec, axis), spec.mesh().axis_label(axis), where()));
+    }
+    if (!leaves && *partial != ReduceOp::kSum) {
       return refuse(
           "only P(sum) has a cotangent that each rank can use; redistribute it to R or S first");
     }
@@ -68,6 +77,7 @@ struct AxisGrad {
                                   dim, to_string(*stated)));
   }
   Status apply_replicate(Layout& layout) const {
+    if (!stated && border == Border::kFromLocal) return Status();  // R, like it
     if (!stated) {
       return failed_precondition(absl::StrFormat(
           "to_local: %s is R on axis %s and needs a gradient, so the placement of its cotangent "
@@ -88,14 +98,14 @@ struct AxisGrad {
   }
 };
 
-/// The cotangent's spec, per axis of the tensor's mesh.
-const Spec* cotangent_spec(const DTensor& x, const GradPlacements& grad) {
-  const Spec& spec = x.spec();
-  const std::string label = label_of(x, "the tensor");
+/// The cotangent's layout, per axis of the mesh of `spec`.
+Layout cotangent_layout(AxisGrad::Border border, const Spec& spec, const std::string& label,
+                        const GradPlacements& grad) {
   if (!grad.empty() && static_cast<int>(grad.size()) != spec.mesh().ndim()) {
     throw Error(invalid_argument(
-        absl::StrFormat("to_local: %d gradient placements for a mesh of %d axes. [%s]", grad.size(),
-                        spec.mesh().ndim(), spec.to_string())));
+        absl::StrFormat("%s: %d gradient placements for a mesh of %d axes. [%s]",
+                        border == AxisGrad::Border::kToLocal ? "to_local" : "from_local",
+                        grad.size(), spec.mesh().ndim(), spec.to_string())));
   }
   Layout layout = spec.layout();
   const std::optional<Placement> none;
@@ -104,9 +114,10 @@ const Spec* cotangent_spec(const DTensor& x, const GradPlacements& grad) {
       layout.partial[axis].reset();  // one rank: all placements are the same
       continue;
     }
-    throw_if_error(AxisGrad{spec, label, axis, grad.empty() ? none : grad[axis]}.apply(layout));
+    throw_if_error(
+        AxisGrad{border, spec, label, axis, grad.empty() ? none : grad[axis]}.apply(layout));
   }
-  return intern_layout(x.runtime(), spec, std::move(layout));
+  return layout;
 }
 
 struct ToLocalNode final : GradNode {
@@ -130,7 +141,7 @@ struct FromLocalNode final : GradNode {
     if (parts > 1) mine = mul(mine, 1.0 / static_cast<double>(parts), site);
     if (!mine.local().is_null()) grads[0] = make_tensor(runtime, local, mine.local());
   }
-  const Spec* dual = nullptr;   ///< S stays, P becomes R
+  const Spec* dual = nullptr;   ///< S stays, P becomes R, R may be stated as P
   const Spec* local = nullptr;  ///< of the plain operand
   std::int64_t parts = 1;       ///< summands of an average
 };
@@ -156,7 +167,12 @@ DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site)
   if (x.impl()->copied) [[unlikely]]
     check_current("to_local", x);
   const bool recorded = records(runtime, x);
-  const Spec* cotangent = recorded ? cotangent_spec(x, grad) : nullptr;
+  const Spec* cotangent = nullptr;
+  if (recorded) {
+    cotangent = intern_layout(
+        runtime, x.spec(),
+        cotangent_layout(AxisGrad::Border::kToLocal, x.spec(), label_of(x, "the tensor"), grad));
+  }
   if (x.local().is_null()) {
     return make_tensor(runtime, runtime.intern(Spec::plain(x.global_shape(), x.dtype())), Array());
   }
@@ -173,7 +189,7 @@ DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site)
 }
 
 DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Placement> placements,
-                   const Shape& global_shape, const Site& site) {
+                   const Shape& global_shape, const GradPlacements& grad, const Site& site) {
   Runtime& runtime = local.runtime();
   if (local.mesh().ndim() != 0) {
     throw Error(invalid_argument(
@@ -195,21 +211,11 @@ DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Place
   set_base(result, local);
   if (!records(runtime, local)) return result;
   auto node = std::make_shared<FromLocalNode>(runtime, site);
-  Layout dual = spec->layout();
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    const std::optional<ReduceOp> partial = dual.partial[axis];
-    if (!partial || mesh.size(axis) == 1) continue;
-    if (*partial != ReduceOp::kSum && *partial != ReduceOp::kAvg) {
-      throw Error(failed_precondition(
-          absl::StrFormat("from_local: %s is %s on axis %s and needs a gradient, which only P(sum) "
-                          "and P(avg) hand back; reduce it inside "
-                          "the region. [%s]",
-                          label_of(local, "the tensor"), placement_on(*spec, axis),
-                          mesh.axis_label(axis), spec->to_string())));
-    }
-    if (*partial == ReduceOp::kAvg) node->parts *= mesh.size(axis);
-    dual.partial[axis].reset();
+    if (spec->layout().partial[axis] == ReduceOp::kAvg) node->parts *= mesh.size(axis);
   }
+  Layout dual =
+      cotangent_layout(AxisGrad::Border::kFromLocal, *spec, label_of(local, "the tensor"), grad);
   node->dual = intern_layout(runtime, *spec, std::move(dual));
   node->local = local.impl()->spec;
   node->edges.push_back(edge_of(local));

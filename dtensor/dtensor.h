@@ -93,6 +93,9 @@ DTensor zeros_like(const DTensor& x);
 
 using Site = std::source_location;
 
+/// The placement of the cotangent on one axis, as declared at a border.
+using GradPlacements = std::vector<std::optional<Placement>>;
+
 /// The same logical tensor under other placements (or a layout). Aliases where nothing changes.
 /// Backward: S to S, P(sum) to R, on R axes the cotangent stays as it comes. A leaf's P(avg) gets R
 /// over n. Before other ops the cotangent of P(avg), P(max) and P(min) is a P(sum) of what each
@@ -103,6 +106,13 @@ DTensor redistribute(const DTensor& x, std::span<const Placement> to,
 DTensor redistribute(const DTensor& x, std::initializer_list<Placement> to,
                      const Site& site = Site::current());
 DTensor redistribute(const DTensor& x, const Layout& to, const Site& site = Site::current());
+/// The same, with the gradient of `x` as `grad` states it per axis of its mesh: R, S(d), or P(sum),
+/// summands that somebody reduces later; what is left out is as above. Aliases as above, and then
+/// the gradient moves all the same. Errors: InvalidArgument for another number of placements or a
+/// Partial other than P(sum); FailedPrecondition where `x` is P(avg), P(max), P(min) or P(prod)
+/// somewhere: what each rank gets of its cotangent follows from its own elements.
+DTensor redistribute(const DTensor& x, std::span<const Placement> to, const GradPlacements& grad,
+                     const Site& site = Site::current());
 /// To another mesh, over the same, overlapping or other ranks; a rank outside it holds no part of
 /// the result. Backward: to the source's mesh, S to S, the rest to R. Collective: yes, among all
 /// ranks of either mesh. Errors: InvalidArgument where a mesh names ranks outside the world.
@@ -119,9 +129,6 @@ Array full_tensor(const DTensor& x, const Site& site = Site::current());
 /// Partial.
 double item(const DTensor& x, const Site& site = Site::current());
 
-/// The placement of the cotangent on one axis, as declared at a border.
-using GradPlacements = std::vector<std::optional<Placement>>;
-
 /// This rank's elements as a plain tensor, with gradients. `grad` says per axis how the cotangent
 /// is placed: S(l) → S(l) and P(sum) → R need nothing; on R it must be stated: P (each rank saw
 /// other data) or R (each computed the same). Errors: FailedPrecondition where it is left out on an
@@ -130,9 +137,17 @@ using GradPlacements = std::vector<std::optional<Placement>>;
 DTensor to_local(const DTensor& x, const GradPlacements& grad = {},
                  const Site& site = Site::current());
 /// The inverse: a plain tensor as this rank's part. Uneven shards are checked against the layout of
-/// `global_shape`. Backward: S → S, R → R, P(sum) → R.
+/// `global_shape`. Backward: S → S, R → R, P(sum) → R, P(avg) → R over n; `grad` may say so, and on
+/// an R axis P: each rank gets a summand as it comes, and whoever goes on with it adds them up.
+/// Errors: FailedPrecondition for another cotangent, or another Partial that needs a gradient.
 DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Placement> placements,
-                   const Shape& global_shape, const Site& site = Site::current());
+                   const Shape& global_shape, const GradPlacements& grad,
+                   const Site& site = Site::current());
+inline DTensor from_local(const DTensor& local, const Mesh& mesh,
+                          std::span<const Placement> placements, const Shape& global_shape,
+                          const Site& site = Site::current()) {
+  return from_local(local, mesh, placements, global_shape, GradPlacements(), site);
+}
 /// The same local data under another spec of the same ranks (dense ↔ sparse views): checked by
 /// comparing index sets. Errors: FailedPrecondition naming the first rank whose set differs.
 DTensor reinterpret(const DTensor& x, const Spec& to, const Site& site = Site::current());

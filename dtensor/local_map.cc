@@ -95,7 +95,8 @@ DTensor leave(const std::string& region, const LocalResult& result, const DTenso
               const Site& site) {
   if (result.mesh.ndim() == 0) return local;
   try {
-    return from_local(local, result.mesh, result.placements, result.global_shape, site);
+    return from_local(local, result.mesh, result.placements, result.global_shape, result.grad,
+                      site);
   } catch (const Error& error) {
     throw Error(Status(error.status().code(),
                        to_absl(absl::StrFormat("local_map %s: result %s: %s", region, result.name,

@@ -27,6 +27,7 @@ struct LocalResult {
   Mesh mesh;
   Placements placements;
   Shape global_shape;
+  GradPlacements grad = {};  ///< as for from_local()
 };
 
 /// A region's arguments inside it: plain tensors by the names that they were declared under.

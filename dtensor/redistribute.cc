@@ -65,18 +65,36 @@ struct MoveNode final : GradNode {
   }
 
   DTensor to_source(const DTensor& cotangent, const Spec& dual_of) const;
+  Layout as_stated(Layout layout) const;
   DTensor shares_of_average(const DTensor& cotangent) const;
   DTensor shares_of_extreme(const DTensor& cotangent) const;
 
   const Spec* from = nullptr;
+  GradPlacements stated;              ///< per axis; empty where nothing is
   std::optional<SavedTensor> source;  ///< for P(max) and P(min)
   std::optional<SavedTensor> result;
 };
 
+Layout MoveNode::as_stated(Layout layout) const {
+  for (int axis = 0; axis < static_cast<int>(stated.size()); ++axis) {
+    const std::optional<Placement>& one = stated[static_cast<std::size_t>(axis)];
+    if (!one || from->mesh().size(axis) == 1) continue;
+    RowEntry entry;
+    if (const auto* shard = std::get_if<Shard>(&*one)) {
+      entry = {RowEntry::Kind::kShard, shard->dim < 0 ? shard->dim + from->ndim() : shard->dim};
+    } else if (std::holds_alternative<Partial>(*one)) {
+      entry.kind = RowEntry::Kind::kPartial;
+    }
+    layout = with_entry(std::move(layout), axis, entry);
+  }
+  return layout;
+}
+
 DTensor MoveNode::to_source(const DTensor& cotangent, const Spec& dual_of) const {
   const Spec* to = nullptr;
   if (cotangent.mesh() == dual_of.mesh()) {
-    to = intern_layout(runtime, cotangent.spec(), dual_layout(dual_of, cotangent.spec()));
+    to =
+        intern_layout(runtime, cotangent.spec(), as_stated(dual_layout(dual_of, cotangent.spec())));
   } else {
     Layout whole = dual_of.layout();
     for (std::optional<ReduceOp>& partial : whole.partial) partial.reset();
@@ -124,7 +142,7 @@ DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
 }
 
 void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads) {
-  if (leads_to_deferred_leaf(edges[0])) {
+  if (leads_to_deferred_leaf(edges[0]) && stated.empty()) {
     grads[0] = cotangents[0];
     return;
   }
@@ -136,10 +154,11 @@ void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads
   if (has_partial(*from, {ReduceOp::kAvg})) grads[0] = shares_of_average(grads[0]);
 }
 
-void record_move(const DTensor& x, const DTensor& result, const Site& site) {
+void record_move(const DTensor& x, const DTensor& result, const MoveInfo& info, const Site& site) {
   const Spec& from = x.spec();
   auto node = std::make_shared<MoveNode>(x.runtime(), site);
   node->from = x.impl()->spec;
+  node->stated.assign(info.grad.begin(), info.grad.end());
   node->edges.push_back(edge_of(x));
   if (is_extreme(from)) {
     node->source = save(x);
@@ -163,7 +182,8 @@ CachedPlan& cached_plan(Runtime& runtime, const Spec* src, const Spec* dst) {
 }
 
 /// `local` as the result of moving `x` to `to`, recorded.
-DTensor moved(const DTensor& x, const Spec* to, Array local, const Site& site) {
+DTensor moved(const DTensor& x, const Spec* to, Array local, const MoveInfo& info,
+              const Site& site) {
   Runtime& runtime = x.runtime();
   DTensor result = make_tensor(runtime, to, std::move(local));
   result.impl()->name = x.name();
@@ -172,7 +192,7 @@ DTensor moved(const DTensor& x, const Spec* to, Array local, const Site& site) {
   if (any && !held.is_null() && !x.local().is_null() && held.storage() == x.local().storage()) {
     set_base(result, x);
   }
-  if (records(runtime, x)) record_move(x, result, site);
+  if (records(runtime, x)) record_move(x, result, info, site);
   return result;
 }
 
@@ -191,12 +211,15 @@ const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site) {
   if (x.impl()->copied) [[unlikely]]
     check_current("redistribute", x);
-  if (x.impl()->spec == to) return x;
   Runtime& runtime = x.runtime();
+  if (x.impl()->spec == to) {
+    const bool grad_moves = !info.grad.empty() && records(runtime, x);
+    return grad_moves ? moved(x, to, x.local(), info, site) : x;
+  }
   const std::string why(info.why);
   Array local = execute(runtime.world(), program_between(runtime, x.impl()->spec, to), x.local(),
                         {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
-  return moved(x, to, std::move(local), site);
+  return moved(x, to, std::move(local), info, site);
 }
 
 std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<const Spec> to,
@@ -223,7 +246,7 @@ std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<con
   std::vector<DTensor> results;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const bool stays = xs[i].impl()->spec == targets[i];
-    results.push_back(stays ? xs[i] : moved(xs[i], targets[i], std::move(arrays[i]), site));
+    results.push_back(stays ? xs[i] : moved(xs[i], targets[i], std::move(arrays[i]), {}, site));
   }
   return results;
 }
@@ -253,6 +276,41 @@ const Spec* target_of(const DTensor& x, std::span<const Placement> to) {
   return known.back().second;
 }
 }  // namespace
+
+namespace {
+void check_stated(const DTensor& x, const GradPlacements& grad) {
+  const Spec& spec = x.spec();
+  if (static_cast<int>(grad.size()) != spec.mesh().ndim()) {
+    throw Error(invalid_argument(
+        absl::StrFormat("redistribute: %d gradient placements for a mesh of %d axes. [%s]",
+                        grad.size(), spec.mesh().ndim(), spec.to_string())));
+  }
+  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    const std::optional<Placement>& one = grad[static_cast<std::size_t>(axis)];
+    if (!one) continue;
+    const auto* shard = std::get_if<Shard>(&*one);
+    const auto* partial = std::get_if<Partial>(&*one);
+    const bool cuts = shard != nullptr && shard->dim < spec.ndim() && shard->dim >= -spec.ndim();
+    const bool sums = partial != nullptr && partial->op == ReduceOp::kSum;
+    if (cuts || sums || std::holds_alternative<Replicate>(*one)) continue;
+    throw Error(invalid_argument(absl::StrFormat(
+        "redistribute: the gradient on axis %s is stated as %s; allowed are R, S(d) with a dim of "
+        "the tensor, and P. [%s]",
+        spec.mesh().axis_label(axis), to_string(*one), spec.to_string())));
+  }
+  if (!has_partial(spec, {ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd})) return;
+  throw Error(failed_precondition(absl::StrFormat(
+      "redistribute: what each rank gets of the cotangent of %s follows from its own elements; "
+      "leave the placement of its gradient out. [%s]",
+      label_of(x, "the tensor"), spec.to_string())));
+}
+}  // namespace
+
+DTensor redistribute(const DTensor& x, std::span<const Placement> to, const GradPlacements& grad,
+                     const Site& site) {
+  check_stated(x, grad);
+  return move(x, target_of(x, to), {Origin::kExplicit, x.name(), {}, grad}, site);
+}
 
 DTensor redistribute(const DTensor& x, std::span<const Placement> to, const Site& site) {
   return move(x, target_of(x, to), {Origin::kExplicit, x.name(), {}}, site);

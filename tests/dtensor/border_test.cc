@@ -338,4 +338,156 @@ TEST_CASE("checked mode finds replicas that differ", "[dtensor][checked]") {
         "contributes, or find what makes the ranks differ. [F32[1] (R) on {tp: 3}]");
 }
 
+TEST_CASE("redistribute takes a stated gradient placement", "[dtensor][border][stated]") {
+  if (!runs_here(2)) return;
+  struct Seen {
+    std::string placed;
+    Array values;
+    std::int64_t bytes = 0;
+  };
+  const Array values = random_values({8, 6}, DType::kF64, 3);
+  const Array weights = random_values({8, 6}, DType::kF64, 4);
+  // x, moved to `to`, times weights that stand as `factor`; the gradient of x as its history has
+  // it.
+  const auto run = [&](const Placement& from, const Placement& to, const Placement& factor,
+                       const GradPlacements& grad) {
+    return run_ranks(kTp2, [&](Rank& rank) {
+      DTensor x = rank.parameter(values, {from});
+      set_grad_reduction(x, GradReduction::kDeferred);
+      const DTensor w = rank.distribute(weights, {factor});
+      const DTensor y =
+          grad.empty() ? redistribute(x, {to}) : redistribute(x, Placements{to}, grad);
+      rank.runtime.events().clear();
+      backward(sum(mul(y, w)));
+      const std::int64_t bytes = rank.runtime.events().bytes_received();
+      return Seen{to_string(value_or_throw(x.grad().spec().placements())),
+                  copy_of(full_tensor(x.grad())), bytes};
+    });
+  };
+  const auto check = [&](const Placement& from, const Placement& to, const Placement& factor,
+                         const GradPlacements& grad, const std::string& placed) {
+    CAPTURE(to_string(from), to_string(to), to_string(factor), placed);
+    for (const Seen& seen : run(from, to, factor, grad)) {
+      CHECK(seen.placed == placed);
+      CHECK(max_difference(seen.values, weights) < 1e-12);
+    }
+  };
+  check(R, R, R, {R}, "(R)");
+  check(R, S(0), S(0), {R}, "(R)");  // where it comes as S(0)
+  check(R, S(0), S(0), {S(1)}, "(S(1))");
+  check(S(0), R, R, {R}, "(R)");
+  check(S(0), S(1), S(1), {S(-1)}, "(S(1))");
+  check(P, R, R, {S(0)}, "(S(0))");
+  check(R, R, R, {std::nullopt}, "(R)");
+  // Nothing moves where the gradient may stay as it comes.
+  for (const Seen& seen : run(S(0), S(1), S(1), {S(1)})) CHECK(seen.bytes <= 8);
+  for (const Seen& seen : run(S(0), S(1), S(1), {S(0)})) CHECK(seen.bytes > 8);
+}
+
+TEST_CASE("a gradient stated as P stays a sum that is reduced later", "[dtensor][border][stated]") {
+  if (!runs_here(2)) return;
+  const Array values = random_values({8, 6}, DType::kF64, 3);
+  const Array weights = random_values({6, 4}, DType::kF64, 5);
+  // The cotangent of x in x·w with w cut along n is a sum over ranks.
+  const auto run = [&](const GradPlacements& grad) {
+    return run_ranks(kTp2, [&](Rank& rank) {
+      DTensor x = rank.parameter(values, {S(0)});
+      set_grad_reduction(x, GradReduction::kDeferred);
+      const DTensor w = rank.distribute(weights, {S(1)});
+      const DTensor whole = redistribute(x, Placements{R}, grad);
+      backward(sum(matmul(whole, w)));
+      const std::string placed = to_string(value_or_throw(x.grad().spec().placements()));
+      return std::pair{placed, copy_of(full_tensor(x.grad()))};
+    });
+  };
+  const auto summed = run({P}), cut = run({S(0)});
+  CHECK(summed[0].first == "(P(sum))");
+  CHECK(cut[0].first == "(S(0))");
+  for (const auto& [placed, grad] : summed) CHECK(max_difference(grad, cut[0].second) < 1e-12);
+}
+
+TEST_CASE("from_local and results of regions take a stated gradient placement",
+          "[dtensor][border][local_map][stated]") {
+  if (!runs_here(2)) return;
+  const Array values = random_values({8, 6}, DType::kF64, 3);
+  const Array weights = random_values({6, 4}, DType::kF64, 5);
+  struct Seen {
+    Array grad, through_region;
+    std::int64_t bytes = 0;
+  };
+  const auto run = [&](const GradPlacements& stated) {
+    return run_ranks(kTp2, [&](Rank& rank) {
+      const DTensor w = rank.distribute(weights, {S(1)});
+      DTensor leaf = here(rank.runtime, values).set_requires_grad(true);
+      const DTensor x = from_local(leaf, rank.mesh, Placements{R}, {8, 6}, stated);
+      rank.runtime.events().clear();
+      backward(sum(matmul(x, w)));
+      Seen seen{.grad = copy_of(leaf.grad().local()), .through_region = {}};
+      seen.bytes = rank.runtime.events().bytes_received();
+
+      const DTensor again = rank.parameter(values, {R});
+      const LocalArg args[] = {{"x", again, {R}, {P}}};
+      const LocalResult results[] = {{"y", rank.mesh, {R}, {8, 6}, stated}};
+      const LocalFn same = [](const LocalInputs& in) { return std::vector<DTensor>{in["x"]}; };
+      backward(sum(matmul(local_map(rank.runtime, "same", args, results, same)[0], w)));
+      seen.through_region = copy_of(full_tensor(again.grad()));
+      return seen;
+    });
+  };
+  const auto whole = run({R}), unsaid = run({}), summands = run({P});
+  Array total = Array::zeros({8, 6}, DType::kF64);
+  for (std::size_t r = 0; r < summands.size(); ++r) {
+    CHECK(same_bits(whole[r].grad, unsaid[r].grad));
+    CHECK(summands[r].bytes < whole[r].bytes);  // the sum over ranks is left to the caller
+    for (std::int64_t i = 0; i < num_elements(total.shape()); ++i) {
+      total.data<double>()[i] += summands[r].grad.data<double>()[i];
+    }
+  }
+  CHECK(max_difference(total, whole[0].grad) < 1e-12);
+  // A region that hands out summands and declares its argument's cotangent as such loses nothing.
+  for (const Seen& seen : summands)
+    CHECK(max_difference(seen.through_region, whole[0].grad) < 1e-12);
+}
+
+TEST_CASE("stated gradients that cannot be are refused", "[dtensor][border][stated]") {
+  if (!runs_here(2)) return;
+  const auto moved = [](const Placement& from, const GradPlacements& grad) {
+    return error_on_ranks(kTp2, [&](Rank& rank) {
+      redistribute(rank.parameter(random_values({4, 6}, DType::kF32), {from}), Placements{S(0)},
+                   grad);
+    });
+  };
+  CHECK(moved(R, {R}) == "");
+  CHECK(moved(R, {}) ==
+        "redistribute: 0 gradient placements for a mesh of 1 axes. [F32[4, 6] (R) on {tp: 2}]");
+  CHECK(
+      moved(R, {S(2)}) ==
+      "redistribute: the gradient on axis tp is stated as S(2); allowed are R, S(d) with a dim of "
+      "the tensor, and P. [F32[4, 6] (R) on {tp: 2}]");
+  CHECK(moved(R, {Partial{ReduceOp::kMax}}).find("is stated as P(max)") != std::string::npos);
+  CHECK(moved(Partial{ReduceOp::kMax}, {R}) ==
+        "redistribute: what each rank gets of the cotangent of the tensor follows from its own "
+        "elements; leave the placement of its gradient out. [F32[4, 6] (P(max)) on {tp: 2}]");
+  const auto left = [](const Placement& placed, const GradPlacements& grad) {
+    return error_on_ranks(kTp2, [&](Rank& rank) {
+      const Shape part = std::holds_alternative<Shard>(placed) ? Shape{2, 6} : Shape{4, 6};
+      from_local(here(rank.runtime, Array::zeros(part, DType::kF32)).set_requires_grad(true),
+                 rank.mesh, Placements{placed}, {4, 6}, grad);
+    });
+  };
+  CHECK(left(S(0), {S(0)}) == "");
+  CHECK(left(R, {P}) == "");
+  CHECK(
+      left(S(0), {P}).find("from_local: the tensor is S(0) on axis tp: its cotangent is S(0) like "
+                           "it, but P(sum) is stated") == 0);
+  CHECK(left(R, {S(0)}).find("its cotangent may be stated as P or R, not S(0)") !=
+        std::string::npos);
+  CHECK(left(P, {P}).find("its cotangent is R (every summand has the same one), but P(sum)") !=
+        std::string::npos);
+  CHECK(left(Partial{ReduceOp::kMax}, {})
+            .find("and needs a gradient, which only P(sum) and P(avg) "
+                  "hand back") != std::string::npos);
+  CHECK(left(R, {R, R}).find("from_local: 2 gradient placements for a mesh of 1 axes") == 0);
+}
+
 }  // namespace tessera::testing
