@@ -10,9 +10,9 @@
 
 namespace tessera TSR_API {
 
-/// While it lives, calls of `op` in `runtime` run by `row`, on `axis` of their mesh, or on every
-/// axis on which an operand is not R where none is named. Meshes without the axis are as before,
-/// and so is the rest of the op's calls: those of a backward pass that runs outside the scope.
+/// While it lives, calls of `op` in `runtime` run by `row`: on `axis` of their mesh, or, where none
+/// is named, on every axis on which an operand is not R. Calls on meshes without the axis run as
+/// before, and so do those outside of the scope, such as a backward pass that begins after it.
 /// Scopes nest: the inner one counts where both name an axis. All ranks of a mesh enter the same
 /// scopes.
 class RowScope {
