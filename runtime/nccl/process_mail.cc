@@ -20,7 +20,9 @@ using Clock = RankClock;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  ///< of a text, in one frame
-constexpr milliseconds kStrangerLimit{2'000};
+/// How long one that connects has to prove that it knows the token. A rank does not try again, and
+/// on a machine that starves its thread the proof takes seconds.
+constexpr milliseconds kStrangerLimit{30'000};
 /// How long the control channel has to say why a connection has ended.
 constexpr milliseconds kGrace{1'000};
 constexpr milliseconds kFlushLimit{1'000};

@@ -82,7 +82,7 @@ std::vector<std::string> losses_beside(const TwoHosts& hosts, std::size_t least_
   const ScratchFolder folder;
   const std::string log = folder / "log";
   const auto has_steps = [&](std::size_t count) {
-    return becomes_true([&] { return losses_of(log).size() >= count; }, 4 * kSoon);
+    return becomes_true([&] { return losses_of(log).size() >= count; }, 12 * kSoon);
   };
   std::thread other([&] {
     has_steps(1);

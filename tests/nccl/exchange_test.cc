@@ -249,7 +249,7 @@ TEST_CASE("a rank that stays away from an exchange over windows ends it on all",
   const int number = GENERATE(1, 2, 3, 4, 5);
   CAPTURE(number);
   const testing::PlantedFault planted(1, emulation::NcclFault::kHangs, number);
-  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {.timeout = milliseconds(300)},
+  const Ended ended = testing::run_by(ExchangeBy::kWindows, 4, {.timeout = testing::kMissed},
                                       [](World& world) { moves_in_turn(world, 1); });
   CAPTURE(ended.first.ToString());
   CHECK(ended.first.code() == absl::StatusCode::kDeadlineExceeded);
