@@ -137,6 +137,13 @@ std::uint64_t axes_of(const Levels& levels) {
 }
 }  // namespace
 
+void check_grad_count(std::string_view where, const Spec& spec, const GradPlacements& grad) {
+  if (static_cast<int>(grad.size()) == spec.mesh().ndim()) return;
+  throw Error(
+      invalid_argument(absl::StrFormat("%s: %d gradient placements for a mesh of %d axes. [%s]",
+                                       where, grad.size(), spec.mesh().ndim(), spec.to_string())));
+}
+
 Layout dual_layout(const Spec& source, const Spec& cotangent) {
   const Layout& src = source.layout();
   Layout dual = cotangent.layout();

@@ -104,6 +104,9 @@ void backward_within(Runtime& runtime, std::vector<BackwardRoot> roots, std::uin
 /// The layout of a cotangent at its source: cut axes stay cut, P(sum) and P(avg) become R, and on R
 /// axes the cotangent keeps what it has.
 Layout dual_layout(const Spec& source, const Spec& cotangent);
+/// Throws InvalidArgument where `grad` does not have one entry for each axis of the mesh; `where`
+/// is the function that takes it.
+void check_grad_count(std::string_view where, const Spec& spec, const GradPlacements& grad);
 
 /// True where the edge ends (through casts) in a leaf whose gradient is reduced later.
 bool leads_to_deferred_leaf(const GradEdge& edge);

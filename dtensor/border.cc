@@ -29,11 +29,14 @@ struct AxisGrad {
   int axis;
   const std::optional<Placement>& stated;
 
+  static std::string_view name_of(Border border) {
+    return border == Border::kToLocal ? "to_local" : "from_local";
+  }
   std::string where() const { return absl::StrFormat("[%s]", spec.to_string()); }
   Status refuse(std::string_view text) const {
-    return failed_precondition(absl::StrFormat(
-        "%s: %s is %s on axis %s: %s. %s", border == Border::kToLocal ? "to_local" : "from_local",
-        label, placement_on(spec, axis), spec.mesh().axis_label(axis), text, where()));
+    return failed_precondition(absl::StrFormat("%s: %s is %s on axis %s: %s. %s", name_of(border),
+                                               label, placement_on(spec, axis),
+                                               spec.mesh().axis_label(axis), text, where()));
   }
   /// Sets the axis' partial in the cotangent's layout.
   Status apply(Layout& layout) const {
@@ -101,12 +104,7 @@ struct AxisGrad {
 /// The cotangent's layout, per axis of the mesh of `spec`.
 Layout cotangent_layout(AxisGrad::Border border, const Spec& spec, const std::string& label,
                         const GradPlacements& grad) {
-  if (!grad.empty() && static_cast<int>(grad.size()) != spec.mesh().ndim()) {
-    throw Error(invalid_argument(
-        absl::StrFormat("%s: %d gradient placements for a mesh of %d axes. [%s]",
-                        border == AxisGrad::Border::kToLocal ? "to_local" : "from_local",
-                        grad.size(), spec.mesh().ndim(), spec.to_string())));
-  }
+  if (!grad.empty()) check_grad_count(AxisGrad::name_of(border), spec, grad);
   Layout layout = spec.layout();
   const std::optional<Placement> none;
   for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {

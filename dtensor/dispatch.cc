@@ -318,12 +318,11 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
     specs.push_back(&runtime.cache().before_outs);
     for (const DTensor* each : into.outs) specs.push_back(each->impl()->spec);
   }
-  ForcedCall forced;
-  if (!runtime.cache().forced.empty()) [[unlikely]] {
-    forced = forced_rows(runtime, op);
-    if (forced.key != nullptr) specs.push_back(forced.key);
+  DispatchCache& cache = runtime.cache();
+  if (!cache.asked.empty()) [[unlikely]] {
+    if (const Spec* key = asked_key(cache, op)) specs.push_back(key);
   }
-  auto& calls = runtime.cache().calls;
+  auto& calls = cache.calls;
   const auto found = calls.find(CallKeyView{&op, {specs.data(), specs.size()}, &attrs});
   if (found != calls.end()) return found->second;
   for (const DTensor* each : operands) {
@@ -332,7 +331,8 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
           absl::StrFormat("%s: operands belong to different Runtimes", op.def.name)));
     }
   }
-  std::shared_ptr<const ResolvedCall> call = resolve(runtime, op, into, attrs, forced.rows);
+  std::shared_ptr<const ResolvedCall> call =
+      resolve(runtime, op, into, attrs, asked_rows(cache, op));
   if (calls.size() >= kMaxCachedCalls) calls.clear();
   CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
   return calls.emplace(std::move(key), std::move(call)).first->second;

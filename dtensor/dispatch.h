@@ -107,19 +107,21 @@ struct DispatchCache {
   /// Storages whose bytes need not be kept for the backward pass.
   absl::flat_hash_map<const Storage*, ReturningStorage*> returning;
   Spec before_outs;  ///< its address divides operands from out= in a key
-  /// Rows that scopes ask for, the innermost last: op and row.
-  std::vector<std::pair<std::string, ForcedRow>> forced;
+  /// What scopes ask for, the innermost last.
+  struct AskedRow {
+    std::string op;
+    ForcedRow row;
+    const Spec* key = nullptr;  ///< of all that is asked of the op so far
+  };
+  std::vector<AskedRow> asked;
   /// Their addresses set calls apart that run by other rows.
-  absl::node_hash_map<std::string, Spec> forced_keys;
+  absl::node_hash_map<std::string, Spec> asked_keys;
   int num_amendments = 0;  ///< of the op table, when `known` and `by_name` were filled
 };
 
-/// What scopes ask of one op (dtensor/with_row.h).
-struct ForcedCall {
-  std::vector<ForcedRow> rows;
-  const Spec* key = nullptr;  ///< null where nothing is asked
-};
-ForcedCall forced_rows(Runtime& runtime, const Op& op);
+/// What scopes ask of an op (dtensor/with_row.h): its key, null where it is nothing, and its rows.
+const Spec* asked_key(const DispatchCache& cache, const Op& op);
+std::vector<ForcedRow> asked_rows(const DispatchCache& cache, const Op& op);
 
 using Operands = std::span<const DTensor* const>;
 using Results = absl::InlinedVector<DTensor, 2>;

@@ -280,11 +280,7 @@ const Spec* target_of(const DTensor& x, std::span<const Placement> to) {
 namespace {
 void check_stated(const DTensor& x, const GradPlacements& grad) {
   const Spec& spec = x.spec();
-  if (static_cast<int>(grad.size()) != spec.mesh().ndim()) {
-    throw Error(invalid_argument(
-        absl::StrFormat("redistribute: %d gradient placements for a mesh of %d axes. [%s]",
-                        grad.size(), spec.mesh().ndim(), spec.to_string())));
-  }
+  check_grad_count("redistribute", spec, grad);
   for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
     const std::optional<Placement>& one = grad[static_cast<std::size_t>(axis)];
     if (!one) continue;

@@ -1,5 +1,7 @@
 #include "dtensor/with_row.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 
@@ -19,22 +21,30 @@ RowScope::RowScope(Runtime& runtime, std::string_view op, std::string_view row,
   const std::string by = site.line() == 0
                              ? "the caller"
                              : absl::StrFormat("with_row at %s:%d", site.file_name(), site.line());
-  runtime.cache().forced.push_back({std::string(op), {std::string(row), std::string(axis), by}});
+  DispatchCache& cache = runtime.cache();
+  cache.asked.push_back({std::string(op), {std::string(row), std::string(axis), by}});
+  std::string all;
+  for (const ForcedRow& each : asked_rows(cache, known)) {
+    all += each.row + '\n' + each.axis + '\n' + each.by + '\n';
+  }
+  cache.asked.back().key = &cache.asked_keys[all];
 }
 
-RowScope::~RowScope() { runtime_.cache().forced.pop_back(); }
+RowScope::~RowScope() { runtime_.cache().asked.pop_back(); }
 
-ForcedCall forced_rows(Runtime& runtime, const Op& op) {
-  DispatchCache& cache = runtime.cache();
-  ForcedCall call;
-  std::string text;
-  for (const auto& [name, forced] : cache.forced) {
-    if (name != op.def.name) continue;
-    call.rows.push_back(forced);
-    text += forced.row + '\n' + forced.axis + '\n' + forced.by + '\n';
+const Spec* asked_key(const DispatchCache& cache, const Op& op) {
+  const auto found =
+      std::find_if(cache.asked.rbegin(), cache.asked.rend(),
+                   [&](const DispatchCache::AskedRow& each) { return each.op == op.def.name; });
+  return found == cache.asked.rend() ? nullptr : found->key;
+}
+
+std::vector<ForcedRow> asked_rows(const DispatchCache& cache, const Op& op) {
+  std::vector<ForcedRow> rows;
+  for (const DispatchCache::AskedRow& each : cache.asked) {
+    if (each.op == op.def.name) rows.push_back(each.row);
   }
-  if (!call.rows.empty()) call.key = &cache.forced_keys[text];
-  return call;
+  return rows;
 }
 
 }  // namespace tessera

@@ -221,16 +221,4 @@ StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs,
   return Explainer(op, inputs, attrs, forced).run();
 }
 
-std::string to_string(const RowEntry& entry) {
-  switch (entry.kind) {
-    case Kind::kShard:
-      return "S(" + std::to_string(entry.dim) + ")";
-    case Kind::kPartial:
-      return "P(" + std::string(name_of(entry.op)) + ")";
-    case Kind::kReplicate:
-      break;
-  }
-  return "R";
-}
-
 }  // namespace tessera

@@ -61,7 +61,4 @@ struct Explanation {
 StatusOr<Explanation> explain(const Op& op, std::span<const Spec* const> inputs, const Attrs& attrs,
                               std::span<const ForcedRow> forced = {});
 
-/// "R", "S(0)", "P(sum)"
-std::string to_string(const RowEntry& entry);
-
 }  // namespace tessera

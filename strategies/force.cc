@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/in_place.h"
+#include "strategies/offers.h"
 #include "strategies/search.h"
 
 namespace tessera {
@@ -94,7 +95,12 @@ bool says_something(const Mesh& mesh, const ForcedRow& forced) {
 
 }  // namespace
 
+bool Call::is_forced() const noexcept {
+  return std::any_of(forced.begin(), forced.end(), [](const auto& rows) { return !rows.empty(); });
+}
+
 Status force_rows(Call& call, std::span<const ForcedRow> forced) {
+  if (forced.empty()) return absl::OkStatus();
   call.forced.resize(call.axis_sizes.size());
   for (const ForcedRow& each : forced) {
     for (std::size_t a = 0; a < call.axis_sizes.size(); ++a) {
@@ -109,8 +115,8 @@ Status force_rows(Call& call, std::span<const ForcedRow> forced) {
 
 Status force_offers(const Op& op, const Mesh& mesh, std::span<const Spec* const> inputs,
                     std::span<const ForcedRow> forced, std::vector<Strategy>& offers) {
-  std::vector<TensorMeta> operands;
-  for (const Spec* spec : inputs) operands.push_back(TensorMeta{.absent = spec == nullptr});
+  if (forced.empty()) return absl::OkStatus();
+  const std::vector<TensorMeta> operands = given_or_absent(inputs);
   for (const ForcedRow& each : forced) {
     if (!says_something(mesh, each)) continue;
     TSR_ASSIGN_OR_RETURN(const Asked asked, read(op, each));

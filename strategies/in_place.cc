@@ -350,7 +350,7 @@ StatusOr<Resolution> propagate_into(const Op& op, SpecPointers inputs, const Att
   TSR_RETURN_IF_ERROR(force_rows(call, forced));
   const SearchResult found = search(call);
   if (found.found == 0) {
-    return forced.empty() ? output_refused(call, attrs) : forced_refused(call, attrs, forced);
+    return call.is_forced() ? forced_refused(call, attrs, forced) : output_refused(call, attrs);
   }
   TSR_ASSIGN_OR_RETURN(Resolution resolution, resolve(call, found.best[0]));
   resolution.why += forced_text(call.mesh, forced);

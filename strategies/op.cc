@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "strategies/binding.h"
-#include "strategies/rows.h"
+#include "strategies/offers.h"
 
 namespace tessera {
 namespace {
@@ -126,58 +126,6 @@ StatusOr<std::vector<Declined>> parse_left_out(const OpDef& def) {
   return all;
 }
 
-bool reads_as(const std::vector<Declined>& rows, const Strategy& offer,
-              std::span<const Spec* const> inputs) {
-  std::vector<TensorMeta> operands;
-  for (const Spec* spec : inputs) operands.push_back(TensorMeta{.absent = spec == nullptr});
-  const int num_axes = offer.outputs.empty() ? 0 : offer.outputs[0].mesh().ndim();
-  for (int axis = 0; axis < num_axes; ++axis) {
-    const OfferedRow row = offered_row(offer, axis);
-    if (row.all_replicated()) continue;
-    for (const Declined& declined : rows) {
-      const bool matched =
-          std::any_of(declined.rows.begin(), declined.rows.end(), [&](const RowPattern& pattern) {
-            return matches(pattern, operands, row.inputs, row.outputs);
-          });
-      if (matched) return true;
-    }
-  }
-  return false;
-}
-
-/// The operands as if they were whole on every rank.
-std::vector<Spec> whole(std::span<const Spec* const> inputs) {
-  std::vector<Spec> specs;
-  for (const Spec* spec : inputs) {
-    if (spec == nullptr) {
-      specs.emplace_back();
-      continue;
-    }
-    const Placements all(static_cast<std::size_t>(spec->mesh().ndim()), Replicate{});
-    specs.push_back(
-        value_or_throw(Spec::make(spec->mesh(), spec->global_shape(), spec->dtype(), all)));
-  }
-  return specs;
-}
-
-/// Offers of `function` that read as none of `left_out` on any axis; where none is left, those for
-/// operands that are whole.
-StrategyFn without(StrategyFn function, std::vector<Declined> left_out) {
-  return [function = std::move(function), left_out = std::move(left_out)](
-             std::span<const Spec* const> inputs, std::span<const TensorMeta> outputs,
-             const Attrs& attrs) -> StatusOr<std::vector<Strategy>> {
-    TSR_ASSIGN_OR_RETURN(std::vector<Strategy> offers, function(inputs, outputs, attrs));
-    std::erase_if(offers, [&](const Strategy& offer) { return reads_as(left_out, offer, inputs); });
-    if (!offers.empty()) return offers;
-    const std::vector<Spec> specs = whole(inputs);
-    std::vector<const Spec*> pointers;
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      pointers.push_back(inputs[i] == nullptr ? nullptr : &specs[i]);
-    }
-    return function(pointers, outputs, attrs);
-  };
-}
-
 StatusOr<std::unique_ptr<Op>> make_op(OpDef def) {
   TSR_RETURN_IF_ERROR(check_complete(def));
   auto op = std::make_unique<Op>();
@@ -190,7 +138,7 @@ StatusOr<std::unique_ptr<Op>> make_op(OpDef def) {
   TSR_ASSIGN_OR_RETURN(op->added_rows, parse_added_rows(def));
   TSR_ASSIGN_OR_RETURN(op->left_out, parse_left_out(def));
   if (def.strategies != nullptr && !op->left_out.empty()) {
-    def.strategies = without(std::move(def.strategies), op->left_out);
+    def.strategies = without_rows(std::move(def.strategies), op->left_out);
   }
   op->in_place.assign(static_cast<std::size_t>(std::max(def.num_outputs, 0)), -1);
   for (std::size_t o = 0; o < op->rule.outputs.size(); ++o) {

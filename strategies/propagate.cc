@@ -203,7 +203,7 @@ StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs
   TSR_RETURN_IF_ERROR(force_rows(call, forced));
   const SearchResult found = search(call);
   if (found.found == 0) {
-    return forced.empty() ? in_place_refused(call, attrs) : forced_refused(call, attrs, forced);
+    return call.is_forced() ? forced_refused(call, attrs, forced) : in_place_refused(call, attrs);
   }
   TSR_ASSIGN_OR_RETURN(Resolution resolution, resolve(call, found.best[0]));
   resolution.why += forced_text(mesh, forced);

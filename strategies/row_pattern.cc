@@ -66,6 +66,18 @@ StatusOr<std::vector<RowPattern::Entry>> parse_entries(std::string_view text) {
 
 }  // namespace
 
+std::string to_string(const RowEntry& entry) {
+  switch (entry.kind) {
+    case RowEntry::Kind::kShard:
+      return "S(" + std::to_string(entry.dim) + ")";
+    case RowEntry::Kind::kPartial:
+      return "P(" + std::string(name_of(entry.op)) + ")";
+    case RowEntry::Kind::kReplicate:
+      break;
+  }
+  return "R";
+}
+
 RowEntry entry_of(const Spec& spec, int axis) {
   const Layout& layout = spec.layout();
   if (const auto& partial = layout.partial[static_cast<std::size_t>(axis)]) {

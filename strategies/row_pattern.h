@@ -2,6 +2,7 @@
 // author adds to it or leaves out of it, and what a caller asks for.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct RowEntry {
   ReduceOp op = ReduceOp::kSum;
   bool operator==(const RowEntry&) const = default;
 };
+/// "R", "S(0)", "P(sum)"
+std::string to_string(const RowEntry& entry);
 /// Of a tensor on `axis` of its mesh.
 RowEntry entry_of(const Spec& spec, int axis);
 /// `layout` with another entry on one axis, whose level comes last.

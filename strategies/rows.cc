@@ -340,9 +340,7 @@ bool RowMaker::left_out(const CompactRow& row) const {
       return row.lowering >= 0 &&
              op_.def.lowerings[static_cast<std::size_t>(row.lowering)].factor == declined.factor;
     }
-    return std::any_of(declined.rows.begin(), declined.rows.end(), [&](const RowPattern& pattern) {
-      return matches(pattern, inputs_, row.inputs, row.outputs);
-    });
+    return any_matches(declined.rows, inputs_, row.inputs, row.outputs);
   });
 }
 
@@ -417,38 +415,6 @@ bool RowMaker::dtypes_allow(const CompactRow& row) const {
   return true;
 }
 
-std::string terms_text(const RuleLinearity& linearity) {
-  constexpr std::string_view kWords[] = {"lin", "aff", "mono", "anti", "max", "min", "prod"};
-  std::string text(kWords[static_cast<int>(linearity.kind)]);
-  text += ' ';
-  const bool polynomial = linearity.kind == Kind::kLin || linearity.kind == Kind::kAff;
-  const bool joined = linearity.kind == Kind::kMono || linearity.kind == Kind::kAnti;
-  for (std::size_t m = 0; m < linearity.monomials.size(); ++m) {
-    if (m > 0 && !joined) text += polynomial ? '+' : ',';
-    for (std::size_t i = 0; i < linearity.monomials[m].size(); ++i) {
-      if (i > 0) text += '*';
-      text += static_cast<char>('A' + linearity.monomials[m][i]);
-    }
-  }
-  return text;
-}
-
-void append(std::string& text, const RowEntry& entry) {
-  switch (entry.kind) {
-    case RowEntry::Kind::kReplicate:
-      text += 'R';
-      return;
-    case RowEntry::Kind::kShard:
-      text += "S(" + std::to_string(entry.dim) + ")";
-      return;
-    case RowEntry::Kind::kPartial:
-      text += "P(";
-      text += name_of(entry.op);
-      text += ')';
-      return;
-  }
-}
-
 }  // namespace
 
 bool CompactRow::has_partial_input() const noexcept {
@@ -460,69 +426,6 @@ std::vector<CompactRow> compact_rows(const Op& op, const Binding& binding,
                                      std::span<const TensorMeta> inputs,
                                      std::span<const TensorMeta> outputs, const Attrs& attrs) {
   return RowMaker(op, binding, inputs, outputs, attrs).make();
-}
-
-std::string why_of(const Op& op, const Binding& binding, const CompactRow& row) {
-  switch (row.origin) {
-    case CompactRow::Origin::kReplicate:
-      return "all R";
-    case CompactRow::Origin::kLinearity:
-      return terms_text(op.rule.linearity[static_cast<std::size_t>(row.linearity)]);
-    case CompactRow::Origin::kAdded:
-      return "added " + op.added_rows[static_cast<std::size_t>(row.added)].text;
-    case CompactRow::Origin::kFactor:
-    case CompactRow::Origin::kLowering:
-      break;
-  }
-  const Factor& factor = binding.factors[static_cast<std::size_t>(row.factor)];
-  std::string name = name_of(op.rule, factor);
-  if (row.origin == CompactRow::Origin::kLowering) return "lowering " + name;
-  if (factor.mark == nullptr) return name;
-  if (factor.mark->indexed) name += '#';
-  name += ':';
-  name += factor.mark->owned ? std::string_view("own") : name_of(*factor.mark->reduce);
-  return name;
-}
-
-bool matches(const RowPattern& pattern, std::span<const TensorMeta> operands,
-             std::span<const RowEntry> inputs, std::span<const RowEntry> outputs) noexcept {
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const std::size_t argument = std::min(i, pattern.inputs.size() - 1);  // the last may be a list
-    if (!operands[i].absent && !pattern.inputs[argument].matches(inputs[i])) return false;
-  }
-  if (!pattern.outputs) return true;
-  const std::vector<RowPattern::Entry>& wanted = *pattern.outputs;
-  if (wanted.size() != outputs.size() && wanted.size() != 1) return false;
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (!wanted[wanted.size() == 1 ? 0 : o].matches(outputs[o])) return false;
-  }
-  return true;
-}
-
-bool OfferedRow::all_replicated() const noexcept {
-  const auto whole = [](const RowEntry& e) { return e.kind == RowEntry::Kind::kReplicate; };
-  return std::all_of(inputs.begin(), inputs.end(), whole) &&
-         std::all_of(outputs.begin(), outputs.end(), whole);
-}
-
-OfferedRow offered_row(const Strategy& offer, int axis) {
-  OfferedRow row;
-  const auto entry = [&](const Spec& spec) {
-    return axis < spec.mesh().ndim() ? entry_of(spec, axis) : RowEntry{};
-  };
-  for (const Spec& spec : offer.inputs) row.inputs.push_back(entry(spec));
-  for (const Spec& spec : offer.outputs) row.outputs.push_back(entry(spec));
-  return row;
-}
-
-Row expand(const Op& op, const Binding& binding, const CompactRow& compact) {
-  Row row;
-  row.inputs.assign(compact.inputs.begin(), compact.inputs.end());
-  row.outputs.assign(compact.outputs.begin(), compact.outputs.end());
-  row.why = why_of(op, binding, compact);
-  row.lowering = compact.lowering;
-  row.masked_factor = compact.masked ? compact.factor : -1;
-  return row;
 }
 
 StatusOr<std::vector<Row>> rows_of(const Op& op, std::span<const TensorMeta> inputs,
@@ -537,20 +440,6 @@ StatusOr<std::vector<Row>> rows_of(const Op& op, std::span<const TensorMeta> inp
     rows.push_back(expand(op, binding, row));
   }
   return rows;
-}
-
-std::string to_string(const Row& row) {
-  std::string text;
-  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
-    if (i > 0) text += ", ";
-    append(text, row.inputs[i]);
-  }
-  text += text.empty() ? "->" : " ->";
-  for (std::size_t o = 0; o < row.outputs.size(); ++o) {
-    text += o > 0 ? ", " : " ";
-    append(text, row.outputs[o]);
-  }
-  return text;
 }
 
 }  // namespace tessera

@@ -42,13 +42,8 @@ std::vector<CompactRow> compact_rows(const Op& op, const Binding& binding,
 /// The row reads as `pattern` says; operands that are absent read as anything.
 bool matches(const RowPattern& pattern, std::span<const TensorMeta> operands,
              std::span<const RowEntry> inputs, std::span<const RowEntry> outputs) noexcept;
-/// How an offer of an op's own function runs on one axis of its mesh.
-struct OfferedRow {
-  std::vector<RowEntry> inputs;
-  std::vector<RowEntry> outputs;
-  bool all_replicated() const noexcept;
-};
-OfferedRow offered_row(const Strategy& offer, int axis);
+bool any_matches(std::span<const RowPattern> patterns, std::span<const TensorMeta> operands,
+                 std::span<const RowEntry> inputs, std::span<const RowEntry> outputs) noexcept;
 /// With texts.
 Row expand(const Op& op, const Binding& binding, const CompactRow& row);
 /// "m", "k:sum", "lin A*B", "lowering r", "added P(max), R -> P(max)", "all R".

@@ -39,6 +39,8 @@ struct Call {
   absl::InlinedVector<CallOperand, 2> wanted;
   /// Per reduced axis, the rows that a caller asks for; empty where any may be chosen.
   absl::InlinedVector<std::vector<std::int16_t>, 4> forced;
+
+  bool is_forced() const noexcept;  ///< on some axis
 };
 
 /// The call on `mesh`, without operands. Errors: those of infer() and bind_rule().

@@ -100,30 +100,20 @@ void check_sizes(const Op& op, const std::vector<SampleRows>& found, Completenes
   }
 }
 
-bool any_matches(const std::vector<RowPattern>& patterns, const SampleRows& sample,
-                 const FoundRow& row) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const RowPattern& each) {
-    return matches(each, sample.inputs, row.inputs, row.outputs);
-  });
-}
-
 bool is_left_out(const Op& op, const SampleRows& sample, const FoundRow& row) {
   return std::any_of(op.left_out.begin(), op.left_out.end(), [&](const Declined& declined) {
-    return any_matches(declined.rows, sample, row);
+    return any_matches(declined.rows, sample.inputs, row.inputs, row.outputs);
   });
 }
 
 /// On some sample a row of `op` reads like one of these.
-bool has_row_like(const Op& op, const std::vector<RowPattern>& patterns) {
+bool has_row_like(const Op& op, std::span<const RowPattern> patterns) {
   for (const Sample& sample : op.def.samples) {
     const TrialData call(op, sample, /*seed=*/1);
     const StatusOr<std::vector<Row>> rows = rows_of(op, call.inputs(), call.attrs(), 2);
     if (!rows.ok()) continue;
     for (const Row& row : *rows) {
-      const bool like = std::any_of(patterns.begin(), patterns.end(), [&](const RowPattern& each) {
-        return matches(each, call.inputs(), row.inputs, row.outputs);
-      });
-      if (like) return true;
+      if (any_matches(patterns, call.inputs(), row.inputs, row.outputs)) return true;
     }
   }
   return false;
@@ -132,7 +122,7 @@ bool has_row_like(const Op& op, const std::vector<RowPattern>& patterns) {
 /// Rows that were added and fit no sample, or left out and are on none, say nothing.
 void check_amended_rows(const Op& op, Completeness& result) {
   for (const RowPattern& row : op.added_rows) {
-    if (has_row_like(op, {row})) continue;
+    if (has_row_like(op, {&row, 1})) continue;
     result.complaints.push_back("added row '" + row.text +
                                 "': no sample has operands that it fits, or it was left out");
   }
@@ -179,7 +169,9 @@ Completeness judge_completeness(const Op& op, const std::vector<SampleRows>& fou
       const std::string text = to_string(row);
       bool excused = is_left_out(op, sample, row);
       for (std::size_t d = 0; d < declined.size(); ++d) {
-        if (any_matches(declined[d].rows, sample, row)) needed[d] = excused = true;
+        if (any_matches(declined[d].rows, sample.inputs, row.inputs, row.outputs)) {
+          needed[d] = excused = true;
+        }
       }
       if (!left_out.insert(text).second) continue;
       if (excused) {

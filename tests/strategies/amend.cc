@@ -292,6 +292,13 @@ TEST_CASE("a row that a call does not have is refused with those it has",
   const Spec c = spec(mesh, {8, 6}, "R");
   CHECK(error("add_", {a, c}, "S(1), S(1) -> S(1)").find("the call cannot run as asked for") !=
         std::string::npos);
+  const std::vector<ForcedRow> elsewhere = {{"S(1), S(1) -> S(1)", "ep", "train.cc:12"}};
+  const Spec written = spec(mesh, {8, 6}, "P(prod)");
+  const auto refused = [&](const std::vector<ForcedRow>& forced) {
+    return std::string(message_of(ask(table, "add_", {written, a}, {}, forced).status()));
+  };
+  CHECK(refused({}).find("an in-place op must keep its placement") != std::string::npos);
+  CHECK(refused(elsewhere) == refused({}));  // on another mesh it says nothing, nor of what fails
   const Attrs shape = {{"size", Shape{4, 2, 6}}};
   CHECK(error("view", {a}, "S(0) -> S(0)", shape) == "none");
   CHECK(error("view", {a}, "S(1) -> S(2)", shape).find("it has no row 'S(1) -> S(2)'") !=
