@@ -5,7 +5,7 @@
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "strategies/propagate.h"
+#include "strategies/rules/propagate.h"
 
 namespace tessera {
 namespace {

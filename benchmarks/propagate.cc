@@ -3,7 +3,7 @@
 // in place, of a view and with out= costs beyond its kernel.
 // Units: microseconds per cold call, nanoseconds per warm one; MiB in the counters of
 // `cached_calls`.
-#include "strategies/propagate.h"
+#include "strategies/rules/propagate.h"
 
 #include <benchmark/benchmark.h>
 #include <malloc.h>

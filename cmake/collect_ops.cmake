@@ -2,8 +2,8 @@
 # a script (-P) with FOLDER and OUTPUT it writes the source: one call for each `void add_…_ops(OpTable& table)`.
 if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.25)
-  file(GLOB op_sources ${FOLDER}/*.cc)
-  list(SORT op_sources)
+  file(GLOB_RECURSE op_sources ${FOLDER}/*.cc)
+  list(SORT op_sources COMPARE FILE_BASENAME)  # whatever folder a family stands in
   set(declarations "")
   set(calls "")
   set(families "")
@@ -18,7 +18,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     endforeach()
   endforeach()
   file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT "// Generated from strategies/ops/ by cmake/collect_ops.cmake.
-#include \"strategies/families.h\"
+#include \"strategies/rules/families.h\"
 
 namespace tessera {
 
@@ -50,7 +50,7 @@ endif()
 
 set(TESSERA_COLLECT_OPS ${CMAKE_CURRENT_LIST_FILE})
 function(tessera_collect_ops target folder)
-  file(GLOB op_sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  file(GLOB_RECURSE op_sources CONFIGURE_DEPENDS ${folder}/*.cc)
   set(generated ${PROJECT_BINARY_DIR}/generated/builtin_ops.cc)
   add_custom_command(
     OUTPUT ${generated}

@@ -4,11 +4,18 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(TESSERA_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 
-install(TARGETS tessera EXPORT tesseraTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera COMPONENT development)
-install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
+install(TARGETS tessera_rules_library EXPORT tesseraRulesTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rules
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rules
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera COMPONENT rules)
+install(EXPORT tesseraRulesTargets NAMESPACE tessera:: DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT rules)
+if(TARGET tessera)
+  install(TARGETS tessera EXPORT tesseraTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera COMPONENT development)
+  install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION ${TESSERA_CMAKE_DIR} COMPONENT development)
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT development)
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in ${PROJECT_BINARY_DIR}/tesseraConfig.cmake
@@ -27,7 +34,10 @@ function(tessera_pkg_config name component)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
           COMPONENT ${component})
 endfunction()
-tessera_pkg_config(tessera development)
+tessera_pkg_config(tessera-rules rules)
+if(TARGET tessera)
+  tessera_pkg_config(tessera development)
+endif()
 
 if(TARGET tessera_mpi_library)
   set_target_properties(tessera_mpi_library PROPERTIES INSTALL_RPATH "$ORIGIN")  # libtessera lies beside it

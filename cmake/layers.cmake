@@ -1,14 +1,19 @@
 include(unite)
 
-# tessera_layer(NAME [FOLDER folder] DEPENDS … [PRIVATE …] [HOT | COLD]): one static library from every source of the
-# folder, NAME unless given, but main.cc.
-# HOT compiles the folder for speed, see tessera_hot_options; COLD for less of the compiler's time.
+# tessera_layer(NAME [FOLDERS folder…] [FLAT] DEPENDS … [PRIVATE …] [HOT | COLD]): one static library from every source of
+# the folders, NAME unless given, but main.cc. FLAT: the folders below them are layers of their own.
+# HOT compiles the sources for speed, see tessera_hot_options; COLD for less of the compiler's time.
 function(tessera_layer name)
-  cmake_parse_arguments(LAYER "HOT;COLD" "FOLDER" "DEPENDS;PRIVATE" ${ARGN})
-  if(NOT LAYER_FOLDER)
-    set(LAYER_FOLDER ${name})
+  cmake_parse_arguments(LAYER "FLAT;HOT;COLD" "" "FOLDERS;DEPENDS;PRIVATE" ${ARGN})
+  if(NOT LAYER_FOLDERS)
+    set(LAYER_FOLDERS ${name})
   endif()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${LAYER_FOLDER}/*.cc)
+  list(TRANSFORM LAYER_FOLDERS REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/\\1/*.cc" OUTPUT_VARIABLE patterns)
+  if(LAYER_FLAT)
+    file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${patterns})
+  endif()
   # The first two have targets of their own: cmake/mpi.cmake, cmake/nccl.cmake.
   list(FILTER sources EXCLUDE REGEX "/runtime/mpi[a-z_]*/|/devices/nccl/|/main\\.cc$")
   if(NOT sources)
@@ -38,7 +43,8 @@ function(tessera_layer name)
   else()
     target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
   endif()
-  tessera_count_lines(tessera_${name} ${name})
+  string(REGEX MATCH "^[a-z_]+" folder "${LAYER_FOLDERS}")
+  tessera_count_lines(tessera_${name} ${folder})
 endfunction()
 
 # The machine's own instruction set (TESSERA_MARCH) and full vectorisation. Products and sums contract to fused
@@ -67,9 +73,9 @@ if(NOT TESSERA_SANITIZE)
   list(APPEND TESSERA_TEST_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-g0>)
 endif()
 
-# tessera_count_lines(TARGET LAYER): under TESSERA_COVERAGE, where scripts/coverage judges the layer.
-function(tessera_count_lines target layer)
-  if(TESSERA_COVERAGE AND layer MATCHES "^(placement|strategies|runtime|checkpoint)$")
+# tessera_count_lines(TARGET FOLDER): under TESSERA_COVERAGE, where scripts/coverage judges the folder.
+function(tessera_count_lines target folder)
+  if(TESSERA_COVERAGE AND folder MATCHES "^(placement|strategies|runtime|checkpoint)$")
     target_compile_options(${target} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
     target_link_options(${target} PUBLIC -fprofile-instr-generate)
   endif()

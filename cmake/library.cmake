@@ -1,6 +1,6 @@
-# The libraries that others link, made of the layers' objects: tessera (tessera::tessera) holds all of the core and
-# needs neither MPI nor, unless TESSERA_CUDA asks for it, CUDA; tessera_mpi_library (tessera::mpi) is the MPI backend. Shared, unless BUILD_SHARED_LIBS
-# is OFF. The programs and tests of this tree link the layers themselves and so see what the libraries hide.
+# The libraries that others link, made of the layers' objects: tessera_rules_library (tessera::rules) plans, and needs
+# Abseil alone; tessera (tessera::tessera) holds all of the core and needs neither MPI nor, unless TESSERA_CUDA asks for
+# it, CUDA; tessera_mpi_library (tessera::mpi) is the MPI backend. Shared, unless BUILD_SHARED_LIBS is OFF. The programs and tests of this tree link the layers themselves and so see what the libraries hide.
 if(DEFINED BUILD_SHARED_LIBS AND NOT BUILD_SHARED_LIBS)
   set(TESSERA_LIBRARY_TYPE STATIC)
 else()
@@ -18,6 +18,10 @@ function(tessera_library target name export_name)
   endforeach()
   add_library(${target} ${TESSERA_LIBRARY_TYPE} ${objects})
   add_library(tessera::${export_name} ALIAS ${target})
+  set(holds all)
+  if(export_name STREQUAL "rules")
+    set(holds rules)
+  endif()
   # Before 1.0 a minor version may change what programs were compiled against: its number is part of the soname.
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${name} EXPORT_NAME ${export_name}
                         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
@@ -31,14 +35,16 @@ function(tessera_library target name export_name)
   if(TESSERA_COVERAGE)
     target_link_options(${target} PRIVATE -fprofile-instr-generate)
   endif()
+  # tessera::tessera holds the rules too: a program that linked both would have two tables of ops.
+  set_target_properties(${target} PROPERTIES INTERFACE_TESSERA_HOLDS ${holds} COMPATIBLE_INTERFACE_STRING TESSERA_HOLDS)
   # Calls inside the library need no detour for a symbol that somebody might replace.
   target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
 endfunction()
 
-# tessera_public_headers(OUT): the headers that say TSR_API, and those that they include.
+# tessera_public_headers(OUT FOLDERS…): the headers of these that say TSR_API, and those that they include.
 function(tessera_public_headers out)
   set(headers "")
-  foreach(layer placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools conformance)
+  foreach(layer IN LISTS ARGN)
     file(GLOB_RECURSE found RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${layer}/*.h)
     foreach(header IN LISTS found)
       file(STRINGS ${PROJECT_SOURCE_DIR}/${header} marks REGEX "^namespace .* TSR_API {" LIMIT_COUNT 1)
@@ -60,32 +66,45 @@ function(tessera_public_headers out)
     endforeach()
   endwhile()
   list(SORT headers)
+  list(TRANSFORM headers PREPEND ${PROJECT_SOURCE_DIR}/)
   set(${out} ${headers} PARENT_SCOPE)
 endfunction()
 
-tessera_public_headers(TESSERA_PUBLIC_HEADERS)
-list(TRANSFORM TESSERA_PUBLIC_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/)
+tessera_library(tessera_rules_library tessera_rules rules tessera_placement tessera_kernels tessera_rules)
+tessera_public_headers(headers placement kernels strategies/rules)
+target_sources(tessera_rules_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+# What public headers include is public.
+set(TESSERA_HEADER_LIBRARIES Threads::Threads absl::status absl::statusor absl::flat_hash_map absl::flat_hash_set
+    absl::node_hash_set absl::inlined_vector)
+target_link_libraries(tessera_rules_library PUBLIC ${TESSERA_HEADER_LIBRARIES} PRIVATE absl::strings absl::str_format)
 
 # For projects that add this one as a folder and only plan: the pure values, nothing else to compile.
 add_library(tessera::placement ALIAS tessera_placement)
 
-set(device_layers tessera_emulation tessera_emulation_blocks tessera_emulated_device tessera_devices)
-if(TESSERA_CUDA)
-  list(APPEND device_layers tessera_cuda_device ${TESSERA_CARD_LIBRARIES})
-endif()
-tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_strategies
-                tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel tessera_moe
-                ${device_layers} tessera_audit)
-if(TESSERA_CUDA)
-  target_link_libraries(tessera PRIVATE CUDA::cudart_static CUDA::cublasLt)
-endif()
-target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${TESSERA_PUBLIC_HEADERS})
-# What public headers include is public.
-target_link_libraries(tessera PUBLIC Threads::Threads absl::status absl::statusor absl::flat_hash_map
-                      absl::flat_hash_set absl::node_hash_set absl::inlined_vector
-                      PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX re2::re2 Sodium::sodium)
+# tessera_whole_library(): tessera::tessera and tessera::mpi, once all layers are there.
+macro(tessera_whole_library)
+  set(device_layers tessera_emulation tessera_emulation_blocks tessera_emulated_device tessera_devices)
+  if(TESSERA_CUDA)
+    list(APPEND device_layers tessera_cuda_device ${TESSERA_CARD_LIBRARIES})
+  endif()
+  tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_host_kernels
+                  tessera_rules tessera_verify tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel
+                  tessera_moe ${device_layers} tessera_audit_plans tessera_audit)
+  if(TESSERA_LIBRARY_TYPE STREQUAL "STATIC")
+    target_link_options(tessera INTERFACE LINKER:--undefined=tessera_has_host_kernels)
+  endif()
+  if(TESSERA_CUDA)
+    target_link_libraries(tessera PRIVATE CUDA::cudart_static CUDA::cublasLt)
+  endif()
+  tessera_public_headers(headers placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools
+                         conformance)
+  target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+  target_link_libraries(tessera PUBLIC ${TESSERA_HEADER_LIBRARIES}
+                        PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX re2::re2 Sodium::sodium)
 
-if(TESSERA_HAS_MPI)
-  tessera_library(tessera_mpi_library tessera_mpi mpi tessera_mpi)
-  target_link_libraries(tessera_mpi_library PUBLIC tessera PRIVATE absl::str_format MPI::MPI_CXX OpenMP::OpenMP_CXX)
-endif()
+  if(TESSERA_HAS_MPI)
+    tessera_library(tessera_mpi_library tessera_mpi mpi tessera_mpi)
+    target_link_libraries(tessera_mpi_library PUBLIC tessera
+                          PRIVATE absl::str_format MPI::MPI_CXX OpenMP::OpenMP_CXX)
+  endif()
+endmacro()

@@ -9,7 +9,7 @@
 #include "dtensor/dispatch.h"
 #include "dtensor/host_read.h"
 #include "kernels/elementwise.h"
-#include "strategies/binding.h"
+#include "strategies/rules/binding.h"
 
 namespace tessera {
 

@@ -13,7 +13,8 @@
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
 #include "placement/printable.h"
-#include "strategies/in_place.h"
+#include "strategies/rules/binding.h"
+#include "strategies/rules/in_place.h"
 
 namespace tessera {
 
@@ -24,14 +25,6 @@ constexpr std::size_t kMaxCachedCalls = 1U << 16;
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
   return hash ^ (hash >> 29);
-}
-
-std::string operand_label(const Op& op, std::size_t i) {
-  const std::size_t last = op.def.args.size() - 1;
-  const std::size_t arg = std::min(i, last);
-  std::string label = op.def.args[arg].name;
-  if (op.def.args[arg].kind == ArgDef::Kind::kList) label += absl::StrFormat("[%d]", i - arg);
-  return label;
 }
 
 std::string placed(const Spec& spec) {
@@ -68,7 +61,8 @@ void resolve_meshes(Runtime& runtime, const Op& op, Operands operands, ResolvedC
           "%s: %s is a plain tensor %s beside operands on mesh %s; only 0-d tensors may be plain "
           "there: "
           "distribute() it, or give it a placement with from_local()",
-          op.def.name, operand_label(op, i), specs[i]->to_string(), mesh->to_string())));
+          op.def.name, operand_name(op, static_cast<int>(i)), specs[i]->to_string(),
+          mesh->to_string())));
     }
   }
 }
@@ -89,7 +83,8 @@ void plan_moves(Runtime& runtime, const Resolution& resolution,
     }
     move.bytes = estimate_moved_bytes(*specs[i], *want);
     move.why = absl::StrFormat("%s: operand %s is %s, the op runs as %s", call.op->def.name,
-                               operand_label(*call.op, i), placed(*specs[i]), resolution.why);
+                               operand_name(*call.op, static_cast<int>(i)), placed(*specs[i]),
+                               resolution.why);
     call.moves.push_back(std::move(move));
   }
 }
@@ -128,8 +123,9 @@ void find_sums(const Resolution& resolution, ResolvedCall& call) {
   }
 }
 
-std::shared_ptr<const ResolvedCall> resolve(Runtime& runtime, const Op& op, const Into& into,
-                                            const Attrs& attrs, std::span<const ForcedRow> forced) {
+std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op, const Into& into,
+                                                 const Attrs& attrs,
+                                                 std::span<const ForcedRow> forced) {
   const Operands operands = into.operands;
   auto call = std::make_shared<ResolvedCall>();
   call->op = &op;
@@ -188,7 +184,7 @@ void check_policy(const Runtime& runtime, const ResolvedCall& call, const Operan
   const ImplicitPolicy policy = runtime.implicit_policy;
   if (policy == ImplicitPolicy::kAllow) return;
   if (!move.communicates && policy != ImplicitPolicy::kForce) return;
-  const std::string label = operand_label(*call.op, static_cast<std::size_t>(move.operand));
+  const std::string label = operand_name(*call.op, move.operand);
   std::string remedy = "redistribute it before the call";
   if (policy == ImplicitPolicy::kForbid) {
     remedy += ", or allow implicit redistribution in this region";
@@ -221,8 +217,7 @@ void move_operands(Runtime& runtime, const ResolvedCall& call,
   }
   for (const OperandMove& each : call.moves) {
     const DTensor*& operand = operands[static_cast<std::size_t>(each.operand)];
-    const std::string label =
-        label_of(*operand, operand_label(*call.op, static_cast<std::size_t>(each.operand)));
+    const std::string label = label_of(*operand, operand_name(*call.op, each.operand));
     held.push_back(move(*operand, each.to, {Origin::kImplicit, label, each.why}, site));
     operand = &held.back();
   }
@@ -332,7 +327,7 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
     }
   }
   std::shared_ptr<const ResolvedCall> call =
-      resolve(runtime, op, into, attrs, asked_rows(cache, op));
+      resolve_call(runtime, op, into, attrs, asked_rows(cache, op));
   if (calls.size() >= kMaxCachedCalls) calls.clear();
   CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
   return calls.emplace(std::move(key), std::move(call)).first->second;
@@ -421,7 +416,7 @@ void check_outs(Runtime& runtime, const Op& op, const Into& into) {
     check_in_place(runtime, op.def.name, *each);
   }
   for (std::size_t i = 0; i < into.operands.size(); ++i) {
-    refuse(*into.operands[i], operand_label(op, i));
+    refuse(*into.operands[i], operand_name(op, static_cast<int>(i)));
   }
 }
 

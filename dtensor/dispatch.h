@@ -21,8 +21,8 @@
 #include "dtensor/known_op.h"
 #include "placement/api.h"
 #include "runtime/plan/execute.h"
-#include "strategies/aliasing.h"
-#include "strategies/local_op.h"
+#include "strategies/rules/aliasing.h"
+#include "strategies/rules/local_op.h"
 
 namespace tessera TSR_API {
 

@@ -11,7 +11,7 @@
 #include "dtensor/dtensor.h"
 #include "kernels/optimizer.h"
 #include "placement/api.h"
-#include "strategies/attrs.h"
+#include "strategies/rules/attrs.h"
 
 namespace tessera TSR_API {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "kernels/elementwise.h"
-#include "strategies/window.h"
+#include "strategies/rules/window.h"
 
 namespace tessera {
 

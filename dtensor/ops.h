@@ -12,7 +12,7 @@
 
 #include "dtensor/dtensor.h"
 #include "placement/api.h"
-#include "strategies/attrs.h"
+#include "strategies/rules/attrs.h"
 
 namespace tessera TSR_API {
 

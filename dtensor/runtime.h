@@ -9,7 +9,7 @@
 
 #include "placement/api.h"
 #include "runtime/world.h"
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera TSR_API {
 

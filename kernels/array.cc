@@ -274,5 +274,12 @@ void throw_dtype(std::string_view kernel, DType dtype, std::string_view allowed)
                                                to_absl(allowed))));
 }
 
+Array contiguous(KernelContext& ctx, const Array& src) {
+  if (src.is_contiguous()) return src;
+  Array dense = Array::empty(src.shape(), src.dtype(), ctx.allocator);
+  copy(ctx, src, dense);
+  return dense;
+}
+
 }  // namespace kernels
 }  // namespace tessera

@@ -9,8 +9,10 @@ namespace tessera::kernels {
 namespace {
 
 [[noreturn]] [[gnu::cold]] void throw_empty(const KernelContext& ctx, const char* name) {
+  const bool links_none = &ctx.device->kernels() == &cpu_kernels();
   throw Error(
-      unimplemented(std::string(name) + " has no kernel on " + to_string(ctx.device->id())));
+      unimplemented(std::string(name) + " has no kernel on " + to_string(ctx.device->id()) +
+                    (links_none ? ": this program links tessera::rules, which plans only" : "")));
 }
 
 template <class Kernel>
@@ -21,15 +23,13 @@ Kernel* slot(const KernelContext& ctx, Kernel* KernelTable::*which, const char* 
   return kernel;
 }
 
-constexpr KernelTable kCpuKernels = {
-#define TSR_KERNEL_OF_CPU(name) .name = cpu::name,
-    TSR_KERNELS(TSR_KERNEL_OF_CPU)
-#undef TSR_KERNEL_OF_CPU
-};
+// Empty in a program that links rules alone.
+constinit KernelTable cpu_table;
 
 }  // namespace
 
-const KernelTable& cpu_kernels() noexcept { return kCpuKernels; }
+const KernelTable& cpu_kernels() noexcept { return cpu_table; }
+void set_cpu_kernels(const KernelTable& table) noexcept { cpu_table = table; }
 
 void attention(KernelContext& ctx, const Array& q, const Array& k, const Array& v,
                const AttentionOptions& options, const Array& out, const Array& lse) {

@@ -67,8 +67,11 @@ TSR_KERNELS(TSR_KERNEL_DECLARED)
 #undef TSR_KERNEL_DECLARED
 }  // namespace cpu
 
-/// All slots are filled.
+/// The processor's table: all slots are filled where a program links the processor's kernels, none
+/// where it links rules alone (tessera::rules).
 const KernelTable& cpu_kernels() noexcept;
+/// Fills it, before main() and for good.
+void set_cpu_kernels(const KernelTable& table) noexcept;
 
 }  // namespace kernels
 }  // namespace tessera

@@ -1,75 +1,61 @@
+// What pointwise functions are, without their code: rules are made of it, and devices find by it
+// what they run.
 #include "kernels/pointwise.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_format.h"
-#include "kernels/block_map.h"
-#include "kernels/dtype_switch.h"
-#include "kernels/elementwise.h"
-#include "kernels/kernel_table.h"
-#include "kernels/next_value.h"
-#include "kernels/pointwise_table.h"
+#include "kernels/pointwise_activation.h"
+#include "kernels/pointwise_elementary.h"
+#include "kernels/pointwise_integers.h"
+#include "kernels/pointwise_list.h"
+#include "kernels/pointwise_losses.h"
+#include "kernels/pointwise_pairs.h"
+#include "placement/status.h"
 
 namespace tessera::kernels {
 namespace {
 
-const Pointwise* find_function(std::string_view name) noexcept {
-  for (const std::span<const Pointwise> table :
-       {elementary_functions(), elementary_slopes(), activation_functions(), activation_slopes(),
-        pair_functions(), pair_slopes(), integer_functions(), loss_functions()}) {
-    const auto at = std::find_if(table.begin(), table.end(),
+template <class Family, class Entry>
+constexpr Pointwise function_of(int index) {
+  return {.name = Family::kEntries.names[index],
+          .num_operands = Entry::kOperands,
+          .has_floating = kHasForm<Entry, double>,
+          .has_integer = kHasForm<Entry, std::int64_t>,
+          .family = Family::kFamily,
+          .index = index,
+          .divides_integers = kDivides<typename Entry::Integer>};
+}
+template <class Family>
+constexpr auto functions_of() {
+  using List = std::remove_cv_t<decltype(Family::kEntries)>;
+  return []<int... at>(std::integer_sequence<int, at...>) {
+    return std::array<Pointwise, sizeof...(at)>{
+        function_of<Family, typename List::template Entry<at>>(at)...};
+  }
+  (std::make_integer_sequence<int, List::kSize>());
+}
+
+template <class Family>
+constexpr auto kFunctions = functions_of<Family>();
+
+template <class... Families>
+const Pointwise* find_in(std::string_view name) noexcept {
+  for (const std::span<const Pointwise> functions :
+       {std::span<const Pointwise>(kFunctions<Families>)...}) {
+    const auto at = std::find_if(functions.begin(), functions.end(),
                                  [&](const Pointwise& each) { return each.name == name; });
-    if (at != table.end()) return &*at;
+    if (at != functions.end()) return &*at;
   }
   return nullptr;
 }
 
-template <class C, int N>
-void run_map(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> block,
-             std::span<const Array> operands, const double* params, const Array& out) {
-  std::array<const Array*, N + 1> arrays;
-  arrays[0] = &out;
-  for (std::size_t i = 0; i < N; ++i) arrays[i + 1] = &operands[i];
-  // Integer division may throw, which must not happen inside a parallel region.
-  const int threads = std::is_integral_v<C> ? 1 : ctx.threads;
-  BlockMap<C, 1, N>(function.name, arrays)
-      .run(threads, [block, params](const C* const* in, C* const* to, std::int64_t n) {
-        block(in, to[0], n, params);
-      });
-}
-
-template <class C>
-void run_typed(KernelContext& ctx, const Pointwise& function, PointwiseBlock<C> block,
-               std::span<const Array> operands, const double* params, const Array& out) {
-  switch (function.num_operands) {
-    case 1:
-      return run_map<C, 1>(ctx, function, block, operands, params, out);
-    case 2:
-      return run_map<C, 2>(ctx, function, block, operands, params, out);
-    case 3:
-      return run_map<C, 3>(ctx, function, block, operands, params, out);
-    default:
-      return run_map<C, 4>(ctx, function, block, operands, params, out);
-  }
-}
-
-template <class Half>
-void run_next_half(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  BlockMap<float, 1, 2>("nextafter", {&out, &a, &b})
-      .run(ctx.threads, [](const float* const* in, float* const* to, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; ++i) to[0][i] = next_half<Half>(in[0][i], in[1][i]);
-      });
-}
-
-template <class C>
-void run_nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  BlockMap<C, 1, 2>("nextafter", {&out, &a, &b})
-      .run(ctx.threads, [](const C* const* in, C* const* to, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; ++i) to[0][i] = std::nextafter(in[0][i], in[1][i]);
-      });
+const Pointwise* find_function(std::string_view name) noexcept {
+  using namespace scalar;
+  return find_in<ElementaryFunctions, ElementarySlopes, ActivationFunctions, ActivationSlopes,
+                 PairFunctions, PairSlopes, IntegerFunctions, LossFunctions>(name);
 }
 
 }  // namespace
@@ -81,31 +67,6 @@ bool has_pointwise_function(std::string_view name) noexcept {
 const Pointwise& pointwise_function(std::string_view name) {
   if (const Pointwise* found = find_function(name)) return *found;
   throw Error(internal_error(absl::StrFormat("no pointwise function '%s'", std::string(name))));
-}
-
-void cpu::pointwise(KernelContext& ctx, const Pointwise& function, std::span<const Array> operands,
-                    std::span<const double> params, const Array& out) {
-  if (takes_integers(function, operands, out)) {
-    return run_typed<std::int64_t>(ctx, function, function.integer, operands, params.data(), out);
-  }
-  const std::vector<Array> promoted = promoted_integers(ctx, operands);
-  if (!promoted.empty()) operands = promoted;
-  run_typed<double>(ctx, function, function.floating, operands, params.data(), out);
-}
-
-void cpu::nextafter(KernelContext& ctx, const Array& a, const Array& b, const Array& out) {
-  switch (out.dtype()) {
-    case DType::kF64:
-      return run_nextafter<double>(ctx, a, b, out);
-    case DType::kF32:
-      return run_nextafter<float>(ctx, a, b, out);
-    case DType::kBF16:
-      return run_next_half<BFloat16>(ctx, a, b, out);
-    case DType::kF16:
-      return run_next_half<Float16>(ctx, a, b, out);
-    default:
-      throw_dtype("nextafter", out.dtype(), "F64, F32, BF16, F16");
-  }
 }
 
 }  // namespace tessera::kernels

@@ -14,11 +14,6 @@
 namespace tessera TSR_API {
 namespace kernels {
 
-/// n elements of each operand to n results. `params` are numbers such as a slope, in the op's
-/// order.
-template <class C>
-using PointwiseBlock = void (*)(const C* const* in, C* out, std::int64_t n, const double* params);
-
 /// The lists of pointwise_*.h.
 enum class PointwiseFamily : std::uint8_t {
   kElementary,
@@ -31,12 +26,12 @@ enum class PointwiseFamily : std::uint8_t {
   kLosses
 };
 
-/// A function that is not defined on floating types or on integers is null there.
+/// What is known of a function without a device; each device finds its code by family and index.
 struct Pointwise {
   std::string_view name;
   int num_operands = 1;
-  PointwiseBlock<double> floating = nullptr;
-  PointwiseBlock<std::int64_t> integer = nullptr;
+  bool has_floating = false;  ///< is defined on floating types
+  bool has_integer = false;   ///< is defined on integers
   PointwiseFamily family = PointwiseFamily::kElementary;
   int index = 0;  ///< in its family's list
   bool divides_integers = false;

@@ -26,8 +26,8 @@ inline bool takes_integers(const Pointwise& function, std::span<const Array> ope
   }
   const auto floats = [](const Array& operand) { return is_floating(operand.dtype()); };
   const bool is_float = std::any_of(operands.begin(), operands.end(), floats);
-  if (!is_float && function.integer != nullptr) return true;
-  if (function.floating == nullptr) {
+  if (!is_float && function.has_integer) return true;
+  if (!function.has_floating) {
     const auto first = std::find_if(operands.begin(), operands.end(), floats);
     throw_dtype(function.name, first->dtype(), "I64, I32, U8, BOOL");
   }

@@ -15,8 +15,6 @@ namespace kernels {
 /// Reduces the dims listed (keepdim: out has size 1 there or lacks them; both are taken).
 void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int> dims,
             const Array& out);
-/// out = reduce(a, b) element by element, in place on `accumulator`: what collectives fold with.
-void accumulate(KernelContext& ctx, ReduceOp op, const Array& accumulator, const Array& x);
 /// I64 index of the first maximum (or minimum) along `dim`; NaN counts as the extreme.
 enum class Extreme : std::uint8_t { kMax, kMin };
 void arg_extreme(KernelContext& ctx, Extreme which, const Array& x, int dim, const Array& values,

@@ -17,7 +17,7 @@ void topk(KernelContext& ctx, const Array& x, int dim, Order order, const Array&
 void sort(KernelContext& ctx, const Array& x, int dim, Order order, const Array& values,
           const Array& indices);
 /// Stable counting sort of integer keys in [0, num_keys): permutation_N (I64: position → source
-/// index) and counts_E (I64). Errors (checked): OutOfRange naming the position of a key outside.
+/// index) and counts_E (I64). Errors: OutOfRange naming the position of a key outside.
 void sort_by_key(KernelContext& ctx, const Array& keys_N, std::int64_t num_keys,
                  const Array& permutation_N, const Array& counts_E);
 

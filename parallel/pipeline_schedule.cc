@@ -1,3 +1,10 @@
+// How schedules are made. A schedule is a list of passes for each rank. 1F1B: rank r of p first
+// runs p − 1 − r forward passes, so that the last rank can start backward as early as can be, then
+// one forward and one backward in turn, then the backward passes that are left; at most p − r
+// micro-batches are held at a time. Interleaved: a rank has several stages, p apart; micro-batches
+// go in rounds, each through all of a rank's stages before the next round begins, which divides the
+// idle time at both ends by the number of stages. simulate() plays a schedule pass by pass and is
+// the judge of it: every pass once, nothing before what it needs, no deadlock.
 #include "parallel/pipeline_schedule.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// How the ring works. Each rank keeps its queries; keys and values, packed as one array, travel
+// around the ring, and in step s rank r has the block of rank r − s. While it attends to the block
+// at hand the block is already on its way to the next rank. Results over the keys so far are joined
+// with those over the block by their log-sums (RunningSoftmax), in the accumulation type, so that
+// the order of blocks costs no precision. Ranks may hold several runs of tokens: queries and keys
+// meet run by run, and pairs that causality excludes are left out. The backward pass sends blocks
+// around once more, followed one step later by the sums of their gradients, to which every rank
+// adds its share; the last hop brings them home.
 #include "parallel/ring_attention.h"
 
 #include <optional>

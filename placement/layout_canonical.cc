@@ -1,3 +1,11 @@
+// How levels become canonical. Many lists of levels mean the same index sets; equality, caches and
+// the planner need one of them. From major to minor: axes of one rank go, and so do cuts after the
+// last axis, which keep everything. Axes that leave every piece whole commute with the cuts around
+// them and move behind the last axis that does cut. Of each remaining cut the simplest form is
+// taken that divides all pieces alike: runs that divide every piece into equally many become a
+// block, grains become as small as they can, two cuts in a row become one where one can say it. All
+// of this asks only for the set of lengths that pieces have at each level (layout_pattern.h), never
+// for indices, so its cost does not grow with the dim.
 #include "placement/layout_pattern.h"
 
 namespace tessera {
@@ -6,8 +14,7 @@ namespace {
 using pattern::Lengths;
 using Kind = Level::Kind;
 
-/// Builds the canonical list of one dim from major to minor; see DESIGN of the layout for its
-/// rules.
+/// Builds the canonical list of one dim.
 class Canonizer {
  public:
   Canonizer(const Mesh& mesh, std::int64_t size, Levels levels)

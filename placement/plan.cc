@@ -1,3 +1,13 @@
+// How a plan is made, in phases. (1) Which axes have to be reduced, and which filled with the
+// identity afterwards. Partials reduce from the last axis to the first; kinds that do not commute,
+// such as a max of sums, part the axes into groups, and each group but the last is a step of its
+// own, after which ranks hold either shares of the result or all of it. (2) For the last group, or
+// where nothing is reduced, the ways there are: one direct step; a relay, in which ranks first
+// share the work and then hand out what they made; and, where a topology prices latency, a chain of
+// one-axis collectives (plan_chain.h). (3) The cheapest way wins: without a topology the one of
+// fewest bytes, then of fewest messages; with one, of least time, unless it moves far more than the
+// bound. Two meshes of the same ranks are first seen as one (plan_refine.h). What a step does for
+// one rank is worked out elsewhere (plan_transfers.cc): a plan is the same value on every rank.
 #include "placement/plan.h"
 
 #include <algorithm>

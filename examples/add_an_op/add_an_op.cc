@@ -8,7 +8,7 @@
 
 #include "lora_delta.h"
 #include "runtime/world.h"
-#include "strategies/verify.h"
+#include "strategies/verify/verify.h"
 #include "tools/placement_audit/audit_main.h"
 
 using namespace tessera;

@@ -1,3 +1,13 @@
+// How a collective moves. Every call is a few rounds of messages between pairs; folds are local and
+// in order of rank, so bits repeat. An all-reduce of few bytes gives everybody everything, and each
+// rank folds all; of more, each rank gets everybody's part of one slice, folds it, and gathers the
+// slices of the others. A reduce-scatter is the first half of that, an all-gather the second. A
+// broadcast goes down a binomial tree, or, when large, as slices to the ranks and from them to all.
+// A barrier is dissemination. Between ranks of one host that share memory nothing large is sent:
+// the giver sends a notice of where its range lies in its segment, the taker reads it in place,
+// folds straight from it where it is a summand, and thanks the giver at the end, before which the
+// range must not change. Where summands as messages would take too much memory at once, the fold
+// runs in pieces as an exchange.
 #include "runtime/mpi/collective_movement.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// How packed messages land. A peer's boxes of all parts follow one another in a stream, cut into
+// messages of at most a given size; a source hands out what of it has arrived, a stretch of one
+// part at a time, and asks for the next message when that is used up. Boxes without a fold are
+// copied to where they belong as they come. Of a part that is folded, sources whose boxes cover the
+// same elements form a stack: as many bytes as all of them have are folded, in order of
+// contributor, and stored. Where peers cut the target in ways that do not match, stacks cannot be
+// made, and the sources are taken one after the other into accumulators of the whole part, stored
+// at the end. Either way the order of summands is that of the ranks, whatever came first.
 #include "runtime/mpi/packed_landing.h"
 
 #include <algorithm>

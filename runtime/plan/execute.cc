@@ -395,9 +395,4 @@ BucketWork execute_all_async(World& world, std::span<const PlanProgram> programs
   return BucketWork(std::move(state));
 }
 
-ExecuteWork execute_async(World& world, const PlanProgram& program, const Array& local,
-                          const ExecuteInfo& info) {
-  return ExecuteWork(execute_all_async(world, {&program, 1}, {&local, 1}, info));
-}
-
 }  // namespace tessera

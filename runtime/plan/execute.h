@@ -81,16 +81,4 @@ class BucketWork {
                                            std::span<const Array> locals,
                                            const ExecuteInfo& info = {});
 
-/// A single one under way.
-class ExecuteWork {
- public:
-  explicit ExecuteWork(BucketWork bucket) : bucket_(std::move(bucket)) {}
-  Array wait() { return std::move(bucket_.wait().front()); }
-
- private:
-  BucketWork bucket_;
-};
-[[nodiscard]] ExecuteWork execute_async(World& world, const PlanProgram& program,
-                                        const Array& local, const ExecuteInfo& info = {});
-
 }  // namespace tessera

@@ -1,3 +1,12 @@
+// How the verdict is found. All calls of all records are sorted into lanes: a group's collectives,
+// or the messages from one of its ranks to another. In a lane the n-th calls of its ranks belong
+// together and are a meeting. A lane's first meeting with something wrong is its finding, since
+// what follows it follows from it: calls that differ, a rank that never came, or one that all came
+// to but did not finish. A rank without the call is excused where its record cannot tell: none is
+// there, it is torn at that place, its ring has gone on, or the job had already failed elsewhere.
+// Findings of lanes are then ordered: a call that a rank never made because it waits in another
+// finding's call follows from that one. Ranks whose record just stops and of which nothing else is
+// said come last.
 #include "runtime/recorder/verdict.h"
 
 #include <algorithm>

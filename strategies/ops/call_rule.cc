@@ -1,6 +1,6 @@
 #include "strategies/ops/call_rule.h"
 
-#include "strategies/propagate.h"
+#include "strategies/rules/propagate.h"
 
 namespace tessera::ops {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera::ops {
 

@@ -1,11 +1,12 @@
-// The proof of placements (strategies/verify.h) with the ranks' kernels on the emulated device.
-#include "strategies/verify.h"
+// The proof of placements (strategies/verify/verify.h) with the ranks' kernels on the emulated
+// device.
+#include "strategies/verify/verify.h"
 
 #include <algorithm>
 
 #include "placement/status.h"
-#include "strategies/host_reads.h"
-#include "strategies/local_op.h"
+#include "strategies/rules/host_reads.h"
+#include "strategies/rules/local_op.h"
 #include "tests/device/device_arrays.h"
 
 namespace tessera::testing {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <set>
 
-#include "strategies/verify_data.h"
+#include "strategies/verify/verify_data.h"
 #include "tests/dtensor/outcome.h"
 
 namespace tessera::testing {

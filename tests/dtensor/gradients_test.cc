@@ -3,8 +3,8 @@
 // cotangents of the operands are those of one rank.
 #include <set>
 
-#include "strategies/verify_data.h"
-#include "strategies/verify_derived.h"
+#include "strategies/verify/verify_data.h"
+#include "strategies/verify/verify_derived.h"
 #include "tests/dtensor/outcome.h"
 
 namespace tessera::testing {

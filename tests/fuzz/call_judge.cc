@@ -7,11 +7,11 @@
 #include <limits>
 #include <optional>
 
-#include "strategies/propagate.h"
-#include "strategies/verify_data.h"
-#include "strategies/verify_gradient.h"
-#include "strategies/verify_lowering.h"
-#include "strategies/verify_trial.h"
+#include "strategies/rules/propagate.h"
+#include "strategies/verify/verify_data.h"
+#include "strategies/verify/verify_gradient.h"
+#include "strategies/verify/verify_lowering.h"
+#include "strategies/verify/verify_trial.h"
 
 namespace tessera::testing {
 namespace {

@@ -2,7 +2,7 @@
 // attribute, results in place, several results, rules of each mark. Its kernels do nothing.
 #pragma once
 
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera::testing {
 

@@ -2,7 +2,7 @@
 // within the ranks and bytes allowed, and reads the same again; what is not is told with its place.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_ops.h"
-#include "tools/placement_audit/run_program.h"
+#include "tools/placement_audit/executed/run_program.h"
 
 namespace tessera {
 namespace {
@@ -69,7 +69,7 @@ void check_program(const Program& program) {
       TSR_CHECK(input.arrays[r].shape() == shape, spec.to_string());
     }
   }
-  for (const audit::ProgramStep& step : program.steps) {
+  for (const audit::RunStep& step : program.steps) {
     std::visit(StepChecker{program}, step.what);
   }
 }

@@ -3,8 +3,8 @@
 // says.
 #include <set>
 
-#include "strategies/rows.h"
-#include "strategies/rule.h"
+#include "strategies/rules/rows.h"
+#include "strategies/rules/rule.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace tessera {

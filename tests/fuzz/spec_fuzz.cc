@@ -1,7 +1,7 @@
 // A document of placement-audit propagate: operands' specs from JSON, then the call resolved and
 // explained. Specs read back from what is written of them; an explanation adds up.
 #include "io/placement_json.h"
-#include "strategies/explain.h"
+#include "strategies/rules/explain.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_ops.h"
 #include "tools/placement_audit/call.h"

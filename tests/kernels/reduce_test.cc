@@ -222,20 +222,6 @@ TEST_CASE("outputs of any strides", "[kernels][reduce]") {
   }
 }
 
-TEST_CASE("accumulate folds in place", "[kernels][reduce]") {
-  KernelContext ctx;
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kI64}) {
-    for (const ReduceOp op : kOps) {
-      const Array a = Array::from_values({4}, dtype, std::vector<double>{1, -2, 3, 4});
-      const Array b = Array::from_values({4}, dtype, std::vector<double>{2, -3, 0, 5});
-      std::vector<double> want(4);
-      for (std::size_t i = 0; i < 4; ++i) want[i] = fold(op, a.to_vector()[i], b.to_vector()[i]);
-      accumulate(ctx, op, a, b);
-      CHECK(a.to_vector() == want);
-    }
-  }
-}
-
 TEST_CASE("arg_extreme takes the first of equals, and NaN before all", "[kernels][reduce]") {
   KernelContext ctx;
   const std::vector<double> values = {3, 7, 7, 1,      1,    7, /**/ 2, 2,  2,

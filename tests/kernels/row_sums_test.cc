@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/row_order.h"
+#include "kernels/host/row_order.h"
 #include "tests/kernels/sample_arrays.h"
 
 namespace tessera {

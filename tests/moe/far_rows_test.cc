@@ -3,7 +3,7 @@
 // [dispatch]: the thread sanitizer's memory of them would not fit.)
 #include "dtensor/local_rows.h"
 #include "dtensor/ops.h"
-#include "kernels/row_order.h"
+#include "kernels/host/row_order.h"
 #include "moe/dispatcher.h"
 #include "tests/support/ranks.h"
 

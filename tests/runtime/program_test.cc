@@ -371,14 +371,14 @@ TEST_CASE("redistributions go on while others begin", "[runtime][program]") {
     const std::vector<Case> cases = cases_2x2(DType::kF64);
     const std::vector<PlanProgram> programs = programs_of(world, cases);
     const std::vector<Array> locals = parts_of(world, cases);
-    std::vector<ExecuteWork> works;
+    std::vector<BucketWork> works;
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      works.push_back(execute_async(world, programs[i], locals[i]));
+      works.push_back(execute_all_async(world, {&programs[i], 1}, {&locals[i], 1}));
     }
     BucketWork bucket = execute_all_async(world, programs, locals);
     everyone(world).barrier();  // a call between start and wait
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::string note = wrong(cases[i], works[i].wait(), world.rank());
+      const std::string note = wrong(cases[i], works[i].wait().front(), world.rank());
       if (!note.empty()) notes.push_back(note);
     }
     const std::vector<Array> all = bucket.wait();

@@ -1,8 +1,8 @@
 // Ops that exist, changed from outside their file: rows added and left out, other functions and
 // kernels, and rows that a caller asks for. Each change has the same proof as an op, and is told
 // of.
-#include "strategies/in_place.h"
-#include "strategies/verify.h"
+#include "strategies/rules/in_place.h"
+#include "strategies/verify/verify.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {

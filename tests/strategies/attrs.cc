@@ -1,6 +1,6 @@
 // The attributes of a call: what a reader asks for by a name that is not there is a defect, said
 // with the name and what there is.
-#include "strategies/attrs.h"
+#include "strategies/rules/attrs.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "strategies/explain.h"
+#include "strategies/rules/explain.h"
 
 namespace tessera {
 namespace {

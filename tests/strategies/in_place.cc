@@ -1,5 +1,5 @@
 // Refusals of in-place ops and of out=: their texts, and that out= finds a row where there is one.
-#include "strategies/in_place.h"
+#include "strategies/rules/in_place.h"
 
 #include "tests/strategies/ops_call.h"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "strategies/verify_gradient.h"
-#include "strategies/verify_lowering.h"
+#include "strategies/verify/verify_gradient.h"
+#include "strategies/verify/verify_lowering.h"
 #include "tests/strategies/ops_call.h"
 
 namespace tessera {

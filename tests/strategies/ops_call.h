@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "strategies/local_op.h"
-#include "strategies/verify_data.h"
+#include "strategies/rules/local_op.h"
+#include "strategies/verify/verify_data.h"
 
 namespace tessera::testing {
 

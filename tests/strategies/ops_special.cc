@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "strategies/verify_gradient.h"
+#include "strategies/verify/verify_gradient.h"
 #include "tests/strategies/ops_call.h"
 
 namespace tessera {

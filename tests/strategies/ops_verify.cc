@@ -5,9 +5,9 @@
 #include <atomic>
 #include <thread>
 
-#include "strategies/verify.h"
-#include "strategies/verify_faults.h"
-#include "strategies/verify_mutants.h"
+#include "strategies/verify/verify.h"
+#include "strategies/verify/verify_faults.h"
+#include "strategies/verify/verify_mutants.h"
 
 namespace tessera {
 namespace {

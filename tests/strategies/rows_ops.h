@@ -18,7 +18,7 @@
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "kernels/select.h"
-#include "strategies/propagate.h"
+#include "strategies/rules/propagate.h"
 
 namespace tessera::testing {
 

@@ -1,4 +1,4 @@
-#include "strategies/rule.h"
+#include "strategies/rules/rule.h"
 
 namespace tessera {
 namespace {

@@ -1,7 +1,7 @@
 // How far an infinite or NaN element of a cotangent may reach: what the prover refutes, what it
 // lets pass, and what an op may state.
 #include "kernels/elementwise.h"
-#include "strategies/verify.h"
+#include "strategies/verify/verify.h"
 
 namespace tessera {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "strategies/verify.h"
-#include "strategies/verify_faults.h"
-#include "strategies/verify_mutants.h"
+#include "strategies/verify/verify.h"
+#include "strategies/verify/verify_faults.h"
+#include "strategies/verify/verify_mutants.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {

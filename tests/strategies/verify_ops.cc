@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/scan.h"
-#include "strategies/verify.h"
+#include "strategies/verify/verify.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {

@@ -1,12 +1,12 @@
 // The search for rows: what it finds does not depend on the rule, and every row found is there or
 // declined by a text that means something.
-#include "strategies/verify_search.h"
+#include "strategies/verify/verify_search.h"
 
 #include <algorithm>
 
-#include "strategies/row_pattern.h"
-#include "strategies/verify.h"
-#include "strategies/verify_complete.h"
+#include "strategies/rules/row_pattern.h"
+#include "strategies/verify/verify.h"
+#include "strategies/verify/verify_complete.h"
 #include "tests/strategies/rows_ops.h"
 
 namespace tessera {

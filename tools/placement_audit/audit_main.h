@@ -7,7 +7,7 @@
 
 #include "placement/api.h"
 #include "placement/status.h"
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera TSR_API {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/json.h"
-#include "strategies/propagate.h"
+#include "strategies/rules/propagate.h"
 
 namespace tessera::audit {
 

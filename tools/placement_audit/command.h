@@ -9,7 +9,7 @@
 
 #include "io/json.h"
 #include "placement/status.h"
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera::audit {
 
@@ -38,9 +38,6 @@ struct Request {
   Effort effort = Effort::kUsual;
   enum class Mutants { kSkip, kJudge };
   Mutants mutants = Mutants::kSkip;
-  /// ops: the samples too, as documents that `run` executes.
-  enum class Samples { kLeaveOut, kPrint };
-  Samples samples = Samples::kLeaveOut;
   /// The program's own ops, beside the built-in ones; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
 };
@@ -64,6 +61,8 @@ struct Answer {
 StatusOr<Answer> layout(const Request& request);
 /// The op table, or the ops named.
 StatusOr<Answer> ops(const Request& request);
+/// Their samples, each with its values, as documents a line that `run` executes.
+StatusOr<Answer> samples(const Request& request);
 /// How a tensor gets from one placement to another, and what that costs.
 StatusOr<Answer> plan_move(const Request& request);
 /// How one op call runs on its operands' placements.

@@ -52,6 +52,11 @@ class Commands {
  public:
   Commands(CLI::App& app, CommandLine& line) : app_(app), line_(line) {}
   void add();
+  /// What was named, once the app has read the line.
+  void settle() {
+    const bool prints = line_.command == CommandName::kOps && wants_samples_;
+    if (prints && line_.format != "text") line_.command = CommandName::kSamples;
+  }
 
  private:
   CLI::App* add_command(CLI::App& group, const char* name, CommandName which, const char* doc);
@@ -68,6 +73,7 @@ class Commands {
 
   CLI::App& app_;
   CommandLine& line_;
+  bool wants_samples_ = false;
 };
 
 // One subcommand with the options that all of them share.
@@ -180,7 +186,7 @@ void Commands::add() {
       add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));
   add_flag(ops, "--samples",
            "prints each sample with its values, as a document a line that run executes",
-           [this] { line_.request.samples = Request::Samples::kPrint; });
+           [this] { wants_samples_ = true; });
   add_verify();
   CLI::App* recorder = add_command(app_, "recorder", CommandName::kRecorder,
                                    "Who was missing where, from a job's flight records");
@@ -209,6 +215,7 @@ StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
   } catch (const CLI::ParseError& error) {
     return invalid_argument(command_line_error(app, error));
   }
+  commands.settle();
   return line;
 }
 

@@ -16,6 +16,7 @@ enum class CommandName {
   kPropagate,
   kRun,
   kOps,
+  kSamples,  ///< ops --samples
   kVerify,
   kRecorder,
   kCkptList,

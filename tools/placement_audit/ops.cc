@@ -1,14 +1,10 @@
-#include <algorithm>
-
 #include "absl/strings/str_format.h"
 #include "io/placement_json.h"
-#include "strategies/host_reads.h"
-#include "strategies/op.h"
-#include "strategies/sample_calls.h"
+#include "strategies/rules/host_reads.h"
+#include "strategies/rules/op.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/ops_pages.h"
-#include "tools/placement_audit/verify_document.h"
 
 namespace tessera::audit {
 namespace {
@@ -115,18 +111,6 @@ std::string op_to_text(const Op& op) {
   return text;
 }
 
-/// One document a line.
-Answer samples_of(const std::vector<const Op*>& ops) {
-  std::string text;
-  for (const Op* op : ops) {
-    for (VerifyRepro& call : sample_calls(*op, /*seed=*/1)) {
-      VerifyFailure as_failure{.op = op->def.name, .repro = std::move(call)};
-      text += run_document(as_failure).to_string() + '\n';
-    }
-  }
-  return Answer{.text = std::move(text)};
-}
-
 }  // namespace
 
 std::string signature(const OpDef& def) {
@@ -187,7 +171,6 @@ StatusOr<Answer> ops(const Request& request) {
     for (const Op* op : chosen) text += op_to_text(*op);
     return Answer{.text = std::move(text)};
   }
-  if (request.samples == Request::Samples::kPrint) return samples_of(chosen);
   if (request.format == Format::kMarkdown) return Answer{.pages = op_pages(chosen)};
   Json::Array list;
   for (const Op* op : chosen) list.push_back(op_to_json(*op));

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
-#include "strategies/families.h"
-#include "strategies/host_reads.h"
-#include "strategies/propagate.h"
+#include "strategies/rules/families.h"
+#include "strategies/rules/host_reads.h"
+#include "strategies/rules/propagate.h"
 #include "tools/placement_audit/row_texts.h"
 
 namespace tessera::audit {

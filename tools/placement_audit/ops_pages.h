@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 #include "tools/placement_audit/command.h"
 
 namespace tessera::audit {

@@ -1,6 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "io/placement_json.h"
-#include "strategies/explain.h"
+#include "strategies/rules/explain.h"
 #include "tools/placement_audit/call.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"

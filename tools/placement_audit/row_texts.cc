@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "strategies/explain.h"
+#include "strategies/rules/explain.h"
 
 namespace tessera::audit {
 namespace {

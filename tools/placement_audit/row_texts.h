@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "strategies/op.h"
+#include "strategies/rules/op.h"
 
 namespace tessera::audit {
 

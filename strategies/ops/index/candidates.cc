@@ -1,0 +1,46 @@
+#include "strategies/ops/index/candidates.h"
+
+#include "kernels/elementwise.h"
+#include "kernels/index.h"
+#include "kernels/select.h"
+#include "strategies/rules/held_part.h"
+
+namespace tessera::ops {
+
+Array swapped_to_front(KernelContext& ctx, const Array& x, int dim) {
+  return kernels::contiguous(ctx, x.transpose(0, dim));
+}
+
+Candidates make_candidates(KernelCall& call, const Candidates& local, int dim) {
+  globalize_positions(call.ctx, call.input_views[0], {&dim, 1}, local.indices);
+  return {swapped_to_front(call.ctx, local.values, dim),
+          swapped_to_front(call.ctx, local.indices, dim)};
+}
+
+Candidates by_index(KernelCall& call, const Candidates& joined) {
+  const Shape& shape = joined.indices.shape();
+  const auto& allocator = call.ctx.allocator;
+  Candidates sorted = {Array::empty(shape, joined.values.dtype(), allocator),
+                       Array::empty(shape, DType::kI64, allocator)};
+  const Array order = Array::empty(shape, DType::kI64, allocator);
+  kernels::sort(call.ctx, joined.indices, 0, kernels::Order::kAscending, sorted.indices, order);
+  kernels::gather(call.ctx, joined.values, 0, order, kernels::Absent::kError, sorted.values);
+  return sorted;
+}
+
+std::vector<LoweringStep> selection_steps(int num_outputs, Kernel select, Kernel choose) {
+  using Kind = LoweringStep::Kind;
+  std::vector<int> outputs;
+  for (int i = 0; i < num_outputs; ++i) outputs.push_back(1 + i);
+  const int first =
+      1 + num_outputs;  // operand, outputs, own values and indices, all values and indices
+  return {{.kind = Kind::kLocal, .in = {0}, .out = {first, first + 1}, .kernel = std::move(select)},
+          {.kind = Kind::kGather, .in = {first}, .out = {first + 2}, .dim = 0},
+          {.kind = Kind::kGather, .in = {first + 1}, .out = {first + 3}, .dim = 0},
+          {.kind = Kind::kLocal,
+           .in = {first + 2, first + 3},
+           .out = outputs,
+           .kernel = std::move(choose)}};
+}
+
+}  // namespace tessera::ops

@@ -1,0 +1,120 @@
+#include "strategies/rules/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tessera {
+namespace {
+
+using Kind = RowEntry::Kind;
+
+bool is_shard(const RowEntry& entry) { return entry.kind == Kind::kShard; }
+bool is_partial(const RowEntry& entry) { return entry.kind == Kind::kPartial; }
+
+bool same_levels(const LevelList& a, const LevelList& b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+/// Axes that cut a dim alike on both sides: those in the common prefix of the two level lists.
+AxisMask matched_axes(const TensorCut& src, const TargetCut& dst) {
+  AxisMask matched = 0;
+  for (std::size_t d = 0; d < src.levels.size(); ++d) {
+    const LevelList& a = src.levels[d];
+    const LevelList& b = *dst.levels[d];
+    for (std::size_t i = 0; i < a.size() && i < b.size() && a[i] == b[i]; ++i) {
+      if (a[i].kind == Level::Kind::kAxis) matched |= AxisMask{1} << a[i].axis;
+    }
+  }
+  return matched;
+}
+
+}  // namespace
+
+TensorCut cut_of(const Spec& spec, std::span<const int> axis_of, std::size_t num_axes) {
+  TensorCut cut;
+  cut.entries.resize(num_axes);
+  cut.levels.resize(spec.global_shape().size());
+  cut.axes.resize(spec.global_shape().size(), 0);
+  const Layout& layout = spec.layout();
+  for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+    for (Level level : layout.dims[d]) {
+      if (level.kind == Level::Kind::kAxis) {
+        level.axis = axis_of[static_cast<std::size_t>(level.axis)];
+        if (level.axis < 0) continue;
+        cut.entries[static_cast<std::size_t>(level.axis)] = {Kind::kShard, static_cast<int>(d),
+                                                             ReduceOp::kSum};
+        cut.axes[d] |= AxisMask{1} << level.axis;
+      }
+      cut.levels[d].push_back(level);
+    }
+  }
+  for (std::size_t a = 0; a < layout.partial.size(); ++a) {
+    if (!layout.partial[a] || axis_of[a] < 0) continue;
+    cut.entries[static_cast<std::size_t>(axis_of[a])] = {Kind::kPartial, -1, *layout.partial[a]};
+  }
+  return cut;
+}
+
+bool stays(const TensorCut& src, const TargetCut& dst) noexcept {
+  if (!std::equal(src.entries.begin(), src.entries.end(), dst.entries.begin())) return false;
+  for (std::size_t d = 0; d < src.levels.size(); ++d) {
+    if (!same_levels(src.levels[d], *dst.levels[d])) return false;
+  }
+  return true;
+}
+
+// Each element is held by as many ranks as the axes that do not cut it have coords. What the target
+// needs and the source has agrees on an axis that cuts the same dim in the same place, and on 1 in
+// p ranks of any other.
+double moved_elements(std::span<const std::int64_t> axis_sizes, double num_elements,
+                      const TensorCut& src, const TargetCut& dst) {
+  const AxisMask matched = matched_axes(src, dst);
+  double need = num_elements, have = num_elements, reduced = num_elements, folds = 0.0;
+  for (std::size_t a = 0; a < axis_sizes.size(); ++a) {
+    const RowEntry& s = src.entries[a];
+    const RowEntry& t = dst.entries[a];
+    const auto p = static_cast<double>(axis_sizes[a]);
+    const bool target_cuts = is_shard(t);
+    if (is_partial(s)) {
+      if (is_partial(t) && !(s == t)) return std::numeric_limits<double>::infinity();
+      if (!target_cuts) {
+        need *= p;
+        have *= p;
+      }
+      if (is_partial(t)) {
+        reduced *= p;
+      } else {
+        folds += (p - 1.0) * (target_cuts ? 1.0 : 2.0);
+      }
+      continue;
+    }
+    if (!target_cuts) need *= p;
+    if (!target_cuts && !is_shard(s)) have *= p;
+    if (target_cuts && is_shard(s) && (matched >> a & 1) == 0) have /= p;
+    if (!target_cuts && !is_shard(s)) reduced *= p;
+  }
+  return need - have + reduced * folds;
+}
+
+std::int64_t estimate_moved_bytes(const Spec& src, const Spec& dst) {
+  if (src.mesh().ndim() == 0 || src == dst) return 0;
+  absl::InlinedVector<int, 6> axis_of;
+  absl::InlinedVector<std::int64_t, 6> sizes;
+  for (const MeshAxis& axis : src.mesh().axes()) {
+    axis_of.push_back(axis.size == 1 ? -1 : static_cast<int>(sizes.size()));
+    if (axis.size > 1) sizes.push_back(axis.size);
+  }
+  if (dst.mesh().ndim() != src.mesh().ndim()) return src.global_bytes() * dst.mesh().num_ranks();
+  const TensorCut from = cut_of(src, axis_of, sizes.size());
+  const TensorCut to = cut_of(dst, axis_of, sizes.size());
+  absl::InlinedVector<const LevelList*, 6> levels;
+  for (const LevelList& list : to.levels) levels.push_back(&list);
+  const double elements =
+      moved_elements(sizes, static_cast<double>(num_elements(src.global_shape())), from,
+                     {to.entries, {levels.data(), levels.size()}});
+  if (std::isinf(elements)) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::llround(elements * double(size_of(src.dtype()))));
+}
+
+}  // namespace tessera

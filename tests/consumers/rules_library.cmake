@@ -1,0 +1,10 @@
+# cmake -P: what the library of rules at LIBRARY needs beside C++ and Abseil: nothing. READELF.
+execute_process(COMMAND ${READELF} -d ${LIBRARY} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "NEEDED[^\n]*\\[[^\n]*\\]" needed "${dynamic}")
+if(NOT needed MATCHES "libabsl" OR NOT needed MATCHES "libstdc")
+  message(FATAL_ERROR "${LIBRARY}: the list of what it needs was not read:\n${dynamic}")
+endif()
+list(FILTER needed EXCLUDE REGEX "\\[(libabsl_[a-z0-9_]+|libstdc\\+\\+|libgcc_s|libc|libm|ld-linux[a-z0-9-]*)\\.so[.0-9]*\\]")
+if(needed)
+  message(FATAL_ERROR "${LIBRARY}: rules need ${needed}")
+endif()

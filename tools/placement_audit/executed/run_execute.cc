@@ -1,0 +1,295 @@
+#include "tools/placement_audit/executed/run_execute.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <list>
+#include <mutex>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+#include "devices/devices.h"
+#include "dtensor/ops.h"
+#include "dtensor/with_row.h"
+#include "kernels/elementwise.h"
+#include "runtime/world.h"
+
+namespace tessera::audit {
+namespace {
+
+const Site kNoSite{};  // a program's steps stand in a document, not in a source file
+
+/// Where ranks keep their flight records: nobody asks for those of a program that failed.
+class RecordsFolder {
+ public:
+  RecordsFolder() {
+    std::error_code failed;
+    const std::filesystem::path base = std::filesystem::temp_directory_path(failed);
+    std::string pattern = (failed ? "/tmp" : base.string()) + "/tessera_run_XXXXXX";
+    if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  RecordsFolder(const RecordsFolder&) = delete;
+  RecordsFolder& operator=(const RecordsFolder&) = delete;
+  ~RecordsFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  /// Empty where it cannot be made: records then stay in memory.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// What all ranks write to.
+struct Job {
+  const Program& program;
+  const RunSources& sources;
+  std::vector<Array> whole_inputs;         ///< by input; null where each rank's array is given
+  std::vector<RunResult> results;          ///< each written by the first rank of its mesh
+  std::vector<std::vector<Event>> events;  ///< by rank
+  std::vector<std::vector<std::size_t>> step_ends;  ///< by rank and step: events so far
+
+  std::mutex mutex;  ///< of what follows: the first failure by (step, rank)
+  Status failure;
+  std::size_t failed_step = 0;
+  std::int64_t failed_rank = 0;
+};
+
+class RankRun {
+ public:
+  RankRun(Job& job, World& world) : job_(job), program_(job.program), runtime_(world) {
+    // Indices out of range are told with their position.
+    runtime_.kernels().checked = true;
+    if (job.program.checked) runtime_.checked = CheckedMode::kOn;
+    if (job.sources.add_ops) throw_if_error(job.sources.add_ops(runtime_.ops()));
+    tensors_.resize(program_.tensors.size());
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < program_.inputs.size(); ++i) make_input(i);
+    for (std::size_t s = 0; s < program_.steps.size(); ++s) {
+      try {
+        std::visit([&](const auto& step) { take(step); }, program_.steps[s].what);
+      } catch (const Error& error) {
+        note_failure(s, error.status());
+        throw;
+      }
+      ends().push_back(runtime_.events().events().size());
+    }
+    job_.events[rank()] = runtime_.events().events();
+    gather_results();
+  }
+
+ private:
+  std::size_t rank() const { return static_cast<std::size_t>(runtime_.rank()); }
+  std::vector<std::size_t>& ends() { return job_.step_ends[rank()]; }
+  DTensor& at(int slot) { return tensors_[static_cast<std::size_t>(slot)]; }
+
+  void make_input(std::size_t i);
+  void take(const OpStep& step);
+  void take(const RedistributeStep& step);
+  void take(const BackwardStep& step);
+  DTensor operand(const ProgramOperand& given);
+  DTensor gradient_of(int slot);
+  void gather_results();
+  void note_failure(std::size_t step, const Status& status);
+
+  Job& job_;
+  const Program& program_;
+  Runtime runtime_;
+  std::vector<DTensor> tensors_;
+};
+
+void RankRun::make_input(std::size_t i) {
+  const ProgramInput& input = program_.inputs[i];
+  const auto& [name, spec] = program_.tensors[i];
+  DTensor& made = tensors_[i];
+  if (input.from == ProgramInput::From::kLocals) {
+    made = empty(runtime_, spec);
+    const std::vector<std::int64_t> ranks = spec.mesh().ranks();
+    const auto found = std::find(ranks.begin(), ranks.end(), runtime_.rank());
+    if (found != ranks.end()) {
+      const Array& local = input.arrays[static_cast<std::size_t>(found - ranks.begin())];
+      kernels::copy(runtime_.kernels(), to_device(runtime_.kernels(), local), made.local());
+    }
+  } else {
+    made = distribute(runtime_, job_.whole_inputs[i], spec);
+  }
+  made.set_name(name);
+  if (input.needs_grad) made.set_requires_grad(true);
+}
+
+DTensor RankRun::operand(const ProgramOperand& given) {
+  if (given.slot >= 0) return at(given.slot);
+  if (given.number) return distribute(runtime_, given.value, given.number->spec);
+  return {};
+}
+
+void RankRun::take(const OpStep& step) {
+  std::list<RowScope> scopes;
+  for (const ForcedRow& each : step.forced) {
+    scopes.emplace_back(runtime_, step.op->def.name, each.row, each.axis, kNoSite);
+  }
+  std::vector<DTensor> operands;
+  for (const ProgramOperand& given : step.operands) operands.push_back(operand(given));
+  if (step.into) {
+    std::vector<DTensor> outs;
+    for (const int slot : step.results) outs.push_back(at(slot));
+    return call_into(outs, step.op->def.name, operands, step.attrs, kNoSite);
+  }
+  std::vector<DTensor> results = call(runtime_, step.op->def.name, operands, step.attrs, kNoSite);
+  for (std::size_t o = 0; o < results.size() && o < step.results.size(); ++o) {
+    const int slot = step.results[o];
+    if (slot < 0) continue;
+    at(slot) = std::move(results[o]);
+    // A written operand keeps the name that it came with.
+    if (at(slot).name().empty()) {
+      at(slot).set_name(program_.tensors[static_cast<std::size_t>(slot)].name);
+    }
+  }
+}
+
+void RankRun::take(const RedistributeStep& step) {
+  const DTensor& from = at(step.slot);
+  DTensor moved;
+  if (step.to.mesh() == from.mesh()) {
+    moved = redistribute(from, step.to.layout(), kNoSite);
+  } else {
+    const Placements to = value_or_throw(step.to.placements());
+    moved = redistribute(from, step.to.mesh(), to, kNoSite);
+  }
+  at(step.result) = std::move(moved);
+}
+
+void RankRun::take(const BackwardStep& step) {
+  const DTensor& root = at(step.root);
+  backward(root, step.cotangent < 0 ? ones_like(root.detach()) : at(step.cotangent));
+}
+
+/// Zeros where nothing flowed back: what depends on it does so by no slope.
+DTensor RankRun::gradient_of(int slot) {
+  const DTensor grad = at(slot).grad();
+  return grad.defined() ? grad : zeros_like(at(slot).detach());
+}
+
+void RankRun::gather_results() {
+  const NoGrad no_grad(runtime_);
+  std::size_t next = 0;
+  const auto gather = [&](const DTensor& tensor, std::string name) {
+    const Array whole = full_tensor(tensor, kNoSite);
+    RunResult& result = job_.results[next++];
+    if (runtime_.rank() != tensor.mesh().first_rank()) return;
+    result.name = std::move(name);
+    result.spec = tensor.spec();
+    const Array here = to_host(whole);
+    KernelContext host;
+    result.whole = Array::empty(here.shape(), here.dtype());
+    kernels::copy(host, here, result.whole);
+  };
+  for (const int slot : program_.results) {
+    gather(at(slot).detach(), program_.tensors[static_cast<std::size_t>(slot)].name);
+  }
+  for (const int slot : program_.gradients) {
+    gather(gradient_of(slot), gradient_name(program_.tensors[static_cast<std::size_t>(slot)].name));
+  }
+}
+
+void RankRun::note_failure(std::size_t step, const Status& status) {
+  if (status.code() == absl::StatusCode::kUnavailable) return;  // another rank's
+  const std::lock_guard lock(job_.mutex);
+  const std::pair mine{step, runtime_.rank()};
+  if (!job_.failure.ok() && mine >= std::pair{job_.failed_step, job_.failed_rank}) return;
+  job_.failure = status;
+  std::tie(job_.failed_step, job_.failed_rank) = mine;
+}
+
+/// The same step's events of several ranks become one: equal in all but bytes, the n-th with the
+/// n-th.
+void merge(int step, std::span<const Event> events, std::vector<RunEvent>& merged) {
+  const auto same = [&](const RunEvent& have, const Event& event) {
+    return have.step == step && have.kind == event.kind && have.name == event.name &&
+           have.tensor == event.tensor && have.axes == event.axes && have.why == event.why &&
+           have.origin == event.origin;
+  };
+  std::vector<std::size_t> taken;  // of this rank
+  for (const Event& event : events) {
+    std::size_t place = 0;
+    while (place < merged.size() &&
+           (!same(merged[place], event) || std::count(taken.begin(), taken.end(), place) > 0)) {
+      ++place;
+    }
+    if (place == merged.size()) {
+      merged.push_back({.step = step,
+                        .kind = event.kind,
+                        .name = event.name,
+                        .tensor = event.tensor,
+                        .axes = event.axes,
+                        .why = event.why,
+                        .origin = event.origin});
+    }
+    RunEvent& into = merged[place];
+    ++into.ranks;
+    into.bytes_received += event.bytes_received;
+    into.most_received = std::max(into.most_received, event.bytes_received);
+    taken.push_back(place);
+  }
+}
+
+std::vector<RunEvent> merge_events(const Job& job) {
+  std::vector<RunEvent> all;
+  for (std::size_t s = 0; s < job.program.steps.size(); ++s) {
+    std::vector<RunEvent> merged;
+    for (std::size_t r = 0; r < job.events.size(); ++r) {
+      const std::size_t begin = s == 0 ? 0 : job.step_ends[r][s - 1];
+      const std::span<const Event> events(job.events[r]);
+      merge(static_cast<int>(s), events.subspan(begin, job.step_ends[r][s] - begin), merged);
+    }
+    all.insert(all.end(), merged.begin(), merged.end());
+  }
+  return all;
+}
+
+Status read_inputs(Job& job) {
+  for (std::size_t i = 0; i < job.program.inputs.size(); ++i) {
+    const ProgramInput& input = job.program.inputs[i];
+    Array& whole = job.whole_inputs.emplace_back();
+    if (input.from == ProgramInput::From::kWhole) whole = input.arrays[0];
+    if (input.from != ProgramInput::From::kFile) continue;
+    const auto& [name, spec] = job.program.tensors[i];
+    whole = Array::empty(spec.global_shape(), spec.dtype());
+    TSR_RETURN_IF_ERROR(
+        job.sources.file->read(name, {whole.bytes(), static_cast<std::size_t>(whole.num_bytes())}));
+  }
+  return absl::OkStatus();
+}
+
+/// Where it happened, and why; the text of run_ranks() where no step failed.
+Status explain_failure(const Job& job, const Status& status) {
+  if (job.failure.ok()) return status;
+  const std::string text =
+      absl::StrFormat("%srank %d: %s", job.program.steps[job.failed_step].place, job.failed_rank,
+                      message_of(job.failure));
+  return Status(job.failure.code(), to_absl(text));
+}
+
+}  // namespace
+
+StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) {
+  Job job{.program = program, .sources = sources};
+  TSR_RETURN_IF_ERROR(read_inputs(job));
+  const auto num_ranks = static_cast<std::size_t>(program.num_ranks);
+  job.results.resize(program.results.size() + program.gradients.size());
+  job.events.resize(num_ranks);
+  job.step_ends.resize(num_ranks);
+  const RecordsFolder records;
+  WorldOptions options{.threads_per_rank = 1, .recorder_dir = records.path()};
+  TSR_ASSIGN_OR_RETURN(options.allocator, memory_of_devices(sources.device));
+  const Status status = run_ranks(static_cast<int>(program.num_ranks), options,
+                                  [&](World& world) { RankRun(job, world).run(); });
+  if (!status.ok()) return explain_failure(job, status);
+  return RunOutcome{.results = std::move(job.results), .events = merge_events(job)};
+}
+
+}  // namespace tessera::audit

@@ -1,0 +1,48 @@
+// tools/placement_audit/executed/run_execute.h: a program that was read, executed by ranks that are
+// threads: DTensors, dispatch and autograd as in any other program.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "runtime/call/event.h"
+#include "tools/placement_audit/executed/run_program.h"
+
+namespace tessera::audit {
+
+/// A named result or a gradient, whole.
+struct RunResult {
+  std::string name;
+  Spec spec;
+  Array whole;  ///< contiguous
+};
+
+/// One event of a step, of all ranks that saw it.
+struct RunEvent {
+  int step = 0;
+  Event::Kind kind = Event::Kind::kCollective;
+  std::string name, tensor, axes, why;
+  Origin origin = Origin::kExplicit;
+  std::int64_t ranks = 0;                              ///< that saw it
+  std::int64_t bytes_received = 0, most_received = 0;  ///< of all ranks; of the one with most
+};
+
+struct RunOutcome {
+  std::vector<RunResult> results;  ///< in the order of Program::results, then gradients
+  std::vector<RunEvent> events;
+  std::string device = "cpu";  ///< as --device names it
+};
+
+struct RunSources {
+  const SafetensorsFile* file = nullptr;  ///< for inputs that the document does not spell out
+  std::function<Status(OpTable&)> add_ops = nullptr;
+  DeviceId::Kind device = DeviceId::Kind::kCpu;  ///< whose kernels run
+};
+
+/// Errors: "source: /program/3: …" of the first step that fails on any rank, which ends all ranks;
+/// io_error where the file cannot be read.
+StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources);
+
+}  // namespace tessera::audit
