@@ -3,7 +3,7 @@
 include(${PROJECT_SOURCE_DIR}/tests/fuzz/targets.cmake)
 
 set(audit call command_line run_values)
-list(APPEND audit executed/run_aliases executed/run_history executed/run_inputs executed/run_program executed/run_steps)
+list(APPEND audit executed/run_aliases executed/run_history executed/run_inputs executed/run_local_map executed/run_program executed/run_steps)
 set(checkpoint chunk_hash manifest part_list region)
 set(runtime call/prepared_call call/signature call/signature_wire control/frame control/seal recorder/file recorder/verdict)
 list(TRANSFORM audit PREPEND tools/placement_audit/)

@@ -40,6 +40,34 @@ struct StepChecker {
     const Spec& from = program.tensors[static_cast<std::size_t>(step.slot)].spec;
     TSR_CHECK(from.global_shape() == step.to.global_shape(), step.to.to_string());
   }
+  void operator()(const audit::LocalMapStep& step) const {
+    const auto check_local = [&](int local, int most) {
+      TSR_CHECK(local >= 0 && local < most, std::to_string(local));
+    };
+    int made = 0;
+    for (const audit::LocalMapStep::Argument& each : step.arguments) {
+      check_slot(program, each.slot);
+      TSR_CHECK(program.tensors[static_cast<std::size_t>(each.slot)].spec.mesh() == step.mesh,
+                step.region);
+      ++made;
+    }
+    for (const audit::LocalStep& each : step.body) {
+      for (const audit::LocalOperand& operand : each.operands) {
+        if (operand.local >= 0) check_local(operand.local, made);
+      }
+      for (const int axis : each.axes) TSR_CHECK(axis < step.mesh.ndim(), std::to_string(axis));
+      for (const int local : each.results) {
+        if (local < 0) continue;
+        TSR_CHECK(local == made, std::to_string(local));
+        ++made;
+      }
+    }
+    TSR_CHECK(made == step.num_locals, std::to_string(made));
+    for (const audit::LocalMapStep::Result& each : step.results) {
+      check_local(each.local, made);
+      check_slot(program, each.slot);
+    }
+  }
   void operator()(const audit::BackwardStep& step) const {
     check_slot(program, step.root);
     for (const int slot : step.inputs) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "devices/devices.h"
+#include "dtensor/local_map.h"
 #include "dtensor/ops.h"
 #include "dtensor/with_row.h"
 #include "kernels/elementwise.h"
@@ -91,6 +92,8 @@ class RankRun {
   void take(const OpStep& step);
   void take(const RedistributeStep& step);
   void take(const BackwardStep& step);
+  void take(const LocalMapStep& step);
+  std::vector<DTensor> run_region(const LocalMapStep& step, const LocalInputs& inputs);
   DTensor operand(const ProgramOperand& given);
   DTensor gradient_of(int slot);
   void gather_results();
@@ -166,6 +169,68 @@ void RankRun::take(const RedistributeStep& step) {
 void RankRun::take(const BackwardStep& step) {
   const DTensor& root = at(step.root);
   backward(root, step.cotangent < 0 ? ones_like(root.detach()) : at(step.cotangent));
+}
+
+std::vector<DTensor> RankRun::run_region(const LocalMapStep& step, const LocalInputs& inputs) {
+  std::vector<DTensor> locals;
+  for (const LocalMapStep::Argument& each : step.arguments) {
+    locals.push_back(inputs[program_.tensors[static_cast<std::size_t>(each.slot)].name]);
+  }
+  locals.resize(static_cast<std::size_t>(step.num_locals));
+  const auto local = [&](int number) -> DTensor& {
+    return locals[static_cast<std::size_t>(number)];
+  };
+  for (const LocalStep& each : step.body) {
+    if (each.op == nullptr) {
+      const auto grad = each.each_alike ? SumGradient::kReplicated : SumGradient::kPartial;
+      DTensor sum =
+          all_reduce_sum(local(each.operands[0].local), {step.mesh, each.axes}, grad, kNoSite);
+      if (each.results[0] >= 0) local(each.results[0]) = std::move(sum);
+      continue;
+    }
+    std::vector<DTensor> operands;
+    for (const LocalOperand& operand : each.operands) {
+      if (operand.local >= 0) {
+        operands.push_back(local(operand.local));
+      } else if (!operand.number.is_null()) {
+        operands.push_back(plain(runtime_, to_device(runtime_.kernels(), operand.number)));
+      } else {
+        operands.emplace_back();
+      }
+    }
+    std::vector<DTensor> made = call(runtime_, each.op->def.name, operands, each.attrs, kNoSite);
+    for (std::size_t o = 0; o < made.size(); ++o) {
+      if (each.results[o] >= 0) local(each.results[o]) = std::move(made[o]);
+    }
+  }
+  // What leaves shares nothing with what came in: a tensor that is written later is no other.
+  std::vector<DTensor> results;
+  for (const LocalMapStep::Result& each : step.results) {
+    const DTensor* const made = &local(each.local);
+    results.push_back(call(runtime_, "clone", {made, 1}, {}, kNoSite)[0]);
+  }
+  return results;
+}
+
+void RankRun::take(const LocalMapStep& step) {
+  std::vector<LocalArg> args;
+  for (const LocalMapStep::Argument& each : step.arguments) {
+    args.push_back({program_.tensors[static_cast<std::size_t>(each.slot)].name, at(each.slot),
+                    each.placements, each.grad,
+                    each.may_move ? OnMismatch::kRedistribute : OnMismatch::kError});
+  }
+  std::vector<LocalResult> results;
+  for (const LocalMapStep::Result& each : step.results) {
+    const ProgramTensor& made = program_.tensors[static_cast<std::size_t>(each.slot)];
+    results.push_back({made.name, step.mesh, each.placements, made.spec.global_shape(), each.grad});
+  }
+  const auto body = [&](const LocalInputs& inputs) { return run_region(step, inputs); };
+  std::vector<DTensor> made = local_map(runtime_, step.region, args, results, body, kNoSite);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const ProgramTensor& named = program_.tensors[static_cast<std::size_t>(step.results[i].slot)];
+    made[i].set_name(named.name);
+    at(step.results[i].slot) = std::move(made[i]);
+  }
 }
 
 /// Zeros where nothing flowed back: what depends on it does so by no slope.

@@ -63,9 +63,45 @@ struct BackwardStep {
   int cotangent = -1;       ///< −1: ones
   std::vector<int> inputs;  ///< whose gradients are asked for
 };
+/// What a step of a region takes: one of its local tensors, a number, or neither.
+struct LocalOperand {
+  int local = -1;
+  Array number;  ///< 0-d; null: an optional operand that is absent
+};
+/// A call on plain local tensors; or, without an op, the sum of one over mesh axes.
+struct LocalStep {
+  const Op* op = nullptr;
+  Attrs attrs;
+  std::vector<LocalOperand> operands;
+  std::vector<int> results;  ///< a local tensor each, or −1 where nobody names it
+  std::vector<int> axes;
+  bool each_alike = false;  ///< of the sum: every rank goes on alike with it
+};
+/// A region of plain local tensors, numbered: first its arguments, then what its steps name.
+struct LocalMapStep {
+  struct Argument {
+    int slot = -1;
+    Placements placements;
+    std::vector<std::optional<Placement>> grad;
+    bool may_move = false;  ///< where it lies otherwise; else that is an error
+  };
+  struct Result {
+    int local = -1;
+    int slot = -1;
+    Placements placements;
+    std::vector<std::optional<Placement>> grad;
+  };
+  std::string region;
+  Mesh mesh;
+  std::vector<Argument> arguments;
+  std::vector<LocalStep> body;
+  int num_locals = 0;
+  std::vector<Result> results;
+  bool differentiable = true;  ///< every op on the way to a result has a gradient
+};
 struct RunStep {
   std::string place;  ///< "file: /program/3", for errors while it runs
-  std::variant<OpStep, RedistributeStep, BackwardStep> what;
+  std::variant<OpStep, RedistributeStep, BackwardStep, LocalMapStep> what;
 };
 
 /// What a result has to be.

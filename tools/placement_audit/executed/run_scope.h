@@ -49,6 +49,15 @@ Status read_program_inputs(const JsonView& root, const TensorTypes& types, Progr
                            Program& program);
 Status read_program_steps(const JsonView& root, const OpTable& table, ProgramScope& scope,
                           Program& program);
+/// A region: its results are not defined yet; their specs stand beside it. What ranks hold is
+/// checked for every rank.
+struct ReadRegion {
+  LocalMapStep step;
+  std::vector<Spec> specs;                              ///< of the results
+  std::vector<std::pair<std::string, JsonView>> names;  ///< and where they are named
+};
+StatusOr<ReadRegion> read_local_map(const JsonView& view, const OpTable& table,
+                                    ProgramScope& scope);
 Status read_program_expected(const JsonView& root, Program& program);
 
 }  // namespace tessera::audit

@@ -36,6 +36,7 @@ class StepReader {
   StatusOr<int> read_result(const JsonView& view, const Spec& spec, int aliased);
   void record(const OpStep& step, const std::vector<Spec>& specs);
   Status read_redistribute(const JsonView& view);
+  Status read_region(const JsonView& view);
   Status read_backward(const JsonView& view);
   Status read_cotangent(const JsonView& view, BackwardStep& step);
   Status read_grads(const JsonView& view, BackwardStep& step);
@@ -81,8 +82,10 @@ Status StepReader::read(const JsonView& view) {
     if (view.find("op")) return read_op(view);
     if (view.find("redistribute")) return read_redistribute(view);
     if (view.find("backward")) return read_backward(view);
+    if (view.find("local_map")) return read_region(view);
   }
-  return view.error("a step is an object with \"op\", \"redistribute\" or \"backward\"");
+  return view.error(
+      "a step is an object with \"op\", \"redistribute\", \"backward\" or \"local_map\"");
 }
 
 Status StepReader::read_op(const JsonView& view) {
@@ -340,6 +343,30 @@ Status StepReader::read_redistribute(const JsonView& view) {
   if (step.to == from) scope_.aliases.set_same(step.result, step.slot);
   const int node = scope_.history.add_call({.name = "redistribute", .step = number()}, {step.slot});
   if (node >= 0) scope_.history.set_result(step.result, node);
+  add(view, std::move(step));
+  return absl::OkStatus();
+}
+
+Status StepReader::read_region(const JsonView& view) {
+  TSR_ASSIGN_OR_RETURN(ReadRegion read, read_local_map(view, table_, scope_));
+  LocalMapStep& step = read.step;
+  std::vector<int> operands;
+  for (const LocalMapStep::Argument& each : step.arguments) {
+    const Status current =
+        scope_.aliases.check_read("local_map", each.slot, scope_.tensor(each.slot));
+    if (!current.ok()) return view.annotate(current);
+    operands.push_back(each.slot);
+  }
+  const int node = scope_.history.add_call(
+      {.name = "local_map " + step.region, .step = number(), .differentiable = step.differentiable},
+      operands);
+  for (std::size_t o = 0; o < read.specs.size(); ++o) {
+    const auto& [name, place] = read.names[o];
+    const bool is_floating_result = is_floating(read.specs[o].dtype());
+    TSR_ASSIGN_OR_RETURN(step.results[o].slot, scope_.define(place, name, read.specs[o]));
+    note_result(step.results[o].slot);
+    if (node >= 0 && is_floating_result) scope_.history.set_result(step.results[o].slot, node);
+  }
   add(view, std::move(step));
   return absl::OkStatus();
 }
