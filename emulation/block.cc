@@ -1,11 +1,12 @@
 // How a block runs: warp by warp, each lane until it waits or ends; lanes that wait for one another
-// are let go when the last has come. Where no lane can go on and some have not ended, the block
-// waits for a thread that will never come: a fault. The thread sanitizer sees each device thread as
-// a thread of its own. It is told that a grid begins after what its stream did before, that a
-// barrier orders the threads that met at it, and nothing else; objects that stand for barriers are
-// new in each block, for blocks have no order. This source is not instrumented
-// (cmake/emulation.cmake); what it allocates is of its own types or raw, so that no instrumented
-// copy of a template serves it.
+// are let go when the last has come. A lane that waits or ends hands on to the next one of its warp
+// itself where fibers can (Fiber::kPasses), and leaves to the block's loop where its warp cannot go
+// on. Where no lane can go on and some have not ended, the block waits for a thread that will never
+// come: a fault. The thread sanitizer sees each device thread as a thread of its own. It is told
+// that a grid begins after what its stream did before, that a barrier orders the threads that met
+// at it, and nothing else; objects that stand for barriers are new in each block, for blocks have
+// no order. This source is not instrumented (cmake/emulation.cmake); what it allocates is of its
+// own types or raw, so that no instrumented copy of a template serves it.
 #include "emulation/block.h"
 
 #include <bit>
@@ -26,6 +27,7 @@ constexpr bool kJudgedByThread = false;
 #endif
 constexpr unsigned kMaxWarps = kMaxBlockThreads / kWarpSize;
 constexpr unsigned kMaxStaticShared = 16;
+constexpr unsigned kNone = kMaxBlockThreads;
 
 struct DeviceThread {
   Fiber* fiber = nullptr;        // until it starts
@@ -247,12 +249,9 @@ class BlockRunner::Impl {
   }
 
   void go_on(unsigned i) {
-    if (threads_[i].fiber == nullptr) {
-      threads_[i].fiber = take_fiber(i);
-      threads_[i].fiber->start(&Impl::run_threads, this);
-    }
+    Fiber& fiber = fiber_of(i);
     set_current(i);
-    threads_[i].fiber->resume();
+    fiber.resume();
   }
 
   void set_current(unsigned i) {
@@ -261,8 +260,23 @@ class BlockRunner::Impl {
     running_position.thread = places_[i];
   }
 
+  // The lane of the warp that runs next; none where all that are live wait for others.
+  unsigned next_lane(unsigned first) {
+    const Warp& warp = warp_of(first);
+    if (warp.ready == 0 && !let_warp_go(first)) return kNone;
+    return first + static_cast<unsigned>(std::countr_zero(warp.ready));
+  }
+
+  Fiber& fiber_of(unsigned i) {
+    if (threads_[i].fiber == nullptr) {
+      threads_[i].fiber = take_fiber(i);
+      threads_[i].fiber->start(&Impl::run_threads, this);
+    }
+    return *threads_[i].fiber;
+  }
+
   // The body of every fiber: one device thread; then, unless each must be one of the sanitizer's
-  // threads, the next of its warp, without a switch.
+  // threads, the next of its warp that has not begun, without a switch.
   static void run_threads(void* self) {
     auto* runner = static_cast<Impl*>(self);
     for (;;) {
@@ -273,16 +287,18 @@ class BlockRunner::Impl {
       Fiber* fiber = runner->threads_[ended].fiber;
       runner->warp_of(ended).live &= ~bit_of(ended);
       --runner->live_;
-      const unsigned next = ended + 1;
-      const bool inline_next = !kJudgedByThread && next % kWarpSize != 0 &&
-                               next < runner->num_threads_ &&
-                               runner->threads_[next].fiber == nullptr;
-      if (inline_next) {
+      const unsigned next =
+          kJudgedByThread ? kNone : runner->next_lane(ended / kWarpSize * kWarpSize);
+      if (next != kNone && runner->threads_[next].fiber == nullptr) {
         runner->threads_[next].fiber = fiber;
         runner->set_current(next);
         continue;
       }
       runner->free_fibers_[runner->num_free_++] = fiber;
+      if (next != kNone && Fiber::kPasses) {
+        runner->set_current(next);
+        fiber->pass_to(*runner->threads_[next].fiber);
+      }
       fiber->leave();
     }
   }
@@ -303,8 +319,20 @@ class BlockRunner::Impl {
   void wait(const void* order) {
     if (order != nullptr) order_before(order);
     order_before(&end_);  // it may never come to its own
-    threads_[current_].fiber->leave();
+    hand_on();
     if (order != nullptr) order_after(order);
+  }
+
+  // Another lane of the warp runs, or the block's loop; this one comes back once it is let go.
+  void hand_on() {
+    Fiber& own = *threads_[current_].fiber;
+    if (!Fiber::kPasses) return own.leave();
+    const unsigned waiting = current_;
+    const unsigned next = next_lane(waiting / kWarpSize * kWarpSize);
+    if (next == kNone) return own.leave();
+    Fiber& fiber = fiber_of(next);
+    set_current(next);
+    if (next != waiting) own.pass_to(fiber);
   }
 
   unsigned check_mask(std::uint32_t mask) {

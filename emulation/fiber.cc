@@ -68,6 +68,13 @@ tessera_enter_stack:
 #endif
 
 namespace tessera::emulation {
+
+#if defined(__x86_64__) && !defined(TSR_UNDER_THREAD_SANITIZER) && !defined(TSR_ADDRESS_SANITIZER)
+const bool Fiber::kPasses = true;
+#else
+const bool Fiber::kPasses = false;
+#endif
+
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
@@ -97,6 +104,10 @@ struct Fiber::Context {
   }
   void switch_in() { tessera_switch_stack(&outside, inside); }
   void switch_out() { tessera_switch_stack(&inside, outside); }
+  void switch_to(Context& next) {
+    next.outside = outside;
+    tessera_switch_stack(&inside, next.inside);
+  }
 #else
 
 struct Fiber::Context {
@@ -123,6 +134,7 @@ struct Fiber::Context {
   }
   void switch_in() { ::swapcontext(&outside, &inside); }
   void switch_out() { ::swapcontext(&inside, &outside); }
+  void switch_to(Context&) { std::abort(); }
 #endif
 
 #ifdef TSR_UNDER_THREAD_SANITIZER
@@ -199,6 +211,8 @@ void Fiber::resume() {
   context_->switch_in();
   context_->after_switch_in();
 }
+
+void Fiber::pass_to(Fiber& next) { context_->switch_to(*next.context_); }
 
 void Fiber::leave() {
   context_->before_switch_out();

@@ -24,6 +24,11 @@ class Fiber {
   void resume();
   /// Back to where resume() was called. Called inside the fiber; a body leaves, it never returns.
   void leave();
+  /// Whether pass_to() works here: sanitizers are told of ways in and out alone.
+  static const bool kPasses;
+  /// As leave() and next.resume(), in one switch: where resume() was called is where `next` leaves
+  /// to. Called inside the fiber; returns when somebody resumes it, or passes to it.
+  void pass_to(Fiber& next);
 
  private:
   struct Context;
