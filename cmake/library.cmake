@@ -18,10 +18,6 @@ function(tessera_library target name export_name)
   endforeach()
   add_library(${target} ${TESSERA_LIBRARY_TYPE} ${objects})
   add_library(tessera::${export_name} ALIAS ${target})
-  set(holds all)
-  if(export_name STREQUAL "rules")
-    set(holds rules)
-  endif()
   # Before 1.0 a minor version may change what programs were compiled against: its number is part of the soname.
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${name} EXPORT_NAME ${export_name}
                         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
@@ -36,8 +32,8 @@ function(tessera_library target name export_name)
   if(TESSERA_COVERAGE)
     target_link_options(${target} PRIVATE -fprofile-instr-generate)
   endif()
-  # tessera::tessera holds the rules too: a program that linked both would have two tables of ops.
-  set_target_properties(${target} PROPERTIES INTERFACE_TESSERA_HOLDS ${holds} COMPATIBLE_INTERFACE_STRING TESSERA_HOLDS)
+  # What a program may link together says the same.
+  set_target_properties(${target} PROPERTIES INTERFACE_TESSERA_HOLDS all COMPATIBLE_INTERFACE_STRING TESSERA_HOLDS)
   # Calls inside the library need no detour for a symbol that somebody might replace.
   target_link_options(${target} PRIVATE LINKER:-Bsymbolic-functions)
 endfunction()
@@ -72,6 +68,8 @@ function(tessera_public_headers out)
 endfunction()
 
 tessera_library(tessera_rules_library tessera_rules rules tessera_placement tessera_kernels tessera_rules)
+# tessera::tessera holds the rules too: a program that linked both would have two tables of ops.
+set_target_properties(tessera_rules_library PROPERTIES INTERFACE_TESSERA_HOLDS rules)
 tessera_public_headers(headers placement kernels strategies/rules)
 target_sources(tessera_rules_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
 # What public headers include is public.

@@ -297,7 +297,7 @@ class BlockRunner::Impl {
       runner->free_fibers_[runner->num_free_++] = fiber;
       if (next != kNone && Fiber::kPasses) {
         runner->set_current(next);
-        fiber->pass_to(*runner->threads_[next].fiber);
+        fiber->pass_to(*runner->threads_[next].fiber);  // for good: it is free, and starts anew
       }
       fiber->leave();
     }

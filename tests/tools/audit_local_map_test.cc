@@ -73,6 +73,16 @@ TEST_CASE("an argument that lies otherwise moves where the border says so",
                              "(S(0), S(1)), expected (R, R); redistribute it"));
 }
 
+TEST_CASE("a number in a region takes after the first tensor, wherever it stands",
+          "[tools][run][local_map]") {
+  const std::string step = region(R"j("x":{"placements":["S(0)","S(1)"]})j",
+                                  R"j({"op":"mul","args":[0.1,"x"],"out":"y"})j",
+                                  R"j("y":{"placements":["S(0)","S(1)"],"shape":[3,4]})j");
+  // A tenth in F32 would show.
+  check_fine(product(step, R"j(],"expect":{"y":{"dtype":"F64","rtol":1e-14,"atol":0,"values":
+      [0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1.0,1.1,1.2]}})j"));
+}
+
 TEST_CASE("what a region gives shares nothing with what it got", "[tools][run][local_map]") {
   const std::string step = region(R"j("x":{"placements":["S(0)","S(1)"]})j",
                                   R"j({"op":"view","args":["x"],"attrs":{"size":[-1]},"out":"flat"},
@@ -101,6 +111,10 @@ TEST_CASE("a region that cannot run is refused with its place, for every rank",
        "/program/0/body/0: zero_ writes its operand, which a region may not"},
       {kX, R"j({"op":"neg","args":["x"],"out":"x"})j", kRows,
        "/program/0/body/0/out: \"x\" is a local tensor already; a name is given once"},
+      {kX, R"j({"op":"neg","args":[null],"out":"y"})j", kRows,
+       "/program/0/body/0/args/0: expected a local tensor's name, a number, null for an optional"},
+      {kX, R"j({"op":"cat","args":[[]],"attrs":{"dim":0},"out":"y"})j", kRows,
+       "/program/0/body/0/args/0: a list operand has at least one item"},
       {kX, neg, R"j("x":{"placements":["R","R"],"shape":[3,4]})j",
        "/program/0/out/x: \"x\" is an argument; results are made"},
       {kX, neg, R"j("y":{"placements":["S(0)","R"],"shape":[3,4]})j",

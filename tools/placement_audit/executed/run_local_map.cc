@@ -31,7 +31,6 @@ class RegionReader {
   Status read_call(const JsonView& view);
   Status read_sum(const JsonView& view);
   Status read_operands(const JsonView& view, LocalStep& step);
-  Status add_operand(const JsonView& view, LocalStep& step);
   StatusOr<std::vector<std::vector<TensorMeta>>> infer_on_ranks(const JsonView& view,
                                                                 const LocalStep& step) const;
   Status read_names(const JsonView& view, std::vector<std::vector<TensorMeta>> on_ranks,
@@ -43,12 +42,12 @@ class RegionReader {
 
   LocalMapStep& step() { return read_.step; }
   const Mesh& mesh() const { return read_.step.mesh; }
-  std::size_t num_ranks() const { return static_cast<std::size_t>(mesh().num_ranks()); }
   const Local& local(int number) const { return locals_[static_cast<std::size_t>(number)]; }
 
   const OpTable& table_;
   ProgramScope& scope_;
   ReadRegion read_;
+  std::vector<std::int64_t> ranks_;  // of the mesh, row-major
   std::vector<Local> locals_;
 };
 
@@ -111,6 +110,7 @@ Status RegionReader::read_argument(const std::string& name, const JsonView& view
   const Spec& given = scope_.tensor(argument.slot).spec;
   if (step().arguments.empty()) {
     step().mesh = given.mesh();
+    ranks_ = mesh().ranks();
   } else if (!(given.mesh() == mesh())) {
     return view.error(absl::StrFormat("%s lies on mesh %s, the argument before on %s",
                                       in_quotes(name), given.mesh().to_string(),
@@ -130,45 +130,31 @@ Status RegionReader::read_argument(const std::string& name, const JsonView& view
     argument.may_move = text == "redistribute";
   }
   Local local{.name = name};
-  for (const std::int64_t rank : mesh().ranks()) {
+  for (const std::int64_t rank : ranks_) {
     local.on_ranks.push_back({spec->local_shape(*mesh().coord_of(rank)), spec->dtype()});
   }
   step().arguments.push_back(std::move(argument));
   return define(view, std::move(local)).status();
 }
 
-Status RegionReader::add_operand(const JsonView& view, LocalStep& step) {
-  if (view.kind() == Json::Kind::kString) {
-    TSR_ASSIGN_OR_RETURN(const int number, local_of(view));
-    step.operands.push_back({.local = number});
-    return absl::OkStatus();
-  }
-  if (!is_number(view)) {
-    return view.error("expected a local tensor's name, a number, null or a list of them, not " +
-                      std::string(describe(view.kind())));
-  }
-  std::optional<DType> beside;
-  for (const LocalOperand& each : step.operands) {
-    if (each.local >= 0 && !beside) beside = local(each.local).on_ranks[0].dtype;
-  }
-  TSR_ASSIGN_OR_RETURN(Array value, read_value(view, number_dtype(view, beside)));
-  step.operands.push_back({.number = std::move(value)});
-  return absl::OkStatus();
-}
-
+/// Numbers take after the first tensor, wherever it stands.
 Status RegionReader::read_operands(const JsonView& view, LocalStep& step) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> args, view.items());
-  const std::vector<ArgDef>& expected = step.op->def.args;
-  TSR_RETURN_IF_ERROR(check_arity(view, args.size(), step.op->def));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].kind == ArgDef::Kind::kList) {
-      TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, args[i].items(kListOperands));
-      for (const JsonView& item : items) TSR_RETURN_IF_ERROR(add_operand(item, step));
-    } else if (i >= args.size() || args[i].kind() == Json::Kind::kNull) {
-      step.operands.emplace_back();
-    } else {
-      TSR_RETURN_IF_ERROR(add_operand(args[i], step));
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::optional<JsonView>> given,
+                       operands_given(view, step.op->def));
+  step.operands.resize(given.size());
+  std::optional<DType> beside;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!given[i] || is_number(*given[i])) continue;
+    if (given[i]->kind() != Json::Kind::kString) {
+      return no_operand(*given[i], "a local tensor's name");
     }
+    TSR_ASSIGN_OR_RETURN(step.operands[i].local, local_of(*given[i]));
+    if (!beside) beside = local(step.operands[i].local).on_ranks[0].dtype;
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!given[i] || !is_number(*given[i])) continue;
+    TSR_ASSIGN_OR_RETURN(step.operands[i].number,
+                         read_value(*given[i], number_dtype(*given[i], beside)));
   }
   return absl::OkStatus();
 }
@@ -177,7 +163,7 @@ Status RegionReader::read_operands(const JsonView& view, LocalStep& step) {
 StatusOr<std::vector<std::vector<TensorMeta>>> RegionReader::infer_on_ranks(
     const JsonView& view, const LocalStep& step) const {
   std::vector<std::vector<TensorMeta>> results;
-  for (std::size_t r = 0; r < num_ranks(); ++r) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
     std::vector<TensorMeta> inputs;
     for (const LocalOperand& each : step.operands) {
       if (each.local >= 0) {
@@ -191,8 +177,8 @@ StatusOr<std::vector<std::vector<TensorMeta>>> RegionReader::infer_on_ranks(
     const StatusOr<std::vector<TensorMeta>> outputs = infer(*step.op, inputs, step.attrs);
     if (!outputs.ok()) {
       return view.annotate(
-          Status(outputs.status().code(), to_absl(absl::StrFormat("rank %d: %s", mesh().ranks()[r],
-                                                                  message_of(outputs.status())))));
+          Status(outputs.status().code(),
+                 to_absl(absl::StrFormat("rank %d: %s", ranks_[r], message_of(outputs.status())))));
     }
     if (r > 0 && outputs->size() != results.size()) {
       return view.error(step.op->def.name + " has as many results on every rank");
@@ -206,10 +192,7 @@ StatusOr<std::vector<std::vector<TensorMeta>>> RegionReader::infer_on_ranks(
 Status RegionReader::read_names(const JsonView& view, std::vector<std::vector<TensorMeta>> on_ranks,
                                 LocalStep& step) {
   const JsonView out = *view.find("out");
-  std::vector<JsonView> names = {out};
-  if (out.kind() == Json::Kind::kArray) {
-    TSR_ASSIGN_OR_RETURN(names, out.items());
-  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> names, items_of(out));
   if (names.size() != on_ranks.size()) {
     return out.error(
         absl::StrFormat("%d names for %d results (null drops one)", names.size(), on_ranks.size()));
@@ -270,18 +253,18 @@ Status RegionReader::read_sum(const JsonView& view) {
   if (!is_floating(on_ranks[0].dtype)) {
     return view.error("sums over ranks are of floating tensors");
   }
-  const std::vector<std::int64_t> ranks = mesh().ranks();
-  for (std::size_t r = 1; r < num_ranks(); ++r) {
+  for (std::size_t r = 1; r < ranks_.size(); ++r) {
     // Along the axes summed over, everybody's summand has the same shape.
-    Coord base = *mesh().coord_of(ranks[r]);
+    Coord base = *mesh().coord_of(ranks_[r]);
     for (const int axis : sum.axes) base[static_cast<std::size_t>(axis)] = 0;
-    const auto first = std::find(ranks.begin(), ranks.end(), mesh().rank_of(base)) - ranks.begin();
+    const auto first =
+        std::find(ranks_.begin(), ranks_.end(), mesh().rank_of(base)) - ranks_.begin();
     const Shape &mine = on_ranks[r].shape,
                 &theirs = on_ranks[static_cast<std::size_t>(first)].shape;
     if (mine == theirs) continue;
     return view.error(absl::StrFormat("rank %d has a summand of shape %s, rank %d one of %s",
-                                      ranks[static_cast<std::size_t>(first)], to_string(theirs),
-                                      ranks[r], to_string(mine)));
+                                      ranks_[static_cast<std::size_t>(first)], to_string(theirs),
+                                      ranks_[r], to_string(mine)));
   }
   std::vector<std::vector<TensorMeta>> result = {on_ranks};
   TSR_RETURN_IF_ERROR(read_names(view, std::move(result), sum));
@@ -309,8 +292,8 @@ Status RegionReader::read_result(const std::string& name, const JsonView& view) 
   TSR_ASSIGN_OR_RETURN(const TensorType type, read_stated_type(view, {{}, made.on_ranks[0].dtype}));
   StatusOr<Spec> spec = Spec::make(mesh(), type.global_shape, type.dtype, result.placements);
   if (!spec.ok()) return view.annotate(spec.status());
-  for (std::size_t r = 0; r < num_ranks(); ++r) {
-    const std::int64_t rank = mesh().ranks()[r];
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    const std::int64_t rank = ranks_[r];
     const Shape expected = spec->local_shape(*mesh().coord_of(rank));
     if (expected == made.on_ranks[r].shape) continue;
     return view.error(absl::StrFormat("rank %d makes %s of shape %s, and %s needs %s", rank,

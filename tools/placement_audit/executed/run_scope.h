@@ -3,7 +3,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/placement_audit/executed/run_aliases.h"
 #include "tools/placement_audit/executed/run_history.h"
@@ -43,6 +46,16 @@ class ProgramScope {
 
 /// What an object says under "shape" and "dtype", else `otherwise`.
 StatusOr<TensorType> read_stated_type(const JsonView& view, TensorType otherwise);
+
+/// The items of a list; anything else stands for a list of itself.
+StatusOr<std::vector<JsonView>> items_of(const JsonView& view);
+/// What a step gives an op, in the op's order, the items of a list operand one after another; none:
+/// an optional operand that is absent. Errors: InvalidArgument for too few, too many, or an empty
+/// list.
+StatusOr<std::vector<std::optional<JsonView>>> operands_given(const JsonView& args,
+                                                              const OpDef& def);
+/// InvalidArgument: what stands there is no operand; `tensor` is "a tensor's name".
+Status no_operand(const JsonView& view, std::string_view tensor);
 
 /// The parts of a program, in order: inputs, then steps, then what is expected of results.
 Status read_program_inputs(const JsonView& root, const TensorTypes& types, ProgramScope& scope,

@@ -9,12 +9,6 @@
 namespace tessera::audit {
 namespace {
 
-/// The items of a list; anything else stands for a list of itself.
-StatusOr<std::vector<JsonView>> items_of(const JsonView& view) {
-  if (view.kind() == Json::Kind::kArray) return view.items();
-  return std::vector<JsonView>{view};
-}
-
 class StepReader {
  public:
   StepReader(const OpTable& table, ProgramScope& scope, Program& program)
@@ -215,22 +209,8 @@ void StepReader::record(const OpStep& step, const std::vector<Spec>& specs) {
 }
 
 Status StepReader::read_operands(const JsonView& args_view, OpStep& step) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> args, args_view.items());
-  const std::vector<ArgDef>& expected = step.op->def.args;
-  TSR_RETURN_IF_ERROR(check_arity(args_view, args.size(), step.op->def));
-  std::vector<std::optional<JsonView>> given;  // none: an optional operand that is absent
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].kind == ArgDef::Kind::kList) {
-      TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, args[i].items(kListOperands));
-      if (items.empty()) return args[i].error("a list operand has at least one item");
-      given.insert(given.end(), items.begin(), items.end());
-    } else if (i >= args.size() || (expected[i].kind == ArgDef::Kind::kOptional &&
-                                    args[i].kind() == Json::Kind::kNull)) {
-      given.emplace_back();
-    } else {
-      given.emplace_back(args[i]);
-    }
-  }
+  TSR_ASSIGN_OR_RETURN(const std::vector<std::optional<JsonView>> given,
+                       operands_given(args_view, step.op->def));
   if (given.empty()) {
     return args_view.error(step.op->def.name +
                            " takes no operands: nothing says where it would run");
@@ -250,12 +230,7 @@ Status StepReader::read_operands(const JsonView& args_view, OpStep& step) {
 }
 
 Status StepReader::read_operand(const JsonView& view, ProgramOperand& operand) {
-  if (view.kind() != Json::Kind::kString) {
-    return view.error(absl::StrFormat(
-        "expected a tensor's name, a number, null for an optional operand, or a list of them for a "
-        "list operand, not %s",
-        describe(view.kind())));
-  }
+  if (view.kind() != Json::Kind::kString) return no_operand(view, "a tensor's name");
   TSR_ASSIGN_OR_RETURN(operand.slot, scope_.slot_of(view));
   return absl::OkStatus();
 }
@@ -434,6 +409,39 @@ Status StepReader::read_backward(const JsonView& view) {
 }
 
 }  // namespace
+
+StatusOr<std::vector<JsonView>> items_of(const JsonView& view) {
+  if (view.kind() == Json::Kind::kArray) return view.items();
+  return std::vector<JsonView>{view};
+}
+
+StatusOr<std::vector<std::optional<JsonView>>> operands_given(const JsonView& args_view,
+                                                              const OpDef& def) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> args, args_view.items());
+  const std::vector<ArgDef>& expected = def.args;
+  TSR_RETURN_IF_ERROR(check_arity(args_view, args.size(), def));
+  std::vector<std::optional<JsonView>> given;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].kind == ArgDef::Kind::kList) {
+      TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, args[i].items(kListOperands));
+      if (items.empty()) return args[i].error("a list operand has at least one item");
+      given.insert(given.end(), items.begin(), items.end());
+    } else if (i >= args.size() || (expected[i].kind == ArgDef::Kind::kOptional &&
+                                    args[i].kind() == Json::Kind::kNull)) {
+      given.emplace_back();
+    } else {
+      given.emplace_back(args[i]);
+    }
+  }
+  return given;
+}
+
+Status no_operand(const JsonView& view, std::string_view tensor) {
+  return view.error(absl::StrFormat(
+      "expected %s, a number, null for an optional operand, or a list of them for a list operand, "
+      "not %s",
+      std::string(tensor), describe(view.kind())));
+}
 
 Status read_program_steps(const JsonView& root, const OpTable& table, ProgramScope& scope,
                           Program& program) {
