@@ -13,8 +13,8 @@ namespace {
 const std::vector<std::string> kLimited = {"-k", "5", "120"};
 constexpr int kTimedOut = 124;
 
-/// Says what each process ended with: MPICH's launcher may end with a code of its own, 1 or 9, where a
-/// rank's connection closes before its code is read.
+/// Says what each process ended with: MPICH's launcher may end with a code of its own, 1 or 9,
+/// where a rank's connection closes before its code is read.
 const std::string kSayCode = "\"$@\"; code=$?; echo \"code $code\"; exit $code";
 
 Ran run_ending(const std::string& backend, const std::string& ending) {
