@@ -72,7 +72,7 @@ function(tessera_test_program name)
   add_executable(${name} ${objects})
   target_link_libraries(${name} PRIVATE ${libraries})
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
-  tessera_compile_options(${name})
+  tessera_program(${name})
 endfunction()
 
 # tessera_conformance(PROGRAM LAYER RANKS… [CASES filter]): the cases of test_PROGRAM_LAYER that need so many ranks,

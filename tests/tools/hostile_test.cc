@@ -1,6 +1,5 @@
 // The hostile inputs of tests/hostile/cases.jsonl (README.md there says how they are written): each
 // ends as it should, says what it should, drives no terminal and takes no more memory than allowed.
-#include <malloc.h>
 
 #include <cstring>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "io/json.h"
 #include "placement/printable.h"
 #include "tests/support/paths.h"
+#include "tests/support/process_memory.h"
 #include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
@@ -142,7 +142,7 @@ class HostileCase {
       skip("hostile values of " + name + ": LLVM's OpenMP runtime reads them first");
       return;
     }
-    ::malloc_trim(0);  // a process begins with the memory of the one that it comes from
+    return_free_memory();
     const Ran ran = run_program(command[0], {command.begin() + 1, command.end()},
                                 expand(items_of(view_, "input")), variables);
     CAPTURE(printable(ran.err, 2000), printable(ran.out, 2000));
