@@ -91,5 +91,13 @@ function(tessera_conformance program layer)
                          TIMEOUT ${TESSERA_TEST_LIMIT} MPIEXEC ${mpiexec} ARGS ${RUN_CASES})
     list(JOIN RUN_RANKS "," launches)
     set_tests_properties(${program}.${layer}.${ranks} PROPERTIES ENVIRONMENT "TESSERA_LAUNCHES=${launches}")
+    tessera_half_slots(${program}.${layer}.${ranks} ${ranks})
   endforeach()
+endfunction()
+
+# tessera_half_slots(TEST RANKS): a launch takes half as many of ctest's slots as it has ranks, which wait for each other
+# for about half of the time.
+function(tessera_half_slots test ranks)
+  math(EXPR slots "(${ranks} + 1) / 2")
+  set_tests_properties(${test} PROPERTIES PROCESSORS ${slots})
 endfunction()
