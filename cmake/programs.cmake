@@ -1,5 +1,5 @@
-# What programs of this project are linked by and with, and no library is (docs/adr/0046): who links tessera::tessera
-# chooses both.
+# The allocator that programs of this project are linked with, and no library is (docs/adr/0046): who links
+# tessera::tessera chooses it.
 set(TESSERA_ALLOCATOR "" CACHE STRING "Allocator of the programs: mimalloc or system; empty: mimalloc where it is and no sanitizer brings one")
 set_property(CACHE TESSERA_ALLOCATOR PROPERTY STRINGS "" mimalloc system)
 if(NOT TESSERA_ALLOCATOR MATCHES "^(|mimalloc|system)$")
@@ -19,7 +19,7 @@ function(tessera_program target)
   tessera_compile_options(${target})
 endfunction()
 
-# mold, where it is, links a program of 70 MB in a sixth of the time that ld takes.
+# The linker of programs and libraries. mold, where it is, links a program of 70 MB in a sixth of the time that ld takes.
 find_program(TESSERA_MOLD mold)
 mark_as_advanced(TESSERA_MOLD)
 if(PROJECT_IS_TOP_LEVEL AND TESSERA_MOLD)

@@ -85,12 +85,8 @@ TEST_CASE("exit() without ending the session keeps its code", "[endings][R24]") 
   // A launcher may end the second rank before it says its code.
   CHECK(count_of(ran.out, "code 7\n") >= 1);
   CHECK(count_of(ran.out, "code ") == count_of(ran.out, "code 7\n"));
-  if (backend == "mpich") {
-    CHECK(ran.exit_code != 0);
-    CHECK(ran.exit_code < kTimedOut);  // neither the limit nor a signal
-  } else {
-    CHECK(ran.exit_code == 7);
-  }
+  const bool may_replace = backend == "mpich" && (ran.exit_code == 1 || ran.exit_code == 9);
+  if (!may_replace) CHECK(ran.exit_code == 7);
 }
 
 TEST_CASE("exit() of a rank while others wait ends the job, and they say who has gone",
