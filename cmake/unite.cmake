@@ -1,6 +1,7 @@
 # Sources that GCC compiles together: cmake/united_sources.txt has a line for each group. A source of this project spends
 # more than half of its compiler's time in the headers it includes. Other compilers, whose tools look at commands of single files,
 # compile each by itself, and so see that each includes what it uses; so is every file that stands in no group.
+# TESSERA_UNITE unites for them too: scripts/tidy --all.
 set(TESSERA_UNITED_SOURCES ${CMAKE_CURRENT_LIST_DIR}/united_sources.txt)
 set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TESSERA_UNITED_SOURCES})
 
@@ -8,7 +9,7 @@ set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEP
 # names its members below the project's root, so that clones in other folders share what was compiled.
 function(tessera_unite out target)
   set(sources ${ARGN})
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(NOT (CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR TESSERA_UNITE))
     set(${out} ${sources} PARENT_SCOPE)
     return()
   endif()
