@@ -185,7 +185,7 @@ DTensor sum_of(const DTensor& a, DTensor b, const Site& site) {
   if (!a.defined()) return b;
   const DTensor* operands[] = {&a, &b};
   Runtime& runtime = a.runtime();
-  return dispatch(runtime, find_op(runtime, KnownOp::kAdd), operands, {}, site)[0];
+  return dispatch(runtime, find_op(runtime, known_op("add")), operands, {}, site)[0];
 }
 
 /// A gradient that nobody else writes to or reads through.

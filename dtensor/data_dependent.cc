@@ -234,13 +234,11 @@ DTensor& index_put_(DTensor& x, const DTensor& mask, const DTensor& values, PutM
   const DTensor everywhere = places.mesh().ndim() == 0
                                  ? places
                                  : redistribute(places, std::span<const Placement>(whole), site);
-  std::vector<DTensor> operands = {x, values};
+  std::vector<DTensor> columns;
   for (std::int64_t d = 0; d < mask.ndim(); ++d) {
-    const DTensor column[] = {everywhere};
-    operands.push_back(call(x.runtime(), "select", column, {{"dim", 1}, {"index", d}}, site)[0]);
+    columns.push_back(select(everywhere, 1, d, site));
   }
-  call(x.runtime(), "index_put_", operands, {{"accumulate", mode == PutMode::kAccumulate}}, site);
-  return x;
+  return index_put_(x, values, columns, {}, mode == PutMode::kAccumulate, site);
 }
 
 namespace {
@@ -345,9 +343,7 @@ UniqueValues unique(const DTensor& x, const Site& site) {
 DTensor repeat_interleave(const DTensor& x, const DTensor& repeats, std::int64_t dim,
                           const Site& site) {
   const auto total = static_cast<std::int64_t>(item(sum(repeats, {}, KeepDim::kNo, site), site));
-  const DTensor operands[] = {x, repeats};
-  return call(x.runtime(), "repeat_interleave_tensor", operands,
-              {{"dim", dim}, {"output_size", total}}, site)[0];
+  return repeat_interleave(x, repeats, dim, total, site);
 }
 
 DTensor bincount(const DTensor& x, const DTensor& weights, std::int64_t minlength,
@@ -357,8 +353,7 @@ DTensor bincount(const DTensor& x, const DTensor& weights, std::int64_t minlengt
     const double most = item(amax(x, {}, KeepDim::kNo, site), site);
     length = std::max(length, static_cast<std::int64_t>(most) + 1);
   }
-  const DTensor operands[] = {x, weights};
-  return call(x.runtime(), "bincount", operands, {{"minlength", length}}, site)[0];
+  return bincount(x, length, weights, site);
 }
 
 }  // namespace tessera

@@ -21,10 +21,6 @@ DTensor as_summands(const DTensor& scalar, const Site& site) {
   return redistribute(scalar, all_partial, site);
 }
 
-DTensor one(std::string_view op, const DTensor& x, const Attrs& attrs, const Site& site) {
-  return std::move(call(x.runtime(), op, {&x, 1}, attrs, site)[0]);
-}
-
 DTensor in_f64(const DTensor& x, const Site& site) {
   return x.dtype() == DType::kF64 ? x : cast(x, DType::kF64, site);
 }
@@ -34,12 +30,12 @@ DTensor share_of(const DTensor& x, double p, const Site& site) {
   if (p == 2.0) return as_summands(sum_of_squares(x, site), site);
   const DTensor magnitude = in_f64(abs(x, site), site);
   if (std::isinf(p)) return amax(magnitude, {}, KeepDim::kNo, site);
-  const DTensor powers = p == 1.0 ? magnitude : one("pow", magnitude, {{"exponent", p}}, site);
+  const DTensor powers = p == 1.0 ? magnitude : pow(magnitude, p, site);
   return as_summands(sum(powers, {}, KeepDim::kNo, site), site);
 }
 
 DTensor joined(const DTensor& a, const DTensor& b, double p, const Site& site) {
-  return std::isinf(p) ? maximum(a, b, site) : add(a, b, site);
+  return std::isinf(p) ? maximum(a, b, site) : add(a, b, 1.0, site);
 }
 
 }  // namespace

@@ -1,161 +1,27 @@
-// dtensor/known_op.h: the ops that the tensor API calls by name, so that a warm call finds its op
+// dtensor/known_op.h: built-in ops by number, so that a warm call of a typed function finds its op
 // by an index.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
+
+#include "dtensor/front/names.h"
 
 namespace tessera {
 
-enum class KnownOp : std::uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMaximum,
-  kNeg,
-  kAbs,
-  kExp,
-  kLog,
-  kSqrt,
-  kSquare,
-  kSign,
-  kRelu,
-  kGelu,
-  kTanh,
-  kSigmoid,
-  kSilu,
-  kSwiglu,
-  kEq,
-  kWhere,
-  kMaskedFill,
-  kCast,
-  kClone,
-  kAddInPlace,
-  kMulScalarInPlace,
-  kCopyInPlace,
-  kFillInPlace,
-  kMatmul,
-  kLinear,
-  kGroupedMm,
-  kAttention,
-  kSum,
-  kMean,
-  kAmax,
-  kArgmax,
-  kSumOfSquares,
-  kSoftmax,
-  kCumsum,
-  kTopk,
-  kSort,
-  kSortByKey,
-  kGather,
-  kScatter,
-  kScatterValue,
-  kScatterInPlace,
-  kScatterValueInPlace,
-  kScatterAdd,
-  kIndexSelect,
-  kIndexAdd,
-  kEmbedding,
-  kRmsNorm,
-  kRope,
-  kCrossEntropy,
-  kView,
-  kReshape,
-  kFlatten,
-  kUnflatten,
-  kUnsqueeze,
-  kSqueeze,
-  kTranspose,
-  kPermute,
-  kExpand,
-  kContiguous,
-  kSlice,
-  kSplit,
-  kCat,
-  kUniform,
-  kNormal,
-  kTruncatedNormal,
-  kAddScalar,
-  kMulScalar
-};
-inline constexpr std::size_t kNumKnownOps = static_cast<std::size_t>(KnownOp::kMulScalar) + 1;
+/// A place in kKnownOpNames.
+enum class KnownOp : std::uint16_t {};
+inline constexpr std::size_t kNumKnownOps = std::size(kKnownOpNames);
 
-/// Names in the order of the enumerators.
-inline constexpr std::string_view kKnownOpNames[] = {"add",
-                                                     "sub",
-                                                     "mul",
-                                                     "div",
-                                                     "maximum",
-                                                     "neg",
-                                                     "abs",
-                                                     "exp",
-                                                     "log",
-                                                     "sqrt",
-                                                     "square",
-                                                     "sign",
-                                                     "relu",
-                                                     "gelu",
-                                                     "tanh",
-                                                     "sigmoid",
-                                                     "silu",
-                                                     "swiglu",
-                                                     "eq",
-                                                     "where",
-                                                     "masked_fill",
-                                                     "to",
-                                                     "clone",
-                                                     "add_",
-                                                     "mul_scalar_",
-                                                     "copy_",
-                                                     "fill_",
-                                                     "matmul",
-                                                     "linear",
-                                                     "grouped_mm",
-                                                     "attention",
-                                                     "sum",
-                                                     "mean",
-                                                     "amax",
-                                                     "argmax",
-                                                     "sum_of_squares",
-                                                     "softmax",
-                                                     "cumsum",
-                                                     "topk",
-                                                     "sort",
-                                                     "sort_by_key",
-                                                     "gather",
-                                                     "scatter",
-                                                     "scatter_value",
-                                                     "scatter_",
-                                                     "scatter_value_",
-                                                     "scatter_add",
-                                                     "index_select",
-                                                     "index_add",
-                                                     "embedding",
-                                                     "rms_norm",
-                                                     "rope",
-                                                     "cross_entropy",
-                                                     "view",
-                                                     "reshape",
-                                                     "flatten",
-                                                     "unflatten",
-                                                     "unsqueeze",
-                                                     "squeeze",
-                                                     "transpose",
-                                                     "permute",
-                                                     "expand",
-                                                     "contiguous",
-                                                     "slice",
-                                                     "split",
-                                                     "cat",
-                                                     "uniform_",
-                                                     "normal_",
-                                                     "truncated_normal_",
-                                                     "add_scalar",
-                                                     "mul_scalar"};
-static_assert(sizeof(kKnownOpNames) / sizeof(kKnownOpNames[0]) == kNumKnownOps);
+/// Does not compile for a name that no built-in op has.
+consteval KnownOp known_op(std::string_view name) {
+  const auto* found = std::lower_bound(std::begin(kKnownOpNames), std::end(kKnownOpNames), name);
+  if (found == std::end(kKnownOpNames) || *found != name) throw "no built-in op has this name";
+  return static_cast<KnownOp>(found - std::begin(kKnownOpNames));
+}
 
 constexpr std::string_view name_of(KnownOp op) noexcept {
   return kKnownOpNames[static_cast<std::size_t>(op)];

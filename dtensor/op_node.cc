@@ -120,7 +120,7 @@ void OpNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads) 
                               grad.spec().to_string(), input.to_string()));
     if (grad.dtype() != input.dtype()) {
       const DTensor* operands[] = {&grad};
-      grad = dispatch(runtime, find_op(runtime, KnownOp::kCast), operands,
+      grad = dispatch(runtime, find_op(runtime, known_op("to")), operands,
                       {{"dtype", input.dtype()}}, site)[0];
     }
     grads[i] = std::move(grad);

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "dtensor/op_call.h"
+#include "kernels/random.h"
 
 namespace tessera {
 
@@ -30,86 +32,9 @@ void call_into(std::span<const DTensor> outs, std::string_view op,
                 attrs, site);
 }
 
-// ---- pointwise ----
-
-DTensor add(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kAdd, {&a, &b}, {}, site);
-}
-DTensor sub(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kSub, {&a, &b}, {}, site);
-}
-DTensor mul(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kMul, {&a, &b}, {}, site);
-}
-DTensor div(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kDiv, {&a, &b}, {}, site);
-}
-DTensor maximum(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kMaximum, {&a, &b}, {}, site);
-}
-DTensor add(const DTensor& a, double b, const Site& site) {
-  return call_op(KnownOp::kAddScalar, {&a}, {{"value", b}}, site);
-}
-DTensor mul(const DTensor& a, double b, const Site& site) {
-  return call_op(KnownOp::kMulScalar, {&a}, {{"value", b}}, site);
-}
-DTensor neg(const DTensor& x, const Site& site) { return call_op(KnownOp::kNeg, {&x}, {}, site); }
-DTensor abs(const DTensor& x, const Site& site) { return call_op(KnownOp::kAbs, {&x}, {}, site); }
-DTensor exp(const DTensor& x, const Site& site) { return call_op(KnownOp::kExp, {&x}, {}, site); }
-DTensor log(const DTensor& x, const Site& site) { return call_op(KnownOp::kLog, {&x}, {}, site); }
-DTensor sqrt(const DTensor& x, const Site& site) { return call_op(KnownOp::kSqrt, {&x}, {}, site); }
-DTensor square(const DTensor& x, const Site& site) {
-  return call_op(KnownOp::kSquare, {&x}, {}, site);
-}
-DTensor sign(const DTensor& x, const Site& site) { return call_op(KnownOp::kSign, {&x}, {}, site); }
-DTensor relu(const DTensor& x, const Site& site) { return call_op(KnownOp::kRelu, {&x}, {}, site); }
-DTensor gelu(const DTensor& x, const Site& site) { return call_op(KnownOp::kGelu, {&x}, {}, site); }
-DTensor tanh(const DTensor& x, const Site& site) { return call_op(KnownOp::kTanh, {&x}, {}, site); }
-DTensor sigmoid(const DTensor& x, const Site& site) {
-  return call_op(KnownOp::kSigmoid, {&x}, {}, site);
-}
-DTensor silu(const DTensor& x, const Site& site) { return call_op(KnownOp::kSilu, {&x}, {}, site); }
-DTensor swiglu(const DTensor& gate, const DTensor& up, const Site& site) {
-  return call_op(KnownOp::kSwiglu, {&gate, &up}, {}, site);
-}
-DTensor eq(const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kEq, {&a, &b}, {}, site);
-}
-DTensor where(const DTensor& condition, const DTensor& a, const DTensor& b, const Site& site) {
-  return call_op(KnownOp::kWhere, {&condition, &a, &b}, {}, site);
-}
-DTensor masked_fill(const DTensor& x, const DTensor& mask, double value, const Site& site) {
-  return call_op(KnownOp::kMaskedFill, {&x, &mask}, {{"value", value}}, site);
-}
-DTensor cast(const DTensor& x, DType dtype, const Site& site) {
-  if (x.dtype() == dtype) return x;
-  return call_op(KnownOp::kCast, {&x}, {{"dtype", dtype}}, site);
-}
-DTensor clone(const DTensor& x, const Site& site) {
-  return call_op(KnownOp::kClone, {&x}, {}, site);
-}
-DTensor& add_(DTensor& a, const DTensor& b, const Site& site) {
-  call_op(KnownOp::kAddInPlace, {&a, &b}, {}, site);
-  return a;
-}
-DTensor& mul_(DTensor& a, double b, const Site& site) {
-  call_op(KnownOp::kMulScalarInPlace, {&a}, {{"value", b}}, site);
-  return a;
-}
-DTensor& copy_(DTensor& a, const DTensor& b, const Site& site) {
-  call_op(KnownOp::kCopyInPlace, {&a, &b}, {}, site);
-  return a;
-}
-DTensor& fill_(DTensor& a, double value, const Site& site) {
-  call_op(KnownOp::kFillInPlace, {&a}, {{"value", value}}, site);
-  return a;
-}
-
-// ---- products ----
-
 DTensor matmul(const DTensor& a, const DTensor& b, const Site& site) {
   if (a.ndim() > 1 && b.ndim() > 1) [[likely]] {
-    return call_op(KnownOp::kMatmul, {&a, &b}, {}, site);
+    return call_op(known_op("matmul"), {&a, &b}, {}, site);
   }
   if (a.ndim() == 0 || b.ndim() == 0) {
     throw Error(invalid_argument("matmul: self " + to_string(a.spec().global_shape()) +
@@ -122,31 +47,61 @@ DTensor matmul(const DTensor& a, const DTensor& b, const Site& site) {
   if (b.ndim() == 1) product = squeeze(product, -1, site);
   return a.ndim() == 1 ? squeeze(product, b.ndim() == 1 ? -1 : -2, site) : product;
 }
-DTensor linear(const DTensor& x, const DTensor& w, const Site& site) {
-  return linear(x, w, {}, site);
-}
-DTensor linear(const DTensor& x, const DTensor& w, const DTensor& bias, const Site& site) {
-  return call_op(KnownOp::kLinear, {&x, &w, &bias}, {}, site);
-}
-DTensor grouped_mm(const DTensor& x, const DTensor& w, const DTensor& counts, const Site& site) {
-  return call_op(KnownOp::kGroupedMm, {&x, &w, &counts}, {}, site);
-}
-DTensor attention(const DTensor& q, const DTensor& k, const DTensor& v, const AttentionArgs& args,
-                  const Site& site) {
-  return call_op(KnownOp::kAttention, {&q, &k, &v},
-                 {{"scale", args.scale}, {"causal", args.causal}}, site);
+
+DTensor cast(const DTensor& x, DType dtype, const Site& site) {
+  if (x.dtype() == dtype) return x;
+  return call_op(known_op("to"), {&x}, {{"dtype", dtype}}, site);
 }
 
-// ---- layers ----
+std::vector<DTensor> split(const DTensor& x, const Shape& sizes, std::int64_t dim,
+                           const Site& site) {
+  std::int64_t total = 0;
+  for (const std::int64_t each : sizes) total += each;
+  if (total != x.size(dim)) {
+    throw Error(invalid_argument(
+        absl::StrFormat("split: sizes %s do not add up to %d, the size of dim %d. [%s]",
+                        to_string(sizes), x.size(dim), dim, x.spec().to_string())));
+  }
+  std::vector<DTensor> parts;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(slice(x, dim, start, start + size, 1, site));
+    start += size;
+  }
+  return parts;
+}
 
-DTensor rms_norm(const DTensor& x, const DTensor& weight, double eps, const Site& site) {
-  return call_op(KnownOp::kRmsNorm, {&x, &weight}, {{"eps", eps}}, site);
+namespace {
+std::int64_t stream_attr(std::string_view stream) {
+  return static_cast<std::int64_t>(kernels::stream_of(stream));
 }
-DTensor rope(const DTensor& x, const DTensor& cos, const DTensor& sin, const Site& site) {
-  return call_op(KnownOp::kRope, {&x, &cos, &sin}, {}, site);
+}  // namespace
+
+DTensor& uniform_(DTensor& x, double low, double high, const RandomArgs& random) {
+  const Attrs attrs = {{"from", low},
+                       {"to", high},
+                       {"seed", static_cast<std::int64_t>(random.seed)},
+                       {"stream", stream_attr(random.stream)}};
+  call_op(known_op("uniform_"), {&x}, attrs, Site::current());
+  return x;
 }
-DTensor cross_entropy(const DTensor& logits, const DTensor& target, const Site& site) {
-  return call_op(KnownOp::kCrossEntropy, {&logits, &target}, {}, site);
+DTensor& normal_(DTensor& x, double mean, double std, const RandomArgs& random) {
+  const Attrs attrs = {{"mean", mean},
+                       {"std", std},
+                       {"seed", static_cast<std::int64_t>(random.seed)},
+                       {"stream", stream_attr(random.stream)}};
+  call_op(known_op("normal_"), {&x}, attrs, Site::current());
+  return x;
+}
+DTensor& truncated_normal_(DTensor& x, const TruncatedNormal& args, const RandomArgs& random) {
+  const Attrs attrs = {{"mean", args.mean},
+                       {"std", args.std},
+                       {"low", args.low},
+                       {"high", args.high},
+                       {"seed", static_cast<std::int64_t>(random.seed)},
+                       {"stream", stream_attr(random.stream)}};
+  call_op(known_op("truncated_normal_"), {&x}, attrs, Site::current());
+  return x;
 }
 
 }  // namespace tessera

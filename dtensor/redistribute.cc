@@ -130,9 +130,7 @@ DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
   if (mine.local().is_null()) return make_tensor(runtime, shares, Array());
   const DTensor own = make_tensor(runtime, whole, mine.local());
   // The NaN that won, too.
-  const DTensor nan = call(runtime, "isnan", {&own, 1}, {}, site)[0];
-  const DTensor either[] = {eq(own, best, site), nan};
-  const DTensor hit = call(runtime, "logical_or", either, {}, site)[0];
+  const DTensor hit = logical_or(eq(own, best, site), isnan(own, site), site);
   const DTensor count = cast(hit, grad.dtype(), site);
   const DTensor ties =
       move(make_tensor(runtime, shares, count.local()), grad.impl()->spec, info, site);

@@ -15,7 +15,7 @@ DTensor attend(const ModelContext& context, const DTensor& q_BHLE, const DTensor
                const DTensor& v_BHLV) {
   const AttentionArgs args = {.scale = attention_scale(context.config), .causal = true};
   const std::vector<int> cp = context.views.dense_axes({"cp"});
-  if (cp.empty()) return attention(q_BHLE, k_BHLE, v_BHLV, args);
+  if (cp.empty()) return attention(q_BHLE, k_BHLE, v_BHLV, args.scale, args.causal);
   return context_attention(q_BHLE, k_BHLE, v_BHLV,
                            {.cp_axis = cp[0],
                             .method = context.views.config().cp_method,

@@ -36,8 +36,7 @@ DTensor score_shares(const Routing& routing) {
 /// Squared log-sum-exp of the logits: this micro-batch's part of a mean over the step's tokens that
 /// are no padding.
 DTensor z_loss(const ModelContext& context, const Routing& routing) {
-  DTensor squares_BL = square(
-      call(context.runtime, "logsumexp", {{routing.logits_BLE}}, {{"dim", std::int64_t{-1}}})[0]);
+  DTensor squares_BL = square(logsumexp(routing.logits_BLE, {-1}));
   if (routing.padding.mask_BL.defined()) {
     squares_BL = masked_fill(squares_BL, routing.padding.mask_BL, 0.0);
     return mul(sum(squares_BL), cast(routing.padding.step_share, squares_BL.dtype()));

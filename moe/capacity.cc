@@ -81,7 +81,7 @@ DTensor map_within_capacity(const ModelContext& context, const Routing& routing)
 
   DTensor value_BLE = lowest_like(routing.scores_BLE.detach());
   value_BLE = scatter(value_BLE, -1, routing.ids_BLK, rank_values(context, routing));
-  const DTensor absent_BLE = call(context.runtime, "logical_not", {{routing.map_BLE}})[0];
+  const DTensor absent_BLE = logical_not(routing.map_BLE);
   value_BLE = masked_fill(value_BLE, absent_BLE, kLowest);  // padding chooses nothing
   const auto [best_BCE, place_BCE] = topk(value_BLE, std::min(room, seq), 1);
   DTensor within_BLE = false_like(value_BLE);
@@ -95,8 +95,7 @@ DTensor map_within_capacity(const ModelContext& context, const Routing& routing)
     scatter_(chosen_NE, 0, place_ME, 1.0);
     scatter_(within_BLE, 1, place_BCE, unflatten(chosen_NE, 0, {batch, best_BCE.size(1)}));
   }
-  const DTensor both[] = {routing.map_BLE, redistribute(within_BLE, context.routed_tokens())};
-  return call(context.runtime, "logical_and", both)[0];
+  return logical_and(routing.map_BLE, redistribute(within_BLE, context.routed_tokens()));
 }
 
 }  // namespace tessera

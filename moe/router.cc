@@ -53,7 +53,7 @@ DTensor score(ScoreFunction function, const DTensor& logits_BLE) {
     case ScoreFunction::kSqrtSoftplus:
       break;
   }
-  return sqrt(call(logits_BLE.runtime(), "softplus", {{logits_BLE}})[0]);
+  return sqrt(softplus(logits_BLE));
 }
 
 /// Assignment n = t·K + k goes to expert n mod E.
@@ -65,8 +65,7 @@ DTensor balanced_ids(const ModelContext& context, const DTensor& scores_BLE) {
                                  .placements = context.views.on_dense({}),
                                  .dtype = DType::kI64});
   const DTensor slot_BLK = add(mul(token_BL1, static_cast<double>(c.router_top_k)), slot_K);
-  return call(context.runtime, "remainder_scalar", {{slot_BLK}},
-              {{"value", static_cast<double>(c.num_experts)}})[0];
+  return remainder(slot_BLK, static_cast<double>(c.num_experts));
 }
 
 /// Of the best groups, or spread evenly.
@@ -98,7 +97,7 @@ void choose_steered(const ModelContext& context, const DTensor& expert_bias_E, R
   routing.weights_BLK = weights_of(context.config, routing.scores_BLE, routing.ids_BLK);
 }
 
-std::string score_name(ScoreFunction function) {
+std::string_view score_name(ScoreFunction function) {
   switch (function) {
     case ScoreFunction::kSoftmax:
       return "softmax";
@@ -111,27 +110,23 @@ std::string score_name(ScoreFunction function) {
 }
 
 /// By one op. ids_BLK: chosen before; undefined: none were.
-void route_freely(const ModelContext& context, const DTensor& expert_bias_E, const DTensor& ids_BLK,
+void route_freely(const ModelConfig& c, const DTensor& expert_bias_E, const DTensor& ids_BLK,
                   Routing& routing) {
-  const ModelConfig& c = context.config;
-  const DTensor operands[] = {routing.logits_BLE, expert_bias_E, ids_BLK};
-  const std::vector<DTensor> results = call(context.runtime, "route_topk", operands,
-                                            {{"k", c.router_top_k},
-                                             {"score", score_name(c.score_func)},
-                                             {"normalise", c.route_norm},
-                                             {"scale", c.route_scale}});
-  routing.scores_BLE = results[0];
-  routing.ids_BLK = results[1];
-  routing.weights_BLK = results[2];
+  auto [scores, ids, weights] =
+      route_topk(routing.logits_BLE, c.router_top_k, expert_bias_E, ids_BLK,
+                 score_name(c.score_func), c.route_norm, c.route_scale);
+  routing.scores_BLE = std::move(scores);
+  routing.ids_BLK = std::move(ids);
+  routing.weights_BLK = std::move(weights);
 }
 
 void choose_freely(const ModelContext& context, const DTensor& expert_bias_E, Routing& routing) {
   const DTensor kept_BLK = kept_tensor(context.runtime, [&] {
-    route_freely(context, expert_bias_E, {}, routing);
+    route_freely(context.config, expert_bias_E, {}, routing);
     return routing.ids_BLK;
   });
   // A second pass that has them routes by them, whatever has become of the bias since.
-  if (!routing.ids_BLK.defined()) route_freely(context, {}, kept_BLK, routing);
+  if (!routing.ids_BLK.defined()) route_freely(context.config, {}, kept_BLK, routing);
 }
 
 /// Fills in the map without padding, and both counts. Returns BOOL (B, L, K): true where an
@@ -147,7 +142,7 @@ DTensor count_assignments(const ModelContext& context, Routing& routing) {
   if (!routing.padding.mask_BL.defined() && !limited) return {};
   const DTensor dispatched_BLE = limited ? map_within_capacity(context, routing) : routing.map_BLE;
   if (limited) routing.counts_E = sum(dispatched_BLE, {0, 1});
-  return call(context.runtime, "logical_not", {{gather(dispatched_BLE, -1, routing.ids_BLK)}})[0];
+  return logical_not(gather(dispatched_BLE, -1, routing.ids_BLK));
 }
 
 }  // namespace

@@ -62,13 +62,9 @@ DTensor attend_runs(const DTensor& q, const DTensor& k, const DTensor& v,
   const auto attend = [&](const Interval& run) {
     const std::int64_t size = run.stop - run.start;
     const std::int64_t seen = context.args.causal ? run.stop : context.order.seq();
-    const std::array operands = {slice(q, kSequenceDim, place, place + size),
-                                 slice(keys, kSequenceDim, 0, seen),
-                                 slice(values, kSequenceDim, 0, seen)};
-    const Attrs attrs = {{"scale", context.args.scale},
-                         {"causal", context.args.causal},
-                         {"causal_offset", run.start}};
-    parts.push_back(call(q.runtime(), "attention", operands, attrs)[0]);
+    parts.push_back(attention(
+        slice(q, kSequenceDim, place, place + size), slice(keys, kSequenceDim, 0, seen),
+        slice(values, kSequenceDim, 0, seen), context.args.scale, context.args.causal, run.start));
     place += size;
   };
   if (runs.empty()) attend({0, 0});  // a rank without tokens takes part in the gradient's reduction
@@ -100,7 +96,9 @@ DTensor context_attention(const DTensor& q, const DTensor& k, const DTensor& v,
     keys_placed[axis] = Replicate{};
     keys_grad[axis] = Partial{};
     keys = gathered(k, v, keys_placed);
-    if (context.order.is_plain()) return attention(q, keys[0], keys[1], context.args, site);
+    if (context.order.is_plain()) {
+      return attention(q, keys[0], keys[1], context.args.scale, context.args.causal, 0, site);
+    }
   }
   const Mesh& mesh = q.mesh();
   const GradPlacements own_grad(placed.begin(), placed.end());

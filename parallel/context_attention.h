@@ -4,6 +4,7 @@
 
 #include "dtensor/ops.h"
 #include "parallel/mesh_views.h"
+#include "parallel/ring_attention.h"
 #include "parallel/token_order.h"
 #include "placement/api.h"
 

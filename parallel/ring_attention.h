@@ -9,6 +9,10 @@
 
 namespace tessera TSR_API {
 
+struct AttentionArgs {
+  double scale = 1.0;
+  bool causal = true;
+};
 struct RingAttention {
   AxisGroup group;  ///< one axis
   TokenOrder order;

@@ -11,7 +11,8 @@
 namespace tessera TSR_API {
 
 struct OpFamily {
-  std::string_view name;  ///< of the file, without its end
+  std::string_view name;    ///< of the file, without its end
+  std::string_view folder;  ///< that the file is in, below strategies/ops/
   void (*add)(OpTable& table) = nullptr;
 };
 /// All that add_builtin_ops() adds, by name. A file with several functions stands there for each.

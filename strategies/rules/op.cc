@@ -43,6 +43,11 @@ Status check_schema(const OpDef& def, const Rule& rule) {
     return bad_op(def, "its rule has " + std::to_string(rule.outputs.size()) +
                            " results, its definition " + std::to_string(def.num_outputs));
   }
+  if (def.auxiliary_outputs < 0 || def.auxiliary_outputs >= std::max(def.num_outputs, 1)) {
+    return bad_op(def, "auxiliary_outputs is " + std::to_string(def.auxiliary_outputs) + " of " +
+                           std::to_string(def.num_outputs) +
+                           " results; at least the first is for callers");
+  }
   for (std::size_t i = 0; i < def.args.size(); ++i) {
     const RuleOperand& operand = rule.inputs[i];
     if (operand.list != (def.args[i].kind == ArgDef::Kind::kList) ||

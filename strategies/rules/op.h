@@ -130,9 +130,10 @@ struct OpDef {
   std::string doc;
   std::vector<ArgDef> args;
   std::vector<AttrDef> attrs = {};
-  std::string rule;         ///< may be empty where `strategies` is given
-  int num_outputs = 1;      ///< kAsInferred: as many as `infer` gives (split); only without a rule
-  Kernel kernel = nullptr;  ///< CPU
+  std::string rule;     ///< may be empty where `strategies` is given
+  int num_outputs = 1;  ///< kAsInferred: as many as `infer` gives (split); only without a rule
+  int auxiliary_outputs = 0;  ///< the last ones: for the gradient, not for callers
+  Kernel kernel = nullptr;    ///< CPU
   Infer infer = nullptr;  ///< default: shapes from the rule, dtype promote(inputs), I64 where `int`
   Gradient gradient = nullptr;         ///< none: not differentiable
   std::vector<int> saved_inputs = {};  ///< what `gradient` reads

@@ -54,7 +54,7 @@ Outcome run_block(Rank& rank, const BlockData& data, const BlockPlacements& wher
   const auto head_first = [](const DTensor& t) { return transpose(t, 1, 2); };
   const DTensor q = head_first(rope(heads_of(wq), cos, sin));
   const DTensor k = head_first(rope(heads_of(wk), cos, sin));
-  const DTensor mixed = attention(q, k, head_first(heads_of(wv)), {.scale = 0.5});
+  const DTensor mixed = attention(q, k, head_first(heads_of(wv)), 0.5);
   const DTensor joined = flatten(transpose(mixed, 1, 2), 2, 3);
   const DTensor y = add(x, at(linear(joined, at(wo, where.used_wo)), where.x));
   const DTensor loss = sum(square(y));

@@ -60,7 +60,7 @@ void check_audit(int argc, const char* const* argv) {
   const bool has_two_folders =
       line->command == CommandName::kCkptDiff || line->command == CommandName::kCkptExport;
   TSR_CHECK(line->request.other_folder.empty() || has_two_folders, line->request.other_folder);
-  for (const std::string_view format : {"json", "text", "html", "svg", "md"}) {
+  for (const std::string_view format : {"json", "text", "html", "svg", "md", "cpp"}) {
     if (line->format == format) return;
   }
   TSR_CHECK(line->command == CommandName::kNone, line->format);

@@ -81,7 +81,7 @@ Outcome outcome_of(World& world, const Run& run) {
   start_trace(world);
   const DTensor out =
       run.cp == 1
-          ? attention(q, k, v, args)
+          ? attention(q, k, v, args.scale, args.causal)
           : context_attention(
                 q, k, v, {.cp_axis = 0, .method = run.method, .order = run.order(), .args = args});
   backward(out, tensor(kValue, 0.4));

@@ -33,6 +33,8 @@ TEST_CASE("the table refuses an op that is not complete", "[strategies][op]") {
         "op 'f': its rule has 2 operands, its schema 1");
   CHECK(refusal([](OpDef& d) { d.rule = "*r@dim -> * | r:sum"; }) ==
         "op 'f': its rule names attribute 'dim', which it does not declare");
+  CHECK(refusal([](OpDef& d) { d.auxiliary_outputs = 1; }) ==
+        "op 'f': auxiliary_outputs is 1 of 1 results; at least the first is for callers");
   CHECK(
       refusal([](OpDef& d) { d.rule = "* => *"; }).starts_with("op 'f': rule, column 2: saw '='"));
   CHECK(table.add(def).ok());

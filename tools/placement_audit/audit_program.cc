@@ -98,6 +98,7 @@ ExitCode write_output(const Options& options, std::string_view text) {
 Format format_of(std::string_view name) {
   return name == "text"   ? Format::kText
          : name == "md"   ? Format::kMarkdown
+         : name == "cpp"  ? Format::kCpp
          : name == "html" ? Format::kHtml
          : name == "svg"  ? Format::kSvg
                           : Format::kJson;
@@ -115,10 +116,11 @@ std::string shown(const Options& options, const Command& command, std::string te
 ExitCode run_command(Options& options, const Command& command) {
   options.line.request.format = format_of(options.line.format);
   if (!command.has(options.line.request.format)) {
-    return options.complain(
-        ExitCode::kUsage,
-        "--format " + options.line.format + ": not built for this command; allowed: json, text" +
-            (command.draws ? ", html, svg" : "") + (command.writes ? ", md" : ""));
+    return options.complain(ExitCode::kUsage,
+                            "--format " + options.line.format +
+                                ": not built for this command; allowed: json, text" +
+                                (command.draws ? ", html, svg" : "") +
+                                (command.writes ? ", md" : "") + (command.declares ? ", cpp" : ""));
   }
   options.line.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
@@ -147,7 +149,7 @@ std::optional<Command> planning_command(CommandName name) {
     case CommandName::kPropagate:
       return Command{.run = propagate_call, .reads_input = true};
     case CommandName::kOps:
-      return Command{.run = ops, .writes = true};
+      return Command{.run = ops, .writes = true, .declares = true};
     default:
       return std::nullopt;
   }

@@ -14,12 +14,14 @@ namespace tessera::audit {
 struct Command {
   StatusOr<Answer> (*run)(const Request&) = nullptr;
   bool reads_input = false;
-  bool draws = false;    ///< has the formats html and svg, too
-  bool writes = false;   ///< has the format md, too
-  bool colours = false;  ///< its text may be coloured; no names of a file stand in it
+  bool draws = false;     ///< has the formats html and svg, too
+  bool writes = false;    ///< has the format md, too
+  bool declares = false;  ///< has the format cpp, too
+  bool colours = false;   ///< its text may be coloured; no names of a file stand in it
 
   bool has(Format format) const noexcept {
     if (format == Format::kMarkdown) return writes;
+    if (format == Format::kCpp) return declares;
     return draws || (format != Format::kHtml && format != Format::kSvg);
   }
 };

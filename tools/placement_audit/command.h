@@ -13,7 +13,7 @@
 
 namespace tessera::audit {
 
-enum class Format { kJson, kText, kMarkdown, kHtml, kSvg };
+enum class Format { kJson, kText, kMarkdown, kHtml, kSvg, kCpp };
 /// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
 enum class Colour { kPlain, kAnsi };
 /// Whether an answer lists what each rank does.

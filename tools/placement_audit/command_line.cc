@@ -82,8 +82,9 @@ CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName w
   CLI::App* command = group.add_subcommand(name, doc);
   command
       ->add_option("--format", line_.format,
-                   "json; text for a terminal; for plan also html and svg, for ops and verify md")
-      ->check(CLI::IsMember({"json", "text", "html", "svg", "md"}))
+                   "json; text for a terminal; for plan also html and svg, for ops and verify md, "
+                   "for ops cpp")
+      ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp"}))
       ->capture_default_str();
   command->add_option("--output", line_.output, "a file; - is standard output")
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include "strategies/rules/op.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
+#include "tools/placement_audit/ops_front.h"
 #include "tools/placement_audit/ops_pages.h"
 
 namespace tessera::audit {
@@ -172,6 +173,7 @@ StatusOr<Answer> ops(const Request& request) {
     return Answer{.text = std::move(text)};
   }
   if (request.format == Format::kMarkdown) return Answer{.pages = op_pages(chosen)};
+  if (request.format == Format::kCpp) return Answer{.pages = op_front(chosen)};
   Json::Array list;
   for (const Op* op : chosen) list.push_back(op_to_json(*op));
   return Answer{.text = json_line(Json::object({{"ops", Json(std::move(list))}}))};

@@ -114,7 +114,8 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
       return plan_svg(report, Captions::kAll);
     case Format::kHtml:
       return plan_html(report, request.detail);
-    case Format::kMarkdown:  // not offered for this command
+    case Format::kMarkdown:  // these two are not offered for this command
+    case Format::kCpp:
       break;
   }
   return internal_error("a format without a form");

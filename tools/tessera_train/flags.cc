@@ -52,9 +52,8 @@ void add_timeout(CLI::App& app, std::optional<std::int64_t>& seconds) {
       ->type_name("INT|never");
 }
 
-}  // namespace
-
-void add_flags(CLI::App& app, TrainFlags& flags) {
+/// What trains where, on what.
+void add_job_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
   app.add_option("--parallel", flags.parallel,
                  "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
@@ -84,6 +83,29 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   add_number<std::uint64_t>(app, "--seed", flags.seed, 0, std::numeric_limits<std::uint64_t>::max(),
                             "of random weights");
   app.add_option("--log", flags.log, "one JSON line a step");
+}
+
+/// Saves, and what a run goes on from.
+void add_checkpoint_flags(CLI::App& app, TrainFlags& flags) {
+  app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
+  add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
+                           "steps between saves; 0: after the last only");
+  add_number<std::int64_t>(app, "--keep", flags.keep, 1, kMaxKept,
+                           "saves that stay in the folder, the last one among them");
+  app.add_flag("--verify", flags.verify,
+               "read each save again from the disk before it replaces the one before");
+  app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
+  app.add_flag("--resume", flags.resume,
+               "go on from the checkpoint of --save, where there is one: for a job that is started "
+               "again as it was, possibly on another number of ranks");
+  add_number<std::int64_t>(app, "--generation", flags.generation, 1, kMaxGeneration,
+                           "of --load: a save that --keep has kept; else the last");
+}
+
+}  // namespace
+
+void add_flags(CLI::App& app, TrainFlags& flags) {
+  add_job_flags(app, flags);
   app.add_option("--recorder", flags.recorder,
                  "folder for the ranks' flight records, kept; else they are kept after a failure");
   app.add_option("--trace", flags.trace,
@@ -101,19 +123,7 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--exchange", flags.exchange,
                  "how boxes of a plan go over NCCL: messages: packed, sent and landed; windows: "
                  "packed straight into peers' memory, where NCCL maps it");
-  app.add_option("--save", flags.save, "folder of the run's checkpoint, replaced by each save");
-  add_number<std::int64_t>(app, "--save-every", flags.save_every, 0, kMaxSteps,
-                           "steps between saves; 0: after the last only");
-  add_number<std::int64_t>(app, "--keep", flags.keep, 1, kMaxKept,
-                           "saves that stay in the folder, the last one among them");
-  app.add_flag("--verify", flags.verify,
-               "read each save again from the disk before it replaces the one before");
-  app.add_option("--load", flags.load, "folder of a checkpoint to go on from, of any mesh");
-  app.add_flag("--resume", flags.resume,
-               "go on from the checkpoint of --save, where there is one: for a job that is started "
-               "again as it was, possibly on another number of ranks");
-  add_number<std::int64_t>(app, "--generation", flags.generation, 1, kMaxGeneration,
-                           "of --load: a save that --keep has kept; else the last");
+  add_checkpoint_flags(app, flags);
   app.add_flag("--placements", flags.placements,
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");
   add_number<std::int64_t>(

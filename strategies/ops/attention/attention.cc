@@ -175,6 +175,7 @@ void add_attention_ops(OpTable& table) {
        .attrs = attention_attrs(),
        .rule = "bhqd, bhkd, bhkv -> bhqv, bhq | d! k! v! | lin[0] C",
        .num_outputs = 2,
+       .auxiliary_outputs = 1,
        .kernel = run_attention,
        .infer = infer_attention,
        .gradient = attention_gradient,

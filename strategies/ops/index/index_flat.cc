@@ -65,6 +65,27 @@ void run_put(KernelCall& call) {
   if (all.storage() != out.storage()) kernels::copy(call.ctx, all.try_view(out.shape()), out);
 }
 
+Metas infer_put(std::span<const TensorMeta> inputs, const Attrs&) {
+  TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
+  if (inputs[1].shape != inputs[2].shape || inputs[2].dtype != inputs[0].dtype) {
+    return invalid_argument("source " + to_string(inputs[2].shape) + " " +
+                            std::string(name_of(inputs[2].dtype)) +
+                            " must have the index's shape " + to_string(inputs[1].shape) +
+                            " and self's dtype " + std::string(name_of(inputs[0].dtype)));
+  }
+  return std::vector<TensorMeta>{inputs[0]};
+}
+
+std::vector<Var> put_gradient(GradContext& c) {
+  Var self = c.cotangent(0), source;
+  if (!c.attrs().get_bool("accumulate")) {
+    const Var zeros = c.call("new_zeros", {self}, {{"size", c.input_shape(2)}});
+    self = c.call("put", {self, c.input(1), zeros});
+  }
+  if (c.needs(2)) source = c.call("take", {c.cotangent(0), c.input(1)});
+  return {self, Var{}, source};
+}
+
 void add_put(OpTable& table) {
   OpDef put = {
       .name = "put",
@@ -75,25 +96,8 @@ void add_put(OpTable& table) {
       .attrs = {ops::bool_attr("accumulate", false)},
       .rule = "",
       .kernel = run_put,
-      .infer = [](std::span<const TensorMeta> inputs, const Attrs&) -> Metas {
-        TSR_RETURN_IF_ERROR(ops::check_integer(inputs[1], "index"));
-        if (inputs[1].shape != inputs[2].shape || inputs[2].dtype != inputs[0].dtype) {
-          return invalid_argument("source " + to_string(inputs[2].shape) + " " +
-                                  std::string(name_of(inputs[2].dtype)) +
-                                  " must have the index's shape " + to_string(inputs[1].shape) +
-                                  " and self's dtype " + std::string(name_of(inputs[0].dtype)));
-        }
-        return std::vector<TensorMeta>{inputs[0]};
-      },
-      .gradient = [](GradContext& c) -> std::vector<Var> {
-        Var self = c.cotangent(0), source;
-        if (!c.attrs().get_bool("accumulate")) {
-          const Var zeros = c.call("new_zeros", {self}, {{"size", c.input_shape(2)}});
-          self = c.call("put", {self, c.input(1), zeros});
-        }
-        if (c.needs(2)) source = c.call("take", {c.cotangent(0), c.input(1)});
-        return {self, Var{}, source};
-      },
+      .infer = infer_put,
+      .gradient = put_gradient,
       .saved_inputs = {1},
       .declined = {"P(max), R, R; P(min), R, R: where source is infinite, a rank that holds the "
                    "opposite infinity of self, as one without elements does, gives NaN"},

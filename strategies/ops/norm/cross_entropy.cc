@@ -143,6 +143,7 @@ void add_cross_entropy_ops(OpTable& table) {
        .args = {in("logits").floating(), in("target")},
        .rule = "*v, * -> *, * | v!",
        .num_outputs = 2,
+       .auxiliary_outputs = 1,
        .kernel = run_cross_entropy,
        .infer = infer_cross_entropy,
        .gradient = cross_entropy_gradient,

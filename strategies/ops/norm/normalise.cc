@@ -363,6 +363,7 @@ void add_norm_op(OpTable& table, const NormOp& norm) {
       .attrs = norm.attrs,
       .rule = norm.rule,
       .num_outputs = 3,
+      .auxiliary_outputs = 2,
       .kernel = forward_kernel(norm.geometry),
       .saved_inputs = {0, 1},
       .saved_outputs = {1, 2},

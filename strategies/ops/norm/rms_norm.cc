@@ -150,6 +150,7 @@ void add_rms_norm_ops(OpTable& table) {
        .attrs = {ops::double_attr("eps", 1e-5)},
        .rule = "*r, r -> *r, * | r! | lin[0] B",
        .num_outputs = 2,
+       .auxiliary_outputs = 1,
        .kernel =
            [](KernelCall& call) {
              kernels::rms_norm(call.ctx, call.inputs[0], call.inputs[1],

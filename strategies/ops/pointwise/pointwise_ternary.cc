@@ -163,7 +163,7 @@ StatusOr<std::vector<TensorMeta>> require_mask(std::span<const TensorMeta> input
   return ops::infer_elementwise(inputs, {});
 }
 
-void add_masks(OpTable& table) {
+void add_where_scalar(OpTable& table) {
   table.must_add(
       {.name = "where_scalar",
        .doc = "self where condition, else the number other.",
@@ -196,6 +196,9 @@ void add_masks(OpTable& table) {
                    {.shapes = {{8, 6}, {8, 6}},
                     .attrs = {{"other", 0.0}},
                     .dtypes = {DType::kBool, DType::kF64}}}});
+}
+
+void add_masked_fill_tensor(OpTable& table) {
   const std::vector<DType> dtypes = {DType::kF64, DType::kBool, DType::kF64};
   table.must_add(
       {.name = "masked_fill_tensor",
@@ -240,7 +243,8 @@ void add_pointwise_ternary_ops(OpTable& table) {
   add_lerp(table);
   add_products(table);
   add_clamps(table);
-  add_masks(table);
+  add_where_scalar(table);
+  add_masked_fill_tensor(table);
   ops::add_in_place_forms(table, {"lerp", "lerp_scalar", "addcmul", "addcdiv", "clamp_min",
                                   "clamp_max", "masked_fill_tensor"});
 }
