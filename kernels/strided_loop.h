@@ -73,6 +73,7 @@ template <class F>
 void StridedLoop::for_rows(std::int64_t begin, std::int64_t end, F&& f) const {
   if (begin >= end) return;  // a dim may be of size 0
   std::int64_t coord[kMaxDims];
+  coord[0] = 0;  // there is a dim always, which the analyzer does not know
   Offsets offsets{};
   std::int64_t rest = begin;
   for (int d = 0; d < ndim_; ++d) {
