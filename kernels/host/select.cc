@@ -108,7 +108,7 @@ void select_sorted(const Line<T>& line, Emit emit) {
   const auto k = static_cast<std::size_t>(line.k);
   if constexpr (kNarrowKey<T>) {
     if (line.n <= kMaxCompositeLine) {
-      const auto keys = std::make_unique_for_overwrite<std::uint64_t[]>(n);
+      const auto keys = std::make_unique<std::uint64_t[]>(n);  // a sort takes far longer than zeros
       build_composites(line, keys.get());
       const auto by_rank = [](std::uint64_t a, std::uint64_t b) { return a > b; };
       if (k * 8 < n)
