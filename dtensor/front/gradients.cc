@@ -31,6 +31,7 @@ DTensor adaptive_max_pool2d_grad(const DTensor& grad, const DTensor& self, const
   return call_op(known_op("adaptive_max_pool2d_grad"), {&grad, &self},
     {{"output_size", output_size}, {"grad_size", grad_size}}, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 std::array<DTensor, 3> attention_grad(const DTensor& grad, const DTensor& query, const DTensor& key,
     const DTensor& value, const DTensor& result, const DTensor& lse, double scale, bool causal,
     std::int64_t causal_offset, const Site& site) {
@@ -130,6 +131,7 @@ DTensor gelu_grad(const DTensor& grad, const DTensor& self, std::string_view app
   if (approximate != "none") attrs.set("approximate", std::string(approximate));
   return call_op(known_op("gelu_grad"), {&grad, &self}, attrs, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 std::array<DTensor, 3> group_norm_grad(const DTensor& grad, const DTensor& input,
     const DTensor& mean, const DTensor& rstd, std::int64_t num_groups, const DTensor& weight,
     double eps, const Site& site) {
@@ -213,6 +215,7 @@ DTensor pointwise_grad(const DTensor& grad, const DTensor& self, std::string_vie
   if (c != 0.0) attrs.set("c", c);
   return call_op(known_op("pointwise_grad"), {&grad, &self}, attrs, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 DTensor pointwise_grad_of_three(const DTensor& grad, const DTensor& self, const DTensor& other,
     const DTensor& third, std::string_view function, double a, double b, double c,
     const Site& site) {
@@ -222,6 +225,7 @@ DTensor pointwise_grad_of_three(const DTensor& grad, const DTensor& self, const 
   if (c != 0.0) attrs.set("c", c);
   return call_op(known_op("pointwise_grad_of_three"), {&grad, &self, &other, &third}, attrs, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 DTensor pointwise_grad_of_two(const DTensor& grad, const DTensor& self, const DTensor& other,
     std::string_view function, double a, double b, double c, const Site& site) {
   Attrs attrs = {{"function", std::string(function)}};

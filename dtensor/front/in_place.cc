@@ -9,6 +9,7 @@ namespace tessera {
 DTensor& abs_(DTensor& self, const Site& site) {
   return call_on(self, known_op("abs_"), {&self}, {}, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 void adam_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq, double lr,
     std::int64_t step, const AdamOptions& options, const Site& site) {
   Attrs attrs = {{"lr", lr}, {"step", step}};
@@ -19,6 +20,7 @@ void adam_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_a
   if (options.grad_scale != 1.0) attrs.set("grad_scale", options.grad_scale);
   call_op(known_op("adam_"), {&param, &grad, &exp_avg, &exp_avg_sq}, attrs, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 void adamw_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq, double lr,
     std::int64_t step, const AdamwOptions& options, const Site& site) {
   Attrs attrs = {{"lr", lr}, {"step", step}};

@@ -101,6 +101,7 @@ DTensor repeat_interleave(const DTensor& self, const DTensor& repeats, std::int6
   return call_op(known_op("repeat_interleave_tensor"), {&self, &repeats},
     {{"dim", dim}, {"output_size", output_size}}, site);
 }
+// NOLINTNEXTLINE(readability-function-size)
 std::array<DTensor, 3> route_topk(const DTensor& logits, std::int64_t k, const DTensor& bias,
     const DTensor& ids, std::string_view score, bool normalise, double scale, const Site& site) {
   Attrs attrs = {{"k", k}};
