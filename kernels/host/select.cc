@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "kernels/host/dim_lines.h"
 #include "kernels/host/select_lanes.h"
@@ -108,13 +109,13 @@ void select_sorted(const Line<T>& line, Emit emit) {
   const auto k = static_cast<std::size_t>(line.k);
   if constexpr (kNarrowKey<T>) {
     if (line.n <= kMaxCompositeLine) {
-      const auto keys = std::make_unique<std::uint64_t[]>(n);  // a sort takes far longer than zeros
-      build_composites(line, keys.get());
+      std::vector<std::uint64_t> keys(n);
+      build_composites(line, keys.data());
       const auto by_rank = [](std::uint64_t a, std::uint64_t b) { return a > b; };
       if (k * 8 < n)
-        std::partial_sort(keys.get(), keys.get() + k, keys.get() + n, by_rank);
+        std::partial_sort(keys.begin(), keys.begin() + line.k, keys.end(), by_rank);
       else
-        std::sort(keys.get(), keys.get() + n, by_rank);
+        std::sort(keys.begin(), keys.end(), by_rank);
       for (std::int64_t rank = 0; rank < line.k; ++rank)
         emit(rank, index_of(keys[static_cast<std::size_t>(rank)]));
       return;
