@@ -72,36 +72,22 @@ std::vector<DTensor> split(const DTensor& x, const Shape& sizes, std::int64_t di
 }
 
 namespace {
-std::int64_t stream_attr(std::string_view stream) {
-  return static_cast<std::int64_t>(kernels::stream_of(stream));
+std::int64_t seed_attr(const RandomArgs& random) { return static_cast<std::int64_t>(random.seed); }
+std::int64_t stream_attr(const RandomArgs& random) {
+  return static_cast<std::int64_t>(kernels::stream_of(random.stream));
 }
 }  // namespace
 
 DTensor& uniform_(DTensor& x, double low, double high, const RandomArgs& random) {
-  const Attrs attrs = {{"from", low},
-                       {"to", high},
-                       {"seed", static_cast<std::int64_t>(random.seed)},
-                       {"stream", stream_attr(random.stream)}};
-  call_op(known_op("uniform_"), {&x}, attrs, Site::current());
-  return x;
+  return uniform_(x, seed_attr(random), stream_attr(random), low, high);
 }
 DTensor& normal_(DTensor& x, double mean, double std, const RandomArgs& random) {
-  const Attrs attrs = {{"mean", mean},
-                       {"std", std},
-                       {"seed", static_cast<std::int64_t>(random.seed)},
-                       {"stream", stream_attr(random.stream)}};
-  call_op(known_op("normal_"), {&x}, attrs, Site::current());
-  return x;
+  return normal_(x, seed_attr(random), stream_attr(random), mean, std);
 }
 DTensor& truncated_normal_(DTensor& x, const TruncatedNormal& args, const RandomArgs& random) {
-  const Attrs attrs = {{"mean", args.mean},
-                       {"std", args.std},
-                       {"low", args.low},
-                       {"high", args.high},
-                       {"seed", static_cast<std::int64_t>(random.seed)},
-                       {"stream", stream_attr(random.stream)}};
-  call_op(known_op("truncated_normal_"), {&x}, attrs, Site::current());
-  return x;
+  return truncated_normal_(
+      x, seed_attr(random), stream_attr(random),
+      {.mean = args.mean, .std = args.std, .low = args.low, .high = args.high});
 }
 
 }  // namespace tessera

@@ -18,7 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "strategies/rules/families.h"
+#include "tools/placement_audit/ops_pages.h"
 
 namespace tessera::audit {
 namespace {
@@ -296,27 +296,37 @@ std::string differs(const AttrDef& attr, const std::string& from) {
   return from + " != " + default_of(attr);
 }
 
-std::string definition(const Function& of) {
-  const OpDef& def = of.op->def;
-  std::string text;
-  std::string listed, attrs = "{";
-  std::vector<std::string> operands, given;
-  for (const ArgDef& arg : def.args) {
-    (arg.kind == ArgDef::Kind::kList ? listed : operands.emplace_back()) =
-        arg.kind == ArgDef::Kind::kList ? arg.name : '&' + arg.name;
-  }
+/// What a call passes as attributes, and the statements before it that make them.
+struct PassedAttrs {
+  std::string statements, value;
+};
+PassedAttrs passed_attrs(const Function& of) {
+  std::vector<std::string> given;
   for (const AttrDef* attr : of.given) {
     given.push_back(
         absl::StrFormat("{\"%s\", %s}", attr->name, attr_value(*attr, of.parameter(*attr))));
   }
-  attrs += absl::StrJoin(given, ", ") + '}';
-  if (!of.defaulted.empty()) {
-    text += "  Attrs attrs" + (given.empty() ? "" : " = " + attrs) + ";\n";
-    attrs = "attrs";
-    for (const AttrDef* attr : of.defaulted) {
-      const std::string from = (of.has_options() ? "options." : "") + of.parameter(*attr);
-      text += absl::StrFormat("  if (%s) attrs.set(\"%s\", %s);\n", differs(*attr, from),
-                              attr->name, attr_value(*attr, from));
+  const std::string list = '{' + absl::StrJoin(given, ", ") + '}';
+  if (of.defaulted.empty()) return {.statements = "", .value = list};
+  std::string text = "  Attrs attrs" + (given.empty() ? "" : " = " + list) + ";\n";
+  for (const AttrDef* attr : of.defaulted) {
+    const std::string from = (of.has_options() ? "options." : "") + of.parameter(*attr);
+    text += absl::StrFormat("  if (%s) attrs.set(\"%s\", %s);\n", differs(*attr, from), attr->name,
+                            attr_value(*attr, from));
+  }
+  return {.statements = text, .value = "attrs"};
+}
+
+std::string definition(const Function& of) {
+  const OpDef& def = of.op->def;
+  const auto [text, attrs] = passed_attrs(of);
+  std::string listed;
+  std::vector<std::string> operands;
+  for (const ArgDef& arg : def.args) {
+    if (arg.kind == ArgDef::Kind::kList) {
+      listed = arg.name;
+    } else {
+      operands.push_back('&' + arg.name);
     }
   }
   std::vector<std::string> passed = {absl::StrFormat("known_op(\"%s\")", def.name),
@@ -359,26 +369,16 @@ std::string group_of_family(const OpFamily& family) {
   return std::string(family.folder);
 }
 
-/// The header of each built-in op; gradients and what is in place have headers by themselves.
-std::map<std::string, std::string> groups() {
-  std::map<std::string, std::string> group_of;
-  OpTable table;  // of all so far: some ops are made of those of other files
-  for (const OpFamily& family : builtin_families()) {
-    family.add(table);
-    for (const Op* op : table.ops()) {
-      const std::string& name = op->def.name;
-      const bool gradient = name.find("_grad") != std::string::npos || name.ends_with("_backward");
-      group_of.emplace(name, gradient        ? "gradients"
-                             : op->mutates() ? "in_place"
-                                             : group_of_family(family));
-    }
-  }
-  return group_of;
+/// The header of an op; gradients and what is in place have headers by themselves.
+std::string group_of(const Op& op, const OpFamily& family) {
+  const std::string& name = op.def.name;
+  if (name.find("_grad") != std::string::npos || name.ends_with("_backward")) return "gradients";
+  return op.mutates() ? "in_place" : group_of_family(family);
 }
 
 /// "add" for "add_scalar", "add_" for "add_scalar_": where the rest is an op by itself; what comes
 /// before a dot.
-std::string overload_of(const std::string& name, const std::map<std::string, std::string>& ops) {
+std::string overload_of(const std::string& name, const std::map<std::string, OpFamily>& ops) {
   if (const std::size_t dot = name.find('.'); dot != std::string::npos) return name.substr(0, dot);
   for (const std::string_view kind : {"_scalar", "_value", "_tensor", "_dim"}) {
     for (const std::string_view end : {"", "_"}) {
@@ -391,13 +391,13 @@ std::string overload_of(const std::string& name, const std::map<std::string, std
   return name;
 }
 
-Page names_page(const std::map<std::string, std::string>& group_of) {
+Page names_page(const std::map<std::string, OpFamily>& ops) {
   std::string text = "// dtensor/front/names.h: the built-in ops, sorted.\n// " +
                      std::string(kMade) +
                      "#pragma once\n\n#include <string_view>\n\nnamespace tessera {\n\n"
                      "inline constexpr std::string_view kKnownOpNames[] = {\n";
   std::vector<std::string> quoted;
-  for (const auto& [name, group] : group_of) quoted.push_back('"' + name + '"');
+  for (const auto& [name, family] : ops) quoted.push_back('"' + name + '"');
   text += wrapped(absl::StrJoin(quoted, ", "), "    ");
   return {.name = "names.h", .text = text + "};\n\n}  // namespace tessera\n"};
 }
@@ -436,15 +436,16 @@ Page source(const std::string& group, const std::vector<Function>& functions) {
 }  // namespace
 
 std::vector<Page> op_front(const std::vector<const Op*>& ops) {
-  const std::map<std::string, std::string> group_of = groups();
+  const std::map<std::string, OpFamily> family_of = family_of_ops();
   std::map<std::string, std::vector<Function>> by_group;
   for (const Op* op : ops) {
     const std::string& name = op->def.name;
-    const auto group = group_of.find(name);
-    if (group == group_of.end() || std::ranges::find(kByHand, name) != std::end(kByHand)) continue;
-    by_group[group->second].emplace_back(*op, overload_of(name, group_of));
+    const auto family = family_of.find(name);
+    if (family == family_of.end() || std::ranges::find(kByHand, name) != std::end(kByHand))
+      continue;
+    by_group[group_of(*op, family->second)].emplace_back(*op, overload_of(name, family_of));
   }
-  std::vector<Page> pages = {names_page(group_of)};
+  std::vector<Page> pages = {names_page(family_of)};
   for (const auto& [group, functions] : by_group) {
     pages.push_back(header(group, functions));
     pages.push_back(source(group, functions));

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
-#include "strategies/rules/families.h"
 #include "strategies/rules/host_reads.h"
 #include "strategies/rules/propagate.h"
 #include "tools/placement_audit/row_texts.h"
@@ -22,9 +21,8 @@ constexpr char kGenerated[] =
 std::map<std::string, std::string> families() {
   std::set<std::string> files;
   for (const OpFamily& family : builtin_families()) files.emplace(family.name);
-  std::map<std::string, std::string> family_of;
-  OpTable table;  // of all so far: some ops are made of those of other files
-  for (const OpFamily& family : builtin_families()) {
+  std::map<std::string, std::string> page_of;
+  for (const auto& [name, family] : family_of_ops()) {
     std::string page(family.name);
     for (std::size_t end = page.rfind('_'); end != std::string::npos; end = page.rfind('_', end)) {
       if (files.contains(page.substr(0, end))) {
@@ -33,10 +31,9 @@ std::map<std::string, std::string> families() {
       }
       if (end-- == 0) break;
     }
-    family.add(table);
-    for (const Op* op : table.ops()) family_of.emplace(op->def.name, page);
+    page_of.emplace(name, page);
   }
-  return family_of;
+  return page_of;
 }
 
 std::string title_of(std::string page) {
@@ -168,6 +165,16 @@ Page index_page(const std::map<std::string, std::vector<const Op*>>& by_page) {
 }
 
 }  // namespace
+
+std::map<std::string, OpFamily> family_of_ops() {
+  std::map<std::string, OpFamily> family_of;
+  OpTable table;  // of all so far: some ops are made of those of other files
+  for (const OpFamily& family : builtin_families()) {
+    family.add(table);
+    for (const Op* op : table.ops()) family_of.emplace(op->def.name, family);
+  }
+  return family_of;
+}
 
 std::vector<Page> op_pages(const std::vector<const Op*>& ops) {
   const std::map<std::string, std::string> family_of = families();
