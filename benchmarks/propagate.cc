@@ -143,13 +143,13 @@ void cached_calls(benchmark::State& state) {
     Runtime runtime(*world);
     const Mesh mesh = value_or_throw(Mesh::make(view_of(Shape{8, 8, 8})));
     const Placements placements = {Shard{0}, Shard{1}, Replicate{}};
-    const std::int64_t before = testing::resident_bytes();
+    const std::int64_t before = testing::allocated_bytes();
     for (std::int64_t n = 1; n <= kCalls; ++n) {
       const Spec spec = value_or_throw(Spec::make(mesh, {8, n}, DType::kF32, placements));
       const DTensor a = empty(runtime, spec);
       benchmark::DoNotOptimize(add(a, a));
     }
-    held = static_cast<double>(testing::resident_bytes() - before);
+    held = static_cast<double>(testing::allocated_bytes() - before);
   }
   state.counters["MiB"] = held / (1 << 20);
   state.counters["bytes_per_call"] = held / kCalls;
