@@ -60,7 +60,7 @@ class Pass {
   Pass(Runtime& runtime, const ExpertGroup& group, const PassShape& shape,
        const DispatchConfig& config)
       : runtime_(runtime),
-        dispatcher_(value_or_throw(Dispatcher::make("experts", group, shape.experts, config))) {
+        dispatcher_(value_or_throw(Dispatcher::make({"experts", group, shape.experts, config}))) {
     const auto plain_of = [&](const Array& array) { return plain(runtime, array); };
     const std::int64_t T = shape.tokens, K = shape.top_k;
     const std::vector<std::int64_t> ids = ids_of(shape, runtime.rank());
@@ -185,13 +185,12 @@ inline void print_measured(World& world, const PassShape& shape, const std::vect
 
 /// Those that suit one node.
 inline std::vector<Way> ways_in_a_node(const PassShape& shape) {
-  using enum DispatcherKind;
   const std::int64_t bound = 2 * shape.tokens * shape.top_k;
   return {{"all_to_all", {}},
-          {"peer", {.kind = kPeer}},
-          {"all_gather", {.kind = kAllGather}},
+          {"peer", {.dispatcher = "peer"}},
+          {"all_gather", {.dispatcher = "all_gather"}},
           {"all_to_all, rows_bound", {.rows_bound = bound}},
-          {"peer, rows_bound", {.kind = kPeer, .rows_bound = bound}}};
+          {"peer, rows_bound", {.dispatcher = "peer", .rows_bound = bound}}};
 }
 /// The debug model's tokens; larger rows.
 inline std::vector<PassShape> measured_shapes() {

@@ -27,13 +27,12 @@ constexpr double kSharedUs = 3 * 2.0 * 4096 * 7168 * 2048 / 400e12 * 1e6;
 void print_simulated(const Way& way) {
   const Shape mesh_shape = {kRanks / kDeepSeekV3.ep, kDeepSeekV3.ep};
   const ExpertGroup group = {value_or_throw(Mesh::make(view_of(mesh_shape), {"dp", "ep"})), {1}};
+  const std::unique_ptr<Dispatcher> dispatcher =
+      value_or_throw(Dispatcher::make({"simulated", group, kDeepSeekV3.experts, way.config}));
   const SimulatedPeers peers(
-      {.group = group,
-       .dispatch = way.config,
-       .num_experts = kDeepSeekV3.experts,
-       .top_k = kDeepSeekV3.top_k,
-       .rank = 0,
-       .ids_of = [](std::int64_t rank) { return ids_of(kDeepSeekV3, rank); }});
+      *dispatcher, {.top_k = kDeepSeekV3.top_k, .rank = 0, .ids_of = [](std::int64_t rank) {
+                      return ids_of(kDeepSeekV3, rank);
+                    }});
   SimOptions options{.topology = value_or_throw(topology_preset("cluster")),
                      .value_bytes = std::int64_t{64} << 20};
   options.arrive = [&](const CollectiveCall& call, std::span<const std::int64_t> ranks) {
@@ -69,18 +68,17 @@ int main() {
       "| dispatcher | bytes received | from other nodes | messages | buffers reached | host reads "
       "| there | back | exposed |\n"
       "|---|---|---|---|---|---|---|---|---|\n");
-  using enum DispatcherKind;
   const std::int64_t bound = 2 * kDeepSeekV3.tokens * kDeepSeekV3.top_k;
   const std::vector<Way> ways = {
       {"all_to_all", {}},
-      {"all_gather", {.kind = kAllGather}},
-      {"hierarchical", {.kind = kHierarchical, .ranks_per_node = kPerNode}},
-      {"peer, nodes of 8", {.kind = kPeer, .ranks_per_node = kPerNode}},
-      {"peer, one memory of 64", {.kind = kPeer}},
+      {"all_gather", {.dispatcher = "all_gather"}},
+      {"hierarchical", {.dispatcher = "hierarchical", .ranks_per_node = kPerNode}},
+      {"peer, nodes of 8", {.dispatcher = "peer", .ranks_per_node = kPerNode}},
+      {"peer, one memory of 64", {.dispatcher = "peer"}},
       {"hierarchical, rows_bound",
-       {.kind = kHierarchical, .ranks_per_node = kPerNode, .rows_bound = 4 * bound}},
+       {.dispatcher = "hierarchical", .ranks_per_node = kPerNode, .rows_bound = 4 * bound}},
       {"peer, nodes of 8, rows_bound",
-       {.kind = kPeer, .ranks_per_node = kPerNode, .rows_bound = 4 * bound}}};
+       {.dispatcher = "peer", .ranks_per_node = kPerNode, .rows_bound = 4 * bound}}};
   for (const Way& way : ways) print_simulated(way);
   return 0;
 }

@@ -98,9 +98,9 @@ Json config_json(const ModelConfig& config, ConfigRole role);
 /// pp_layers (a list);
 /// recompute ("none", "full", "selective"); reshard_after_forward ("default", "always", "never"),
 /// gradient_reduction ("each_micro_batch", "last_micro_batch"), fsdp_prefetch (true, false).
-/// dispatcher ("all_to_all", "all_gather",
-/// "hierarchical", "peer"), ranks_per_node, rows_bound, expert_alignment, dispatch_chunks. Errors:
-/// InvalidArgument as above; whether the degrees fit the ranks is for MeshViews::make to say.
+/// dispatcher (moe/dispatcher_table.h), ranks_per_node, rows_bound, expert_alignment,
+/// dispatch_chunks. Errors: InvalidArgument as above; whether the degrees fit the ranks is for
+/// MeshViews::make to say.
 StatusOr<ParallelConfig> parse_parallel_config(std::string_view text, std::string_view source);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@
 #include "placement/api.h"
 
 namespace tessera TSR_API {
+
+class CollectiveCall;
+class SimulatedPeers;
 
 /// The ranks that share one set of experts: a mesh and its axes that cut experts and their hidden
 /// dim. Every rank has tokens of its own.
@@ -71,42 +75,54 @@ struct ExpertRoom {
 /// The tokens of one pass.
 struct RoutedTokens {
   DTensor ids_TK;  ///< I64; num_experts marks a slot that goes nowhere
-  /// Of every rank of the expert group, in order; all_gather, hierarchical and `room` need it.
+  /// Of every rank of the expert group, in order; `room` and needs_tokens_by_rank() ask for it.
   std::vector<std::int64_t> tokens_by_rank = {};
   /// Every expert gets exactly room.of_group rows in each chunk (at most the chunk's tokens),
   /// filled up with zeros. Requires that no expert has more.
   std::optional<ExpertRoom> room = {};
 };
 
+/// What a dispatcher is made for.
+struct DispatcherSetting {
+  std::string layer;  ///< names it in errors
+  ExpertGroup group;
+  std::int64_t num_experts = 1;
+  DispatchConfig config;
+};
+
 /// Thread-safety: none; one for each layer of a rank.
 class Dispatcher {
  public:
+  explicit Dispatcher(DispatcherSetting setting) : setting_(std::move(setting)) {}
   virtual ~Dispatcher() = default;
-  /// The one that `config` asks for; a group of one rank needs none of it but alignment and chunks.
-  /// Errors: InvalidArgument naming the layer: experts < 1, alignment or chunks < 1, nodes that do
-  /// not divide the group, a rows_bound that leaves a sender without a row.
-  static StatusOr<std::unique_ptr<Dispatcher>> make(const std::string& layer,
-                                                    const ExpertGroup& group,
-                                                    std::int64_t num_experts,
-                                                    const DispatchConfig& config);
+  /// The one that `config` asks for (moe/dispatcher_table.h); a group of one rank needs none of it
+  /// but alignment and chunks. Errors: InvalidArgument naming the layer: experts < 1, alignment or
+  /// chunks < 1, an unknown name, nodes that do not divide the group, a rows_bound that leaves a
+  /// sender without a row; Unimplemented for an option that the dispatcher does not have.
+  static StatusOr<std::unique_ptr<Dispatcher>> make(const DispatcherSetting& setting);
 
   /// Collective: one exchange of counts among the expert group (all_gather: of ids; hierarchical:
   /// of ids across nodes, then of counts within). Host reads: one where sizes are exact, none with
-  /// rows_bound, with tokens.room or in a group of one.
+  /// rows_bound, with tokens.room or in a group of one. Throws Error(Unimplemented) for a `room`
+  /// that the dispatcher cannot keep.
   virtual RoutePlan plan(const RoutedTokens& tokens) const = 0;
 
-  std::int64_t num_experts() const noexcept { return num_experts_; }
-  const DispatchConfig& config() const noexcept { return config_; }
-  const ExpertGroup& group() const noexcept { return group_; }
+  /// Whether plan() reads tokens_by_rank even without `room`.
+  virtual bool needs_tokens_by_rank() const { return true; }
 
- protected:
-  Dispatcher(ExpertGroup group, std::int64_t num_experts, const DispatchConfig& config)
-      : group_(std::move(group)), num_experts_(num_experts), config_(config) {}
+  /// Where only this rank is there (moe/simulate.h): fills the I64 result of one of plan()'s calls
+  /// with what `ranks` would have sent. Unless overridden an all-to-all tells counts of rows for
+  /// this rank's experts, an all-gather the experts of tokens.
+  virtual void arrive(const SimulatedPeers& peers, const CollectiveCall& call,
+                      std::span<const std::int64_t> ranks) const;
+
+  const std::string& layer() const noexcept { return setting_.layer; }
+  std::int64_t num_experts() const noexcept { return setting_.num_experts; }
+  const DispatchConfig& config() const noexcept { return setting_.config; }
+  const ExpertGroup& group() const noexcept { return setting_.group; }
 
  private:
-  ExpertGroup group_;
-  std::int64_t num_experts_;
-  DispatchConfig config_;
+  DispatcherSetting setting_;
 };
 
 /// A pass of one chunk, as combine() needs it back.

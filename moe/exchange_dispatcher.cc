@@ -21,10 +21,11 @@ struct Chunk {
 /// What the dispatchers of this file share: sorting, counts, the order at the experts.
 class ExchangeDispatcher : public Dispatcher {
  public:
-  ExchangeDispatcher(const ExpertGroup& group, std::int64_t num_experts,
-                     const DispatchConfig& config)
-      : Dispatcher(group, num_experts, config),
-        experts_(experts_by_rank(num_experts, group.ep_size())) {}
+  explicit ExchangeDispatcher(const DispatcherSetting& setting)
+      : Dispatcher(setting),
+        experts_(experts_by_rank(setting.num_experts, setting.group.ep_size())) {}
+
+  bool needs_tokens_by_rank() const override { return false; }
 
   RoutePlan plan(const RoutedTokens& tokens) const override {
     Runtime& runtime = tokens.ids_TK.runtime();
@@ -193,15 +194,11 @@ class DirectDispatcher final : public ExchangeDispatcher {
 
 }  // namespace
 
-std::unique_ptr<Dispatcher> make_local_dispatcher(const ExpertGroup& group,
-                                                  std::int64_t num_experts,
-                                                  const DispatchConfig& config) {
-  return std::make_unique<LocalDispatcher>(group, num_experts, config);
+std::unique_ptr<Dispatcher> make_local_dispatcher(const DispatcherSetting& setting) {
+  return std::make_unique<LocalDispatcher>(setting);
 }
-std::unique_ptr<Dispatcher> make_exchange_dispatcher(const ExpertGroup& group,
-                                                     std::int64_t num_experts,
-                                                     const DispatchConfig& config) {
-  return std::make_unique<DirectDispatcher>(group, num_experts, config);
+std::unique_ptr<Dispatcher> make_exchange_dispatcher(const DispatcherSetting& setting) {
+  return std::make_unique<DirectDispatcher>(setting);
 }
 
 }  // namespace tessera

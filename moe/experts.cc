@@ -90,8 +90,8 @@ RoutedExperts::RoutedExperts(const ModelContext& context, const std::string& nam
   const ModelConfig& c = context.config;
   throw_if_error(context.views.check_experts(name, c.num_experts));
   throw_if_error(check_padding_to_capacity(c.routing, context.views.config().dispatch));
-  dispatcher_ = value_or_throw(Dispatcher::make(name, expert_group(context.views), c.num_experts,
-                                                context.views.config().dispatch));
+  dispatcher_ = value_or_throw(Dispatcher::make(
+      {name, expert_group(context.views), c.num_experts, context.views.config().dispatch}));
   const auto declare = [&](const char* part, Shape shape, int hidden_dim, Init init) {
     const WeightPlacement placement = weight_placement(context, hidden_dim);
     return &context.parameters.add(
@@ -166,7 +166,7 @@ DTensor RoutedExperts::operator()(const ModelContext& context, const DTensor& x_
   if (context.config.routing.pad_to_capacity) {
     routed.room = expert_room(context.config, x_BLD, dispatcher_->group());
   }
-  if (routed.room || dispatcher_->config().kind != DispatcherKind::kAllToAll) {
+  if (routed.room || dispatcher_->needs_tokens_by_rank()) {
     routed.tokens_by_rank = tokens_by_rank(x_BLD, dispatcher_->group());
   }
   const auto region = [&](const LocalInputs& local) { return compute(routed, local, meanwhile); };

@@ -52,8 +52,7 @@ class GatherRoute final : public Route {
 
 class GatherDispatcher final : public Dispatcher {
  public:
-  GatherDispatcher(const ExpertGroup& group, std::int64_t num_experts, const DispatchConfig& config)
-      : Dispatcher(group, num_experts, config) {}
+  using Dispatcher::Dispatcher;
 
   RoutePlan plan(const RoutedTokens& tokens) const override {
     Runtime& runtime = tokens.ids_TK.runtime();
@@ -166,10 +165,8 @@ class GatherDispatcher final : public Dispatcher {
 
 }  // namespace
 
-std::unique_ptr<Dispatcher> make_gather_dispatcher(const ExpertGroup& group,
-                                                   std::int64_t num_experts,
-                                                   const DispatchConfig& config) {
-  return std::make_unique<GatherDispatcher>(group, num_experts, config);
+std::unique_ptr<Dispatcher> make_gather_dispatcher(const DispatcherSetting& setting) {
+  return std::make_unique<GatherDispatcher>(setting);
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "moe/dispatcher_kinds.h"
 #include "moe/expert_blocks.h"
 #include "moe/peer_step.h"
+#include "moe/simulated_peers.h"
 
 namespace tessera {
 namespace {
@@ -93,13 +94,13 @@ struct Passage {
 
 class NodeDispatcher final : public Dispatcher {
  public:
-  NodeDispatcher(const ExpertGroup& group, std::int64_t num_experts, const DispatchConfig& config,
-                 NodeShape shape_of_nodes)
-      : Dispatcher(group, num_experts, config),
-        layer_(std::move(shape_of_nodes.layer)),
-        held_(experts_by_rank(num_experts, group.ep_size())),
-        per_node_(shape_of_nodes.ep_per_node),
-        nodes_(group.ep_size() / per_node_) {
+  NodeDispatcher(const DispatcherSetting& setting, NodeShape nodes)
+      : Dispatcher(setting),
+        held_(experts_by_rank(setting.num_experts, setting.group.ep_size())),
+        per_node_(nodes.ep_per_node),
+        nodes_(setting.group.ep_size() / per_node_),
+        uses_peers_(nodes.within == WithinNode::kMemory) {
+    const ExpertGroup& group = setting.group;
     // ep as two axes; the axes behind it move by one.
     Shape shape;
     std::vector<std::string> names;
@@ -128,7 +129,7 @@ class NodeDispatcher final : public Dispatcher {
     Runtime& runtime = tokens.ids_TK.runtime();
     const NoGrad no_grad(runtime);
     check(tokens);
-    if (uses_peers()) check_reach(runtime, layer_, node_);
+    if (uses_peers_) check_reach(runtime, layer(), node_);
     const NodePlace self = place_of(runtime);
     const Indices through = tokens_through(self, tokens.tokens_by_rank);
     const DTensor ids = kept_tensor(runtime, [&] {
@@ -143,7 +144,7 @@ class NodeDispatcher final : public Dispatcher {
       passages.back().room = room_in_chunk(tokens, config().chunks, c);
       sort_passage(self, ids, through, passages.back());
     }
-    if (uses_peers()) {
+    if (uses_peers_) {
       add_peer_routes(runtime, self, passages, plan);
       return plan;
     }
@@ -155,8 +156,30 @@ class NodeDispatcher final : public Dispatcher {
     return plan;
   }
 
+  /// Ids come across nodes; then counts of the tokens that passed through each rank of a node: all
+  /// to all, or, to write to their memory, all of the node's to each.
+  void arrive(const SimulatedPeers& peers, const CollectiveCall& call,
+              std::span<const std::int64_t> ranks) const override {
+    const auto through = [&](std::int64_t rank) { return same_place_in_nodes(peers, rank); };
+    if (call.kind() == CollectiveCall::Kind::kAllToAll) {
+      return peers.fill_counts(call, ranks, {peers.ep_rank(), 1}, through);
+    }
+    const std::int64_t node = peers.ep_rank_of(ranks.front()) / per_node_;
+    if (node != peers.ep_rank_of(ranks.back()) / per_node_) return peers.fill_ids(call, ranks);
+    peers.fill_counts(call, ranks, {node * per_node_, per_node_}, through);
+  }
+
  private:
-  bool uses_peers() const { return config().kind == DispatcherKind::kPeer; }
+  SimulatedPeers::Ranks same_place_in_nodes(const SimulatedPeers& peers, std::int64_t rank) const {
+    Coord coord = *group().mesh.coord_of(rank);
+    SimulatedPeers::Ranks ranks;
+    for (std::int64_t at = peers.ep_rank_of(rank) % per_node_; at < group().ep_size();
+         at += per_node_) {
+      coord[static_cast<std::size_t>(group().ep_axes[0])] = at;
+      ranks.push_back(group().mesh.rank_of(coord));
+    }
+    return ranks;
+  }
   void check(const RoutedTokens& tokens) const {
     if (static_cast<std::int64_t>(tokens.tokens_by_rank.size()) == group().size()) return;
     throw Error(
@@ -309,7 +332,7 @@ class NodeDispatcher final : public Dispatcher {
     std::vector<DTensor> lists = {table.received};
     for (const Passage& passage : passages) {
       lists.insert(lists.end(), {passage.crossing.counts_K, passage.came});
-      if (!uses_peers()) lists.push_back(passage.spread.counts_K);
+      if (!uses_peers_) lists.push_back(passage.spread.counts_K);
     }
     const std::vector<Indices> values = read_counts(runtime, lists);
     auto next = values.begin();
@@ -317,7 +340,7 @@ class NodeDispatcher final : public Dispatcher {
     for (Passage& passage : passages) {
       passage.crossing_by_node = *next++;
       passage.came_by_node = *next++;
-      if (!uses_peers()) passage.rows_by_expert = *next++;
+      if (!uses_peers_) passage.rows_by_expert = *next++;
     }
   }
 
@@ -457,19 +480,19 @@ class NodeDispatcher final : public Dispatcher {
     return mul(most, static_cast<double>(config().chunks));
   }
 
-  std::string layer_;
   Indices held_;  ///< experts by ep rank
   std::int64_t per_node_;
   std::int64_t nodes_;
+  bool uses_peers_;  ///< within a node
   AxisGroup across_, within_;
   AxisGroup node_;  ///< all ranks of a node: within_ and etp
 };
 
 }  // namespace
 
-std::unique_ptr<Dispatcher> make_node_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
-                                                 const DispatchConfig& config, NodeShape nodes) {
-  return std::make_unique<NodeDispatcher>(group, num_experts, config, std::move(nodes));
+std::unique_ptr<Dispatcher> make_node_dispatcher(const DispatcherSetting& setting,
+                                                 NodeShape nodes) {
+  return std::make_unique<NodeDispatcher>(setting, nodes);
 }
 
 }  // namespace tessera

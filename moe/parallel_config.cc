@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "moe/config.h"
+#include "moe/dispatcher_table.h"
 #include "moe/read_choice.h"
 
 namespace tessera {
@@ -31,12 +32,12 @@ Status read_fsdp_policy(const JsonView& object, FsdpPolicy& policy) {
 }
 
 Status read_dispatch(const JsonView& object, DispatchConfig& config) {
-  TSR_RETURN_IF_ERROR(read_choice(object, "dispatcher",
-                                  {{"all_to_all", DispatcherKind::kAllToAll},
-                                   {"all_gather", DispatcherKind::kAllGather},
-                                   {"hierarchical", DispatcherKind::kHierarchical},
-                                   {"peer", DispatcherKind::kPeer}},
-                                  config.kind));
+  if (const std::optional<JsonView> at = object.find("dispatcher")) {
+    const std::vector<std::string> names = dispatcher_names();
+    std::vector<std::pair<std::string_view, std::string>> choices;
+    for (const std::string& name : names) choices.emplace_back(name, name);
+    TSR_RETURN_IF_ERROR(read_choice<std::string>(*at, choices, config.dispatcher));
+  }
   struct Size {
     std::string_view key;
     std::int64_t* field;

@@ -5,6 +5,7 @@
 #include "dtensor/ops.h"
 #include "moe/dispatcher_kinds.h"
 #include "moe/peer_step.h"
+#include "moe/simulated_peers.h"
 
 namespace tessera {
 namespace {
@@ -27,14 +28,12 @@ class PeerRoute final : public Route {
 
 class PeerDispatcher final : public Dispatcher {
  public:
-  PeerDispatcher(const ExpertGroup& group, std::int64_t num_experts, const DispatchConfig& config,
-                 std::string layer)
-      : Dispatcher(group, num_experts, config), layer_(std::move(layer)) {}
+  using Dispatcher::Dispatcher;
 
   RoutePlan plan(const RoutedTokens& tokens) const override {
     Runtime& runtime = tokens.ids_TK.runtime();
     const NoGrad no_grad(runtime);
-    check_reach(runtime, layer_, group().all());
+    check_reach(runtime, layer(), group().all());
     const PeerGroup peers = peers_of(runtime);
     RoutePlan plan;
     std::vector<PeerChunk> chunks;
@@ -61,6 +60,14 @@ class PeerDispatcher final : public Dispatcher {
     return plan;
   }
 
+  bool needs_tokens_by_rank() const override { return false; }
+
+  /// One all-gather of each rank's counts of all experts.
+  void arrive(const SimulatedPeers& peers, const CollectiveCall& call,
+              std::span<const std::int64_t> ranks) const override {
+    peers.fill_counts(call, ranks, {0, group().ep_size()});
+  }
+
  private:
   PeerGroup peers_of(Runtime& runtime) const {
     return {.ranks = group().all(),
@@ -79,16 +86,12 @@ class PeerDispatcher final : public Dispatcher {
     }
     return chunk;
   }
-
-  std::string layer_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dispatcher> make_peer_dispatcher(const ExpertGroup& group, std::int64_t num_experts,
-                                                 const DispatchConfig& config,
-                                                 const std::string& layer) {
-  return std::make_unique<PeerDispatcher>(group, num_experts, config, layer);
+std::unique_ptr<Dispatcher> make_peer_dispatcher(const DispatcherSetting& setting) {
+  return std::make_unique<PeerDispatcher>(setting);
 }
 
 }  // namespace tessera

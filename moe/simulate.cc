@@ -20,16 +20,13 @@ using Numbers = std::vector<std::int64_t>;
 /// What other ranks send of the routing, told by arithmetic.
 class ForcedPeers {
  public:
-  void set_model(const Model& model) {
+  void set_model(Model& model) {
     model_ = &model;
-    const MeshViews& views = model.context().views;
+    const std::vector<MoeLayer*> layers = model.moe_layers();  // whose dispatchers are alike
+    if (layers.empty()) return;
     routed_.emplace(
-        SimulatedPeers::Setting{.group = {.mesh = views.sparse(),
-                                          .ep_axes = views.sparse_axes({"ep"}),
-                                          .etp_axes = views.sparse_axes({"etp"})},
-                                .dispatch = views.config().dispatch,
-                                .num_experts = model.context().config.num_experts,
-                                .top_k = model.context().config.router_top_k,
+        layers[0]->experts().dispatcher(),
+        SimulatedPeers::Setting{.top_k = model.context().config.router_top_k,
                                 .rank = model.context().runtime.rank(),
                                 .ids_of = [this](std::int64_t rank) { return ids_of(rank); }});
   }
@@ -105,6 +102,31 @@ Status check(const ModelConfig& config, const ParallelConfig& parallel) {
   return plan_pipeline(config, parallel).status();
 }
 
+std::string describe(const std::vector<Flow>& flows) {
+  std::string text;
+  for (const Flow& flow : flows) text += absl::StrFormat(" %d:%d", flow.rank, flow.bytes);
+  return text;
+}
+
+/// Transfers and host reads as lines, in the order in which they were begun.
+std::vector<std::string> lines_of(std::span<const Event> events) {
+  std::vector<const Event*> begun;
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::kCollective || event.kind == Event::Kind::kHostRead) {
+      begun.push_back(&event);
+    }
+  }
+  std::ranges::stable_sort(begun, {}, &Event::start_us);
+  std::vector<std::string> lines;
+  for (const Event* event : begun) {
+    lines.push_back(absl::StrFormat(
+        "%s %s @%s in %s at %s:%d: sent %d (%s), received %d (%s)", event->name, event->tensor,
+        event->axes, event->module, event->file, event->line, event->bytes_sent,
+        describe(event->trace.sent), event->bytes_received, describe(event->trace.received)));
+  }
+  return lines;
+}
+
 }  // namespace
 
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
@@ -133,6 +155,14 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
   } catch (const Error& error) {
     return error.status();
   }
+}
+
+std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated) {
+  const std::vector<std::string> done = lines_of(executed), said = lines_of(simulated);
+  const auto [a, b] = std::ranges::mismatch(done, said);
+  if (a == done.end() && b == said.end()) return "";
+  return absl::StrFormat("event %d of %d: executed %s, simulated %s", a - done.begin(), done.size(),
+                         a == done.end() ? "nothing" : *a, b == said.end() ? "nothing" : *b);
 }
 
 }  // namespace tessera

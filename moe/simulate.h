@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "moe/data.h"
@@ -31,5 +33,10 @@ struct SimulatedPlace {
 /// with padding, or with a capacity that drops rows.
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
+
+/// The first transfer or host read in which an executed step and a simulated one of the same rank
+/// differ, in the order in which they were begun: by name, place in the source, bytes or peers.
+/// Empty where there is none. Of events with traces (EventLog::trace()).
+std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated);
 
 }  // namespace tessera

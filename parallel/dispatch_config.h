@@ -2,23 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "placement/api.h"
 
 namespace tessera TSR_API {
 
-enum class DispatcherKind : std::uint8_t {
-  kAllToAll,      ///< each row to the rank of its expert
-  kAllGather,     ///< every token to every rank, which picks its experts' rows
-  kHierarchical,  ///< all-to-all in two steps: across nodes, then within one
-  kPeer  ///< each row straight to its place in the memory of its expert's rank; across nodes first
-         ///< as kHierarchical
-};
-
 struct DispatchConfig {
-  DispatcherKind kind = DispatcherKind::kAllToAll;
-  /// kHierarchical, kPeer: consecutive ranks of one node; of kPeer they reach each other's memory,
-  /// and 0 says that all do.
+  /// One of dispatcher_names() (moe/dispatcher_table.h).
+  std::string dispatcher = "all_to_all";
+  /// hierarchical, peer: consecutive ranks of one node; of peer they reach each other's memory, and
+  /// 0 says that all do.
   std::int64_t ranks_per_node = 0;
   /// Rows that a rank can receive in one forward pass: buffers have this size whatever the routing,
   /// and no count is read on the host. 0: exact sizes.

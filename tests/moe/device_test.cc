@@ -58,7 +58,6 @@ TEST_CASE("ranks on devices repeat another system's losses", "[moe][parity][devi
 
 TEST_CASE("losses under every dispatcher on devices are those of the host",
           "[moe][device][dispatch]") {
-  using enum DispatcherKind;
   const auto run = [](const ParallelConfig& parallel, auto allocator) {
     return train({.model = "grouped",
                   .parallel = parallel,
@@ -73,18 +72,19 @@ TEST_CASE("losses under every dispatcher on devices are those of the host",
       ParallelConfig{
           .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.expert_alignment = 16}},
       ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
-      ParallelConfig{.tp = 2, .ep = 2, .dispatch = {.kind = kAllGather, .chunks = 2}},
-      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
+      ParallelConfig{.tp = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .chunks = 2}},
+      ParallelConfig{
+          .dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
-      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kPeer}},
+                     .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2}},
+      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.dispatcher = "peer"}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
-                     .dispatch = {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 4096}});
-  CAPTURE(static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound);
+                     .dispatch = {.dispatcher = "peer", .ranks_per_node = 2, .rows_bound = 4096}});
+  CAPTURE(parallel.dispatch.dispatcher, parallel.dispatch.rows_bound);
   const RunResult device = run(parallel, memory_of_rank);
   for (std::size_t step = 0; step < 2; ++step) {
     CAPTURE(step);
@@ -128,16 +128,18 @@ RunOptions on_devices(const ParallelConfig& parallel, StepMode mode) {
 
 TEST_CASE("a captured step, done again with new data, trains bit for bit like one of calls",
           "[moe][device][capture]") {
-  using enum DispatcherKind;
   const ParallelConfig parallel = GENERATE(
       ParallelConfig{},
       ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
-      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
-      ParallelConfig{.dp_shard = 2,
-                     .tp = 2,
-                     .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}},
-      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kPeer, .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2,
+          .tp = 2,
+          .ep = 4,
+          .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "peer", .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2, .ep = 2},  // padded to capacity
       ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = {.rows_bound = 4096}});
   CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);

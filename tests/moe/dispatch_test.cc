@@ -51,7 +51,7 @@ Journey travel(World& world, std::int64_t num_experts,
       runtime, Array::from_values({kT, kK}, DType::kF64, std::vector<double>(kT * kK, 0.5)));
   weights.set_requires_grad(true);
   const ExpertGroup ep = {mesh, {0}};
-  const auto dispatcher = value_or_throw(Dispatcher::make("experts", ep, num_experts, {}));
+  const auto dispatcher = value_or_throw(Dispatcher::make({"experts", ep, num_experts, {}}));
   const Dispatched there = dispatch(*dispatcher, x, {.ids_TK = plain_ints(runtime, {kT, kK}, ids)});
   const Ints experts = experts_by_rank(num_experts, ranks);
   const std::int64_t first =
@@ -253,8 +253,8 @@ TEST_CASE("tokens of a batch keep their global places under sequence parallelism
 TEST_CASE("a combine takes its shape from what it is given, not from what was dispatched",
           "[moe][dispatch][C12]") {
   // Experts whose results are three times as wide as their tokens, on ranks of 0, 2 and 4 tokens.
-  const DispatcherKind kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kAllGather,
-                                       DispatcherKind::kHierarchical);
+  const std::string dispatcher_name =
+      GENERATE(as<std::string>{}, "all_to_all", "all_gather", "hierarchical");
   constexpr std::int64_t kD = 2, kWide = 3, kK = 2, kExperts = 4;
   const auto tokens_of = [](std::int64_t rank) { return rank == 1 ? 0 : 2 + rank; };
   const auto value = [](std::int64_t rank, std::int64_t i) {
@@ -279,9 +279,9 @@ TEST_CASE("a combine takes its shape from what it is given, not from what was di
         }
         RoutedTokens tokens{.ids_TK = plain_ints(runtime, {T, kK}, ids)};
         for (std::int64_t r = 0; r < 4; ++r) tokens.tokens_by_rank.push_back(tokens_of(r));
-        const DispatchConfig config{.kind = kind, .ranks_per_node = 2};
+        const DispatchConfig config{.dispatcher = dispatcher_name, .ranks_per_node = 2};
         const auto dispatcher =
-            value_or_throw(Dispatcher::make("experts", {mesh, {0}}, kExperts, config));
+            value_or_throw(Dispatcher::make({"experts", {mesh, {0}}, kExperts, config}));
         const Dispatched there =
             dispatch(*dispatcher,
                      plain_here(runtime, Array::from_values({T, kD}, DType::kF64, values)), tokens);

@@ -9,8 +9,6 @@
 namespace tessera::testing {
 namespace {
 
-using enum DispatcherKind;
-
 int ranks_of(const ParallelConfig& parallel) {
   return static_cast<int>(parallel.dp_replicate * parallel.dp_shard * parallel.cp * parallel.tp);
 }
@@ -32,45 +30,50 @@ TEST_CASE("losses under every dispatcher are those of one rank",
                      .etp = 2,
                      .dispatch = {.rows_bound = 4096, .expert_alignment = 16, .chunks = 2}},
       ParallelConfig{
-          .tp = 2, .ep = 2, .sequence_parallel = false, .dispatch = {.kind = kAllGather}},
+          .tp = 2, .ep = 2, .sequence_parallel = false, .dispatch = {.dispatcher = "all_gather"}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 2,
                      .etp = 2,
-                     .dispatch = {.kind = kAllGather, .expert_alignment = 16, .chunks = 2}},
-      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
+                     .dispatch = {.dispatcher = "all_gather", .expert_alignment = 16, .chunks = 2}},
+      ParallelConfig{
+          .dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
+                     .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2}},
       ParallelConfig{.dp_shard = 4,
                      .tp = 2,
                      .ep = 4,
                      .etp = 2,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 4, .chunks = 2}},
+                     .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 4, .chunks = 2}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
                      .recompute = Recompute::kSelective,
-                     .dispatch = {.kind = kHierarchical,
+                     .dispatch = {.dispatcher = "hierarchical",
                                   .ranks_per_node = 2,
                                   .rows_bound = 4096,
                                   .expert_alignment = 16}},
-      ParallelConfig{
-          .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kPeer, .chunks = 2}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
-                     .ep = 4,
-                     .recompute = Recompute::kSelective,
-                     .dispatch = {.kind = kPeer, .rows_bound = 4096, .expert_alignment = 16}},
+                     .ep = 2,
+                     .etp = 2,
+                     .dispatch = {.dispatcher = "peer", .chunks = 2}},
+      ParallelConfig{
+          .dp_shard = 2,
+          .tp = 2,
+          .ep = 4,
+          .recompute = Recompute::kSelective,
+          .dispatch = {.dispatcher = "peer", .rows_bound = 4096, .expert_alignment = 16}},
       ParallelConfig{.dp_shard = 4,
                      .tp = 2,
                      .ep = 4,
                      .etp = 2,
-                     .dispatch = {.kind = kPeer, .ranks_per_node = 4, .rows_bound = 4096}});
-  CAPTURE(parallel.dp_shard, parallel.tp, parallel.ep, parallel.etp,
-          static_cast<int>(parallel.dispatch.kind), parallel.dispatch.rows_bound,
-          parallel.dispatch.expert_alignment, parallel.dispatch.chunks);
+                     .dispatch = {.dispatcher = "peer", .ranks_per_node = 4, .rows_bound = 4096}});
+  CAPTURE(parallel.dp_shard, parallel.tp, parallel.ep, parallel.etp, parallel.dispatch.dispatcher,
+          parallel.dispatch.rows_bound, parallel.dispatch.expert_alignment,
+          parallel.dispatch.chunks);
   check_same(train({.model = "grouped",
                     .parallel = parallel,
                     .num_ranks = ranks_of(parallel),
@@ -85,8 +88,9 @@ TEST_CASE("batches that leave ranks without tokens, or with uneven ones, train l
   const RunOptions one = {.num_steps = 1, .change_config = tiny};
   RunOptions many = one;
   many.parallel = {.tp = 4, .ep = 4};
-  many.parallel.dispatch = {.kind = GENERATE(kAllGather, kHierarchical, kPeer),
-                            .ranks_per_node = 2};
+  many.parallel.dispatch = {
+      .dispatcher = GENERATE(as<std::string>{}, "all_gather", "hierarchical", "peer"),
+      .ranks_per_node = 2};
   many.num_ranks = 4;
   check_same(train(many), train(one));
 }
@@ -107,12 +111,13 @@ TEST_CASE("padded BF16 runs equal unpadded ones", "[moe][dispatch][C31]") {
 
 TEST_CASE("an overflow stops the step on every rank, naming layer, bound and need",
           "[moe][long][dispatch][C36][R20]") {
-  const DispatcherKind kind = GENERATE(kAllToAll, kAllGather, kHierarchical, kPeer);
+  const std::string dispatcher =
+      GENERATE(as<std::string>{}, "all_to_all", "all_gather", "hierarchical", "peer");
   RunOptions options = {.parallel = {.dp_shard = 2, .ep = 2},
                         .num_ranks = 2,
                         .num_steps = 1,
                         .inspect = [](Model&, Trainer&) { return std::vector<double>{}; }};
-  options.parallel.dispatch = {.kind = kind, .ranks_per_node = 1, .rows_bound = 4096};
+  options.parallel.dispatch = {.dispatcher = dispatcher, .ranks_per_node = 1, .rows_bound = 4096};
   const RunResult fits = train(options);
   CHECK(fits.steps.size() == 1);
   options.parallel.dispatch.rows_bound = 64;
@@ -173,7 +178,7 @@ TEST_CASE("passes without a backward one leave nothing behind", "[moe][long][dis
     return std::vector<double>{before, recorded, evaluated, used()};
   };
   const DispatchConfig config =
-      GENERATE(DispatchConfig{.chunks = 2}, DispatchConfig{.kind = kAllGather},
+      GENERATE(DispatchConfig{.chunks = 2}, DispatchConfig{.dispatcher = "all_gather"},
                DispatchConfig{.rows_bound = 4096});
   for (const RunResult& rank : train_all({.parallel = {.dp_shard = 2, .ep = 2, .dispatch = config},
                                .num_ranks = 2,

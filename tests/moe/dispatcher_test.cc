@@ -33,32 +33,35 @@ std::int64_t count_forward(const Seen& seen, Event::Kind kind, const std::string
 }
 
 const std::vector<DispatchConfig>& every_config() {
-  using enum DispatcherKind;
   static const std::vector<DispatchConfig> configs = {
       {},
       {.chunks = 3},
       {.expert_alignment = 4},
       {.rows_bound = 96},
       {.rows_bound = 192, .expert_alignment = 4, .chunks = 2},
-      {.kind = kAllGather},
-      {.kind = kAllGather, .expert_alignment = 4, .chunks = 3},
-      {.kind = kAllGather, .rows_bound = 96},
-      {.kind = kHierarchical, .ranks_per_node = 2},
-      {.kind = kHierarchical, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
-      {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96},
-      {.kind = kHierarchical,
+      {.dispatcher = "all_gather"},
+      {.dispatcher = "all_gather", .expert_alignment = 4, .chunks = 3},
+      {.dispatcher = "all_gather", .rows_bound = 96},
+      {.dispatcher = "hierarchical", .ranks_per_node = 2},
+      {.dispatcher = "hierarchical", .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
+      {.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 96},
+      {.dispatcher = "hierarchical",
        .ranks_per_node = 2,
        .rows_bound = 192,
        .expert_alignment = 4,
        .chunks = 2},
-      {.kind = kPeer},
-      {.kind = kPeer, .expert_alignment = 4, .chunks = 3},
-      {.kind = kPeer, .rows_bound = 96},
-      {.kind = kPeer, .rows_bound = 192, .expert_alignment = 4, .chunks = 2},
-      {.kind = kPeer, .ranks_per_node = 2},
-      {.kind = kPeer, .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
-      {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 96},
-      {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 192, .expert_alignment = 4, .chunks = 2}};
+      {.dispatcher = "peer"},
+      {.dispatcher = "peer", .expert_alignment = 4, .chunks = 3},
+      {.dispatcher = "peer", .rows_bound = 96},
+      {.dispatcher = "peer", .rows_bound = 192, .expert_alignment = 4, .chunks = 2},
+      {.dispatcher = "peer", .ranks_per_node = 2},
+      {.dispatcher = "peer", .ranks_per_node = 2, .expert_alignment = 4, .chunks = 2},
+      {.dispatcher = "peer", .ranks_per_node = 2, .rows_bound = 96},
+      {.dispatcher = "peer",
+       .ranks_per_node = 2,
+       .rows_bound = 192,
+       .expert_alignment = 4,
+       .chunks = 2}};
   return configs;
 }
 
@@ -74,7 +77,7 @@ TEST_CASE("every dispatcher gives each kept token to its experts exactly once",
   if (trip.experts == 3) {
     trip.choose = [](std::int64_t rank, std::int64_t slot) { return (rank + slot * 3) % 4; };
   }
-  CAPTURE(static_cast<int>(trip.config.kind), trip.config.rows_bound, trip.config.expert_alignment,
+  CAPTURE(trip.config.dispatcher, trip.config.rows_bound, trip.config.expert_alignment,
           trip.config.chunks, trip.ep, trip.etp, trip.experts);
   const std::vector<Seen> ranks = travel_all(trip);
   check_values(trip, ranks);
@@ -118,8 +121,8 @@ TEST_CASE("with room for them experts get as many rows under any routing, read b
   std::int64_t tokens = 0;
   for (std::int64_t rank = 0; rank < trip.num_ranks(); ++rank) tokens += trip.tokens(rank);
   trip.room = ExpertRoom{tokens, tokens - (crowded ? 0 : 1)};
-  CAPTURE(static_cast<int>(trip.config.kind), trip.config.expert_alignment, trip.config.chunks,
-          trip.ep, trip.etp, crowded);
+  CAPTURE(trip.config.dispatcher, trip.config.expert_alignment, trip.config.chunks, trip.ep,
+          trip.etp, crowded);
   const std::vector<Seen> ranks = travel_all(trip);
   check_values(trip, ranks);
   for (const Seen& seen : ranks) {
@@ -155,21 +158,20 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
     DispatchConfig config;
     std::int64_t ep, etp, reads;
   };
-  using enum DispatcherKind;
-  const Case each =
-      GENERATE(Case{{}, 2, 1, 1}, Case{{}, 2, 2, 1}, Case{{.chunks = 3}, 2, 1, 1},
-               Case{{.kind = kAllGather}, 2, 2, 1},
-               Case{{.kind = kHierarchical, .ranks_per_node = 2}, 4, 1, 1},
-               Case{{.kind = kHierarchical, .ranks_per_node = 2}, 2, 2, 1},
-               Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 4, 1, 0},
-               Case{{.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
-               Case{{.kind = kPeer}, 2, 2, 1}, Case{{.kind = kPeer, .chunks = 3}, 4, 1, 1},
-               Case{{.kind = kPeer, .rows_bound = 96}, 2, 2, 0},
-               Case{{.kind = kPeer, .ranks_per_node = 2}, 4, 1, 1},
-               Case{{.kind = kPeer, .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
-               Case{{.rows_bound = 96}, 2, 1, 0}, Case{{.rows_bound = 96}, 2, 2, 0},
-               Case{{.rows_bound = 96, .chunks = 2}, 2, 1, 0},
-               Case{{.kind = kAllGather, .rows_bound = 96}, 2, 1, 0}, Case{{}, 1, 1, 0});
+  const Case each = GENERATE(
+      Case{{}, 2, 1, 1}, Case{{}, 2, 2, 1}, Case{{.chunks = 3}, 2, 1, 1},
+      Case{{.dispatcher = "all_gather"}, 2, 2, 1},
+      Case{{.dispatcher = "hierarchical", .ranks_per_node = 2}, 4, 1, 1},
+      Case{{.dispatcher = "hierarchical", .ranks_per_node = 2}, 2, 2, 1},
+      Case{{.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 96}, 4, 1, 0},
+      Case{{.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
+      Case{{.dispatcher = "peer"}, 2, 2, 1}, Case{{.dispatcher = "peer", .chunks = 3}, 4, 1, 1},
+      Case{{.dispatcher = "peer", .rows_bound = 96}, 2, 2, 0},
+      Case{{.dispatcher = "peer", .ranks_per_node = 2}, 4, 1, 1},
+      Case{{.dispatcher = "peer", .ranks_per_node = 2, .rows_bound = 96}, 2, 2, 0},
+      Case{{.rows_bound = 96}, 2, 1, 0}, Case{{.rows_bound = 96}, 2, 2, 0},
+      Case{{.rows_bound = 96, .chunks = 2}, 2, 1, 0},
+      Case{{.dispatcher = "all_gather", .rows_bound = 96}, 2, 1, 0}, Case{{}, 1, 1, 0});
   Trip trip{.config = each.config, .ep = each.ep, .etp = each.etp};
   for (const Seen& seen : travel_all(trip)) {
     CHECK(count_forward(seen, Event::Kind::kHostRead) == each.reads);
@@ -181,11 +183,11 @@ TEST_CASE("exact sizes cost one host read a pass, fixed ones none", "[moe][dispa
 }
 
 TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch][R20][C36]") {
-  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical,
-                                        DispatcherKind::kPeer),
-                       .ranks_per_node = 2,
-                       .rows_bound = 96},
-            .ep = 4};
+  Trip trip{
+      .config = {.dispatcher = GENERATE(as<std::string>{}, "all_to_all", "hierarchical", "peer"),
+                 .ranks_per_node = 2,
+                 .rows_bound = 96},
+      .ep = 4};
   const auto sizes_of = [&] {
     Ints sizes;
     for (const Seen& seen : travel_all(trip)) {
@@ -205,17 +207,17 @@ TEST_CASE("buffers of fixed size do not depend on the routing", "[moe][dispatch]
 
 TEST_CASE("rows_needed is the least bound that loses nothing", "[moe][dispatch][C36][R20]") {
   Trip trip;
-  using enum DispatcherKind;
-  trip.config.kind = GENERATE(kAllToAll, kAllGather, kHierarchical, kPeer);
-  const bool nodes =
-      trip.config.kind == kHierarchical || (trip.config.kind == kPeer && GENERATE(false, true));
+  trip.config.dispatcher =
+      GENERATE(as<std::string>{}, "all_to_all", "all_gather", "hierarchical", "peer");
+  const bool nodes = trip.config.dispatcher == "hierarchical" ||
+                     (trip.config.dispatcher == "peer" && GENERATE(false, true));
   if (nodes) {
     trip.ep = 4;
     trip.config.ranks_per_node = GENERATE(1, 2);
   }
   trip.config.chunks = GENERATE(1, 2);
   trip.config.rows_bound = 8;  // too few
-  CAPTURE(static_cast<int>(trip.config.kind), trip.config.chunks);
+  CAPTURE(trip.config.dispatcher, trip.config.chunks);
   const std::vector<Seen> cut = travel_all(trip);
   std::int64_t needed = 0;
   for (const Seen& seen : cut) needed = std::max(needed, seen.needed);
@@ -278,7 +280,7 @@ TEST_CASE("a dispatcher that crosses nodes is right on nodes of any size", "[moe
   const Nodes each = GENERATE(Nodes{4, 1, 1, 8}, Nodes{6, 1, 2, 13}, Nodes{6, 1, 3, 5},
                               Nodes{4, 2, 4, 9}, Nodes{4, 2, 2, 9}, Nodes{8, 1, 4, 5});
   CAPTURE(each.ep, each.etp, each.ranks, each.experts);
-  Trip trip{.config = {.kind = GENERATE(DispatcherKind::kHierarchical, DispatcherKind::kPeer),
+  Trip trip{.config = {.dispatcher = GENERATE(as<std::string>{}, "hierarchical", "peer"),
                        .ranks_per_node = each.ranks},
             .ep = each.ep,
             .etp = each.etp,
@@ -293,7 +295,7 @@ TEST_CASE("a dispatcher that crosses nodes is right on nodes of any size", "[moe
 
 TEST_CASE("a token crosses to another node once, however many of its experts are there",
           "[moe][dispatch]") {
-  Trip trip{.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2},
+  Trip trip{.config = {.dispatcher = "hierarchical", .ranks_per_node = 2},
             .ep = GENERATE(4, 6),
             .experts = 12};
   CAPTURE(trip.ep);
@@ -342,7 +344,7 @@ TEST_CASE("rows written to their peers are those of an all-to-all, bit by bit",
   std::tie(trip.ep, trip.etp) = GENERATE(std::tuple{4, 1}, std::tuple{2, 2});
   trip.config.chunks = GENERATE(1, 2);
   const std::vector<Seen> packed = travel_all(trip);
-  trip.config.kind = DispatcherKind::kPeer;
+  trip.config.dispatcher = "peer";
   const std::vector<Seen> written = travel_all(trip);
   for (std::size_t rank = 0; rank < packed.size(); ++rank) {
     CAPTURE(rank, name_of(trip.dtype));
@@ -356,8 +358,8 @@ TEST_CASE("rows written to their peers are those of an all-to-all, bit by bit",
 TEST_CASE("written rows are counted as an all-to-all's, and nothing else moves",
           "[moe][dispatch]") {
   Trip trip{.ep = 4};
-  const auto row_bytes = [&](DispatcherKind kind) {
-    trip.config.kind = kind;
+  const auto row_bytes = [&](const char* dispatcher) {
+    trip.config.dispatcher = dispatcher;
     Ints bytes;
     for (const Seen& seen : travel_all(trip)) {
       std::int64_t received = 0;
@@ -372,15 +374,14 @@ TEST_CASE("written rows are counted as an all-to-all's, and nothing else moves",
     }
     return bytes;
   };
-  const Ints written = row_bytes(DispatcherKind::kPeer),
-             packed = row_bytes(DispatcherKind::kAllToAll);
+  const Ints written = row_bytes("peer"), packed = row_bytes("all_to_all");
   CHECK(written == packed);
 }
 
 TEST_CASE("BF16 rows that are summed on two nodes are rounded once", "[moe][dispatch][C33]") {
   Trip trip{.ep = 4, .dtype = DType::kBF16};
   const std::vector<Seen> direct = travel_all(trip);
-  trip.config = {.kind = DispatcherKind::kHierarchical, .ranks_per_node = 2};
+  trip.config = {.dispatcher = "hierarchical", .ranks_per_node = 2};
   const std::vector<Seen> by_node = travel_all(trip);
   for (std::size_t rank = 0; rank < direct.size(); ++rank) {
     CAPTURE(rank);
@@ -393,13 +394,13 @@ TEST_CASE("a dispatcher refuses what it cannot do, naming the layer", "[moe][dis
   const auto error_of = [](DispatchConfig config, std::int64_t ep) {
     const Shape shape = {ep};
     const ExpertGroup group = {value_or_throw(Mesh::make(view_of(shape), {"ep"})), {0}};
-    return std::string(Dispatcher::make("layers.1.moe", group, 8, config).status().message());
+    return std::string(Dispatcher::make({"layers.1.moe", group, 8, config}).status().message());
   };
-  using enum DispatcherKind;
-  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 3}, 4) ==
+  CHECK(error_of({.dispatcher = "hierarchical", .ranks_per_node = 3}, 4) ==
         "layers.1.moe: ranks_per_node 3; the hierarchical dispatcher needs a multiple of etp 1 "
         "that divides ep x etp = 4");
-  CHECK(error_of({.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 7, .chunks = 2}, 8) ==
+  CHECK(error_of({.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 7, .chunks = 2},
+                 8) ==
         "layers.1.moe: rows_bound 7 leaves no row for each of 4 senders in each of 2 chunks; at "
         "least 8 is allowed");
   CHECK(error_of({.rows_bound = 7, .chunks = 2}, 4) ==

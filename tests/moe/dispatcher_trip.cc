@@ -50,7 +50,7 @@ Seen travel(World& world, const Trip& trip) {
   ExpertGroup group = {mesh, {0}, {1}};
   if (trip.etp == 1) group.etp_axes = {};
   const auto dispatcher =
-      value_or_throw(Dispatcher::make("experts", group, trip.experts, trip.config));
+      value_or_throw(Dispatcher::make({"experts", group, trip.experts, trip.config}));
 
   const std::int64_t rank = world.rank(), T = trip.tokens(rank);
   std::vector<double> values, weights, ids;

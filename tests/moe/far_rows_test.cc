@@ -59,7 +59,7 @@ DTensor ints(Runtime& runtime, const Shape& shape, const std::vector<std::int64_
 TEST_CASE("tokens beyond 2^31 elements are dispatched like the first ones", "[moe][far][C32]") {
   // Of each rank's tokens one near and three far ones have an expert: 0, 1, 0, 1.
   const std::vector<std::int64_t> routed = {1, kFirstFar, kFirstFar + 3, kFarRows - 1};
-  const DispatcherKind kind = GENERATE(DispatcherKind::kAllToAll, DispatcherKind::kHierarchical);
+  const std::string dispatcher_name = GENERATE(as<std::string>{}, "all_to_all", "hierarchical");
   const auto ranks =
       results_of(2, {}, [&](World& world) {
         Runtime runtime(world);
@@ -70,8 +70,8 @@ TEST_CASE("tokens beyond 2^31 elements are dispatched like the first ones", "[mo
         for (std::size_t i = 0; i < routed.size(); ++i) {
           ids[static_cast<std::size_t>(routed[i])] = static_cast<std::int64_t>(i % 2);
         }
-        const auto dispatcher = value_or_throw(
-            Dispatcher::make("experts", {mesh, {0}}, 2, {.kind = kind, .ranks_per_node = 1}));
+        const auto dispatcher = value_or_throw(Dispatcher::make(
+            {"experts", {mesh, {0}}, 2, {.dispatcher = dispatcher_name, .ranks_per_node = 1}}));
         const Dispatched there = dispatch(
             *dispatcher, x_TD,
             {.ids_TK = ints(runtime, {kFarRows, 1}, ids), .tokens_by_rank = {kFarRows, kFarRows}});

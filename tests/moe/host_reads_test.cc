@@ -32,7 +32,6 @@ std::int64_t num_ranks(const ParallelConfig& p) {
 
 TEST_CASE("a step reads on the host once, and exact sizes once a forward pass",
           "[moe][dispatch][C24][C25]") {
-  using enum DispatcherKind;
   const DispatchConfig bounded = {.rows_bound = 4096};
   const Case which = GENERATE_COPY(
       Case{{}}, Case{{.dp_shard = 2}}, Case{{.tp = 2}}, Case{{.cp = 2}},
@@ -41,31 +40,31 @@ TEST_CASE("a step reads on the host once, and exact sizes once a forward pass",
       Case{{.dp_shard = 2, .ep = 2, .recompute = Recompute::kFull}, false, 4},
       Case{{.dp_shard = 2, .ep = 2, .recompute = Recompute::kSelective}, false, 2},
       Case{{.dp_shard = 2, .ep = 2, .dispatch = {.chunks = 3}}, false, 2},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather}}, false, 2},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}}},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather}}, true},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather"}}, false, 2},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .rows_bound = 4096}}},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather"}}, true},
       Case{{.dp_shard = 2,
             .tp = 2,
             .ep = 4,
-            .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
+            .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2}},
            false,
            2},
       Case{{.dp_shard = 2,
             .tp = 2,
             .ep = 4,
-            .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}}},
+            .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 4096}}},
       Case{{.dp_shard = 2,
             .tp = 2,
             .ep = 4,
-            .dispatch = {.kind = kHierarchical, .ranks_per_node = 2}},
+            .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2}},
            true},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kPeer, .chunks = 2}}, false, 2},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kPeer, .rows_bound = 4096}}},
-      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kPeer}}, true},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "peer", .chunks = 2}}, false, 2},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "peer", .rows_bound = 4096}}},
+      Case{{.dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "peer"}}, true},
       Case{{.dp_shard = 2,
             .tp = 2,
             .ep = 4,
-            .dispatch = {.kind = kPeer, .ranks_per_node = 2, .rows_bound = 4096}}},
+            .dispatch = {.dispatcher = "peer", .ranks_per_node = 2, .rows_bound = 4096}}},
       Case{{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2}, false, 2},
       Case{{.dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = bounded}},
       Case{{.dp_replicate = 2, .dp_shard = 2, .ep = 2, .dispatch = bounded}},
@@ -73,7 +72,7 @@ TEST_CASE("a step reads on the host once, and exact sizes once a forward pass",
       Case{{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = bounded}});
   const ParallelConfig& p = which.parallel;
   CAPTURE(p.dp_replicate, p.dp_shard, p.cp, p.tp, p.ep, p.etp, p.pp, p.dispatch.rows_bound,
-          static_cast<int>(p.dispatch.kind), static_cast<int>(p.recompute), which.pads);
+          p.dispatch.dispatcher, static_cast<int>(p.recompute), which.pads);
   const auto change = [&](ModelConfig& config) {
     shrink(config);
     config.accum = 2;

@@ -10,8 +10,6 @@
 namespace tessera::testing {
 namespace {
 
-using enum DispatcherKind;
-
 /// 2 micro-batches of 4 x 13 tokens that choose 3 of 8 experts; a part of them is dropped.
 std::function<void(ModelConfig&)> with_capacity(CapacityScope scope, bool padded) {
   return [=](ModelConfig& config) {
@@ -63,16 +61,19 @@ TEST_CASE("experts padded to their capacity train like unpadded ones of one rank
                      .etp = 2,
                      .recompute = Recompute::kSelective,
                      .dispatch = {.expert_alignment = 16, .chunks = 2}},
-      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.kind = kAllGather}},
+      ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.dispatcher = "all_gather"}},
       ParallelConfig{.dp_shard = 2,
                      .tp = 2,
                      .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .chunks = 2}},
-      ParallelConfig{
-          .dp_shard = 2, .tp = 2, .ep = 2, .etp = 2, .dispatch = {.kind = kAllGather, .chunks = 2}},
+                     .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2, .chunks = 2}},
+      ParallelConfig{.dp_shard = 2,
+                     .tp = 2,
+                     .ep = 2,
+                     .etp = 2,
+                     .dispatch = {.dispatcher = "all_gather", .chunks = 2}},
       ParallelConfig{.dp_replicate = 2, .dp_shard = 2, .tp = 2, .ep = 2});
   CAPTURE(static_cast<int>(scope), parallel.dp_shard, parallel.cp, parallel.tp, parallel.ep,
-          parallel.etp, static_cast<int>(parallel.dispatch.kind), parallel.dispatch.chunks);
+          parallel.etp, parallel.dispatch.dispatcher, parallel.dispatch.chunks);
   const RunResult& wanted = reference[scope == CapacityScope::kSequence];
   const RunResult run = train({.parallel = parallel,
                                .num_ranks = ranks_of(parallel),
@@ -87,8 +88,8 @@ TEST_CASE("experts padded to their capacity train like unpadded ones of one rank
 
 TEST_CASE("a pass of experts padded to their capacity reads nothing on the host",
           "[moe][capacity][padding][C24]") {
-  const DispatchConfig dispatch =
-      GENERATE(DispatchConfig{}, DispatchConfig{.chunks = 2}, DispatchConfig{.kind = kAllGather});
+  const DispatchConfig dispatch = GENERATE(DispatchConfig{}, DispatchConfig{.chunks = 2},
+                                           DispatchConfig{.dispatcher = "all_gather"});
   const bool padded = GENERATE(false, true);
   CAPTURE(padded, dispatch.chunks);
   const std::vector<RunResult> ranks =

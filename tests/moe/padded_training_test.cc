@@ -128,7 +128,6 @@ TEST_CASE("ranks with different numbers of valid tokens train like one rank",
   RunOptions options = {.num_steps = 2, .change_config = make_padded};
   options.tokens = sequences(kUneven);
   static const RunResult one = train(options);
-  using enum DispatcherKind;
   options.parallel =
       GENERATE(ParallelConfig{.dp_shard = 2}, ParallelConfig{.dp_replicate = 2, .tp = 2},
                ParallelConfig{.cp = 2, .cp_method = ContextMethod::kRing, .cp_load_balance = true},
@@ -141,7 +140,7 @@ TEST_CASE("ranks with different numbers of valid tokens train like one rank",
                               .etp = 2,
                               .recompute = Recompute::kSelective,
                               .dispatch = {.expert_alignment = 16, .chunks = 2}},
-               ParallelConfig{.cp = 2, .tp = 2, .ep = 4, .dispatch = {.kind = kAllGather}},
+               ParallelConfig{.cp = 2, .tp = 2, .ep = 4, .dispatch = {.dispatcher = "all_gather"}},
                ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2},
                ParallelConfig{.dp_shard = 2, .cp = 2, .tp = 2, .ep = 4});
   options.num_ranks = ranks_of(options.parallel);

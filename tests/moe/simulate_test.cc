@@ -87,53 +87,37 @@ ModelConfig small_config(const Json& changes, const ParallelConfig& parallel = {
 
 /// What may differ in how tokens travel under this composition.
 std::vector<DispatchConfig> dispatchers(const ParallelConfig& parallel, const ModelConfig& config) {
-  using enum DispatcherKind;
   std::vector<DispatchConfig> all = {{}, {.expert_alignment = 4, .chunks = 2}};
   if (parallel.ep * parallel.etp == 1) return all;
   const std::int64_t bound = 2 * config.batch * config.seq * config.router_top_k;
   all.push_back({.rows_bound = bound, .chunks = 2});
-  all.push_back({.kind = kAllGather});
-  all.push_back({.kind = kAllGather, .rows_bound = bound, .expert_alignment = 4, .chunks = 3});
+  all.push_back({.dispatcher = "all_gather"});
+  all.push_back(
+      {.dispatcher = "all_gather", .rows_bound = bound, .expert_alignment = 4, .chunks = 3});
   if (parallel.ep == 1) return all;
   const std::int64_t ranks = std::max(parallel.ep / 4, std::int64_t{1}) * parallel.etp;
-  all.push_back({.kind = kHierarchical, .ranks_per_node = ranks});
-  all.push_back({.kind = kHierarchical, .ranks_per_node = ranks, .rows_bound = 2 * bound});
-  all.push_back({.kind = kHierarchical,
+  all.push_back({.dispatcher = "hierarchical", .ranks_per_node = ranks});
+  all.push_back({.dispatcher = "hierarchical", .ranks_per_node = ranks, .rows_bound = 2 * bound});
+  all.push_back({.dispatcher = "hierarchical",
                  .ranks_per_node = parallel.ep / 2 * parallel.etp,
                  .expert_alignment = 4,
                  .chunks = 2});
-  all.push_back({.kind = kPeer, .chunks = 2});
-  all.push_back({.kind = kPeer, .rows_bound = bound, .expert_alignment = 4});
-  all.push_back({.kind = kPeer, .ranks_per_node = ranks, .rows_bound = 2 * bound});
-  all.push_back({.kind = kPeer, .ranks_per_node = parallel.ep / 2 * parallel.etp, .chunks = 2});
+  all.push_back({.dispatcher = "peer", .chunks = 2});
+  all.push_back({.dispatcher = "peer", .rows_bound = bound, .expert_alignment = 4});
+  all.push_back({.dispatcher = "peer", .ranks_per_node = ranks, .rows_bound = 2 * bound});
+  all.push_back(
+      {.dispatcher = "peer", .ranks_per_node = parallel.ep / 2 * parallel.etp, .chunks = 2});
   return all;
 }
 
-std::string describe(const std::vector<Flow>& flows) {
-  std::string text;
-  for (const Flow& flow : flows) text += absl::StrFormat(" %d:%d", flow.rank, flow.bytes);
-  return text;
-}
-
-/// Transfers and host reads as lines, in the order in which they were begun.
-std::vector<std::string> lines_of(std::vector<Event> events) {
-  std::erase_if(events, [](const Event& event) {
-    return event.kind != Event::Kind::kCollective && event.kind != Event::Kind::kHostRead;
-  });
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.start_us < b.start_us; });
-  std::vector<std::string> lines;
-  for (const Event& event : events) {
-    lines.push_back(absl::StrFormat("%s %s @%s in %s at %s:%d: sent %d (%s), received %d (%s)",
-                                    event.name, event.tensor, event.axes, event.module, event.file,
-                                    event.line, event.bytes_sent, describe(event.trace.sent),
-                                    event.bytes_received, describe(event.trace.received)));
-  }
-  return lines;
-}
-
-std::vector<std::string> executed(Runtime& runtime, const ModelConfig& config,
-                                  const TokenData& data, const ParallelConfig& parallel) {
+/// What a rank saw of one dispatcher: how many transfers and host reads, and where simulated ones
+/// first differ.
+struct Compared {
+  std::int64_t num_events = 0;
+  std::string difference;
+};
+Compared compare_step(Runtime& runtime, const ModelConfig& config, const TokenData& data,
+                      const ParallelConfig& parallel) {
   World& world = runtime.world();
   Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config,
               DType::kF32);
@@ -142,24 +126,13 @@ std::vector<std::string> executed(Runtime& runtime, const ModelConfig& config,
   runtime.events().clear();
   runtime.events().trace(INT64_MAX, world.allocator());
   trainer.step(0);
-  return lines_of(runtime.events().events());
-}
-
-/// What a rank saw of one dispatcher: how many events, and where simulated ones first differ.
-struct Compared {
-  std::int64_t num_events = 0;
-  std::string difference;
-};
-Compared compare(const std::vector<std::string>& executed,
-                 const std::vector<std::string>& simulated) {
-  Compared result{.num_events = static_cast<std::int64_t>(executed.size())};
-  const auto [a, b] =
-      std::mismatch(executed.begin(), executed.end(), simulated.begin(), simulated.end());
-  if (a == executed.end() && b == simulated.end()) return result;
-  result.difference = absl::StrFormat(
-      "event %d of %d: executed %s, simulated %s", a - executed.begin(), executed.size(),
-      a == executed.end() ? "nothing" : *a, b == simulated.end() ? "nothing" : *b);
-  return result;
+  const std::vector<Event>& executed = runtime.events().events();
+  const SimulatedStep simulated = value_or_throw(
+      simulate_step(config, parallel, {.rank = world.rank(), .num_ranks = world.size()}, data));
+  const auto counts = [](const Event& event) {
+    return event.kind == Event::Kind::kCollective || event.kind == Event::Kind::kHostRead;
+  };
+  return {std::ranges::count_if(executed, counts), first_difference(executed, simulated.events)};
 }
 
 /// Which dispatchers a composition is tried with: every third, another third for its neighbours in
@@ -181,10 +154,7 @@ std::vector<Compared> compare_steps(World& world, std::size_t index, Choice choi
   for (std::size_t at = index % step; at < all.size(); at += step) {
     ParallelConfig parallel = composition.parallel;
     parallel.dispatch = all[at];
-    const std::vector<std::string> events = executed(runtime, config, data, parallel);
-    const SimulatedStep simulated = value_or_throw(
-        simulate_step(config, parallel, {.rank = world.rank(), .num_ranks = world.size()}, data));
-    compared.push_back(compare(events, lines_of(simulated.events)));
+    compared.push_back(compare_step(runtime, config, data, parallel));
   }
   return compared;
 }

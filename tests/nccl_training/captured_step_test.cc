@@ -52,17 +52,18 @@ std::map<std::string, std::int64_t> host_reads_of(const StepReport& step) {
 
 TEST_CASE("a captured step over NCCL trains bit for bit like one of calls, there and on threads",
           "[nccl][moe][capture]") {
-  using enum DispatcherKind;
   const ParallelConfig parallel = GENERATE(
       ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2, .tp = 2, .ep = 2, .dispatch = {.rows_bound = 4096}},
-      ParallelConfig{.dp_shard = 2, .ep = 2, .dispatch = {.kind = kAllGather, .rows_bound = 4096}},
-      ParallelConfig{.dp_shard = 2,
-                     .tp = 2,
-                     .ep = 4,
-                     .dispatch = {.kind = kHierarchical, .ranks_per_node = 2, .rows_bound = 4096}},
       ParallelConfig{
-          .dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.kind = kPeer, .rows_bound = 4096}},
+          .dp_shard = 2, .ep = 2, .dispatch = {.dispatcher = "all_gather", .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2,
+          .tp = 2,
+          .ep = 4,
+          .dispatch = {.dispatcher = "hierarchical", .ranks_per_node = 2, .rows_bound = 4096}},
+      ParallelConfig{
+          .dp_shard = 2, .tp = 2, .ep = 4, .dispatch = {.dispatcher = "peer", .rows_bound = 4096}},
       ParallelConfig{.dp_shard = 2, .ep = 2},  // padded to capacity
       ParallelConfig{.dp_shard = 2, .ep = 2, .pp = 2, .dispatch = {.rows_bound = 4096}});
   CAPTURE(parallel.dp_shard, parallel.ep, parallel.pp, parallel.dispatch.rows_bound);
