@@ -96,7 +96,7 @@ macro(tessera_whole_library)
     target_link_libraries(tessera PRIVATE CUDA::cudart_static CUDA::cublasLt)
   endif()
   tessera_public_headers(headers placement io kernels devices strategies runtime dtensor checkpoint parallel moe tools
-                         conformance)
+                         testing)
   target_sources(tessera PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
   target_link_libraries(tessera PUBLIC ${TESSERA_HEADER_LIBRARIES}
                         PRIVATE absl::strings absl::str_format DNNL::dnnl OpenMP::OpenMP_CXX re2::re2 Sodium::sodium)

@@ -5,7 +5,7 @@ if(TESSERA_SANITIZE)
 endif()
 
 # tessera_test(LAYER DEPENDS … [RANKS] [COMPUTES] [THREADS_ONLY patterns]): one Catch2 program from
-# tests/LAYER/*.cc, registered with ctest. RANKS: its cases launch ranks (tests/support/launch.h). The sources are
+# tests/LAYER/*.cc, registered with ctest. RANKS: its cases launch ranks (testing/launch.h). The sources are
 # compiled once and linked with ranks as threads (test_LAYER) and as processes of each MPI that was found
 # (test_mpi_LAYER, test_mpich_LAYER), the latter without the files that are about threads themselves. COMPUTES: it keeps
 # two of ctest's slots busy, of which ./test gives two a core and one more; the others mostly wait.

@@ -1,6 +1,6 @@
 // The conformance suite on this transport.
-#include "conformance/launch.h"
 #include "processes.h"
+#include "testing/launch.h"
 
 namespace tessera::testing {
 

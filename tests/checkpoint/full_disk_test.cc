@@ -9,8 +9,8 @@
 #include <set>
 
 #include "io/exit_code.h"
+#include "testing/program.h"
 #include "tests/checkpoint/state.h"
-#include "tests/support/skip.h"
 #include "tests/support/small_disk.h"
 
 namespace tessera::testing {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/ranks.h"
+#include "testing/ranks.h"
 
 namespace tessera::testing {
 

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "dtensor/ops.h"
-#include "tests/support/launch.h"
-#include "tests/support/ranks.h"
+#include "testing/ranks.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 namespace {

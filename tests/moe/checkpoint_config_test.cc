@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
+#include "testing/results.h"
 #include "tests/moe/checkpoint_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

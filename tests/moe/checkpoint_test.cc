@@ -2,8 +2,8 @@
 #include <set>
 
 #include "checkpoint/agree.h"
+#include "testing/results.h"
 #include "tests/moe/checkpoint_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

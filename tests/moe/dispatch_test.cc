@@ -5,9 +5,9 @@
 #include "dtensor/ops.h"
 #include "moe/experts.h"
 #include "moe/router.h"
+#include "testing/ranks.h"
 #include "tests/moe/plain_here.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/ranks.h"
 
 namespace tessera::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "moe/dispatcher.h"
-#include "tests/support/launch.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 

@@ -5,7 +5,7 @@
 #include "dtensor/ops.h"
 #include "kernels/host/row_order.h"
 #include "moe/dispatcher.h"
-#include "tests/support/ranks.h"
+#include "testing/ranks.h"
 
 namespace tessera::testing {
 namespace {

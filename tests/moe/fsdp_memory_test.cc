@@ -5,8 +5,8 @@
 
 #include "kernels/memory_use.h"
 #include "parallel/fsdp.h"
+#include "testing/results.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

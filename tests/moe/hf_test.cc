@@ -7,8 +7,8 @@
 #include "checkpoint/hf_export.h"
 #include "io/file.h"
 #include "moe/weights.h"
+#include "testing/results.h"
 #include "tests/moe/checkpoint_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

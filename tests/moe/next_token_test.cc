@@ -2,7 +2,7 @@
 #include "moe/next_token.h"
 
 #include "dtensor/ops.h"
-#include "tests/support/launch.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "dtensor/ops.h"
 #include "parallel/pipeline.h"
-#include "tests/support/launch.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 namespace {

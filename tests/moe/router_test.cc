@@ -9,9 +9,9 @@
 
 #include "dtensor/recompute.h"
 #include "kernels/random.h"
+#include "testing/results.h"
 #include "tests/moe/plain_here.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "dtensor/factories.h"
 #include "kernels/random.h"
+#include "testing/results.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

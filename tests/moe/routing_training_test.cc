@@ -2,8 +2,8 @@
 #include <cmath>
 #include <functional>
 
+#include "testing/results.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

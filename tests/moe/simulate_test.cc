@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "testing/results.h"
 #include "tests/moe/training_run.h"
-#include "tests/support/launch.h"
 
 namespace tessera::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "moe/weights.h"
-#include "tests/support/launch.h"
+#include "testing/results.h"
 #include "tests/support/paths.h"
 
 namespace tessera::testing {

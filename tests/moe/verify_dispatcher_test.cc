@@ -5,7 +5,7 @@
 #include "moe/config.h"
 #include "moe/dispatcher_table.h"
 #include "moe/simulated_peers.h"
-#include "tests/support/ranks.h"
+#include "testing/ranks.h"
 
 namespace tessera::testing {
 namespace {

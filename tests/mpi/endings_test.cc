@@ -2,8 +2,9 @@
 // code that was asked for.
 #include <algorithm>
 
+#include "testing/program.h"
+#include "tests/support/llvm_openmp.h"
 #include "tests/support/paths.h"
-#include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {

@@ -7,10 +7,10 @@
 #include <random>
 
 #include "runtime/recorder/file.h"
+#include "testing/program.h"
 #include "tests/mpi/two_hosts.h"
 #include "tests/support/paths.h"
 #include "tests/support/patience.h"
-#include "tests/support/skip.h"
 
 namespace tessera::testing {
 namespace {

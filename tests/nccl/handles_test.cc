@@ -7,7 +7,7 @@
 #include "devices/nccl/ranks.h"
 #include "emulation/nccl.h"
 #include "kernels/peer_rows.h"
-#include "tests/support/arrays.h"
+#include "testing/arrays.h"
 #include "tests/support/on_world.h"
 #include "tests/support/patience.h"
 

@@ -10,7 +10,7 @@
 #include "devices/devices.h"
 #include "emulation/nccl.h"
 #include "runtime/nccl_world.h"
-#include "tests/support/arrays.h"
+#include "testing/arrays.h"
 #include "tests/support/on_world.h"
 #include "tests/support/variable.h"
 

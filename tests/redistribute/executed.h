@@ -3,9 +3,9 @@
 #pragma once
 
 #include "runtime/world.h"
+#include "testing/results.h"
 #include "tests/redistribute/layouts.h"
 #include "tests/redistribute/simulate.h"
-#include "tests/support/launch.h"
 #include "tests/support/on_world.h"
 
 namespace tessera::judge {

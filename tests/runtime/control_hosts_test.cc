@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "runtime/control/host_identity.h"
-#include "tests/support/skip.h"
+#include "testing/program.h"
 
 namespace tessera {
 namespace {

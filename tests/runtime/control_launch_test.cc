@@ -8,7 +8,7 @@
 #include <string>
 
 #include "runtime/control/launch.h"
-#include "tests/support/arrays.h"
+#include "testing/arrays.h"
 
 namespace tessera {
 namespace {

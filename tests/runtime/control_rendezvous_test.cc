@@ -8,7 +8,7 @@
 #include "runtime/control/rendezvous.h"
 #include "runtime/control/socket.h"
 #include "runtime/nccl/process_mail.h"
-#include "tests/support/arrays.h"
+#include "testing/arrays.h"
 #include "tests/support/patience.h"
 
 namespace tessera {

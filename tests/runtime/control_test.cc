@@ -8,8 +8,8 @@
 #include "runtime/control/host_identity.h"
 #include "runtime/control/socket.h"
 #include "runtime/control/state.h"
+#include "testing/program.h"
 #include "tests/runtime/control_ranks.h"
-#include "tests/support/skip.h"
 
 namespace tessera {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/world.h"
-#include "tests/support/launch.h"
+#include "testing/results.h"
 #include "tests/support/patience.h"
 
 namespace tessera::testing {

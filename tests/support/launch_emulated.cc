@@ -1,5 +1,5 @@
 // Ranks as threads, each on an emulated device of its own; two of them share a card.
-#include "tests/support/launch_threads.h"
+#include "testing/launch_threads.h"
 #include "tests/support/test_device.h"
 
 namespace tessera::testing {

@@ -1,5 +1,5 @@
 // Ranks as processes, each on an emulated device of its own.
-#include "tests/support/launch_processes.h"
+#include "testing/launch_processes.h"
 #include "tests/support/test_device.h"
 
 namespace tessera::testing {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "runtime/nccl_world.h"
-#include "tests/support/launch.h"
-#include "tests/support/launch_processes.h"
+#include "testing/launch_processes.h"
+#include "testing/results.h"
+#include "testing/wire.h"
 #include "tests/support/test_device.h"
-#include "tests/support/wire.h"
 
 namespace tessera::testing {
 namespace {

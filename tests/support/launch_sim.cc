@@ -1,7 +1,7 @@
 // Ranks of the simulated backend, a thread each. What the others would have sent, a rank of the
 // threads backend brings: each call is given to it once more.
 #include "runtime/sim/sim_world.h"
-#include "tests/support/launch_threads.h"
+#include "testing/launch_threads.h"
 
 namespace tessera::testing {
 namespace {

@@ -9,9 +9,10 @@
 #include "checkpoint/chunk_hash.h"
 #include "io/json.h"
 #include "placement/printable.h"
+#include "testing/program.h"
+#include "tests/support/llvm_openmp.h"
 #include "tests/support/paths.h"
 #include "tests/support/process_memory.h"
-#include "tests/support/skip.h"
 #include "tests/tools/program.h"
 
 namespace tessera::testing {

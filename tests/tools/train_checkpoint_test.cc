@@ -13,8 +13,8 @@
 
 #include "checkpoint/load.h"
 #include "io/json.h"
+#include "testing/program.h"
 #include "tests/support/paths.h"
-#include "tests/support/skip.h"
 #include "tests/support/small_disk.h"
 #include "tests/tools/program.h"
 

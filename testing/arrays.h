@@ -1,4 +1,4 @@
-// tests/support/arrays.h: whole arrays for tests: reproducible values and comparisons.
+// testing/arrays.h: whole arrays for tests: reproducible values and comparisons.
 // A whole array is the same on every rank; distribute() cuts it.
 #pragma once
 
@@ -10,8 +10,10 @@
 
 #include "kernels/array.h"
 #include "kernels/elementwise.h"
+#include "placement/api.h"
 
-namespace tessera::testing {
+namespace tessera TSR_API {
+namespace testing {
 
 /// SplitMix64: the same numbers everywhere. Source: Steele, Lea, Flood 2014.
 struct Numbers {
@@ -92,4 +94,5 @@ inline bool same_bits(const Array& a, const Array& b) {
   return std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.num_bytes())) == 0;
 }
 
-}  // namespace tessera::testing
+}  // namespace testing
+}  // namespace tessera

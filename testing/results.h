@@ -1,4 +1,4 @@
-// tests/support/launch.h: runs a body on every rank, as threads of this process or as processes of
+// testing/results.h: runs a body on every rank, as threads of this process or as processes of
 // mpirun: what the program is linked with decides. Under mpirun every process runs the whole test
 // program in step with the others; a launch is such a run, and of the launches that
 // TESSERA_LAUNCHES names ("2,3,4,8") each runs what fits into it and no smaller one. The program
@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/launch.h"
-#include "tests/support/wire.h"
+#include "placement/api.h"
+#include "testing/launch.h"
+#include "testing/wire.h"
 
-namespace tessera::testing {
+namespace tessera TSR_API {
+namespace testing {
 
 /// What each rank returned; empty where it threw.
 template <class Result>
@@ -44,4 +46,5 @@ auto results_of(int num_ranks, const WorldOptions& options, F&& body) {
   return results;
 }
 
-}  // namespace tessera::testing
+}  // namespace testing
+}  // namespace tessera

@@ -1,7 +1,7 @@
-// conformance/launch.h: how the conformance suite's cases get their ranks. The suite is the library
-// tessera::conformance, with the cases and the main() of a test program; a transport's author
-// defines the functions below for it (`examples/transport`), and has a program that takes Catch2's
-// command line.
+// testing/launch.h: how test cases get their ranks. tessera::testing defines the functions below
+// for threads, tessera::testing_mpi for processes of mpirun. The author of a transport defines them
+// for tessera::conformance, the suite of all transports (`examples/transport`), and has a program
+// that takes Catch2's command line.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace testing {
 enum class Backend : std::uint8_t { kThreads, kProcesses };
 Backend backend() noexcept;
 
-/// Whether this program runs worlds of so many ranks; cases of other sizes end early. The suite
-/// asks for 1, 2, 3, 4 and 8.
+/// Whether this program runs worlds of so many ranks; cases of other sizes end early. The suite of
+/// transports asks for 1, 2, 3, 4 and 8.
 bool runs_here(std::int64_t num_ranks);
 
 /// What each rank reported, by rank, and what the run of all ranks returned.

@@ -1,11 +1,11 @@
-// tests/support/launch_processes.h: ranks as processes: what each of them says of a launch.
+// testing/launch_processes.h: ranks as processes: what each of them says of a launch.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "tests/support/launch.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 

@@ -1,9 +1,9 @@
-// tests/support/launch_threads.h: ranks as threads of this process.
+// testing/launch_threads.h: ranks as threads of this process.
 #pragma once
 
 #include <chrono>
 
-#include "tests/support/launch.h"
+#include "testing/results.h"
 
 namespace tessera::testing {
 

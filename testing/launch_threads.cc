@@ -1,4 +1,4 @@
-#include "tests/support/launch_threads.h"
+#include "testing/launch_threads.h"
 
 namespace tessera::testing {
 

@@ -1,4 +1,4 @@
-// tests/support/wire.h: what a rank returns, as bytes, so that another process can read it.
+// testing/wire.h: what a rank returns, as bytes, so that another process can read it.
 // Knows numbers, enums, strings, containers, optionals, variants, tuples, Status, Array, and plain
 // structs of those.
 #pragma once
@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "kernels/array.h"
+#include "placement/api.h"
 #include "placement/status.h"
-#include "tests/support/arrays.h"
+#include "testing/arrays.h"
 
-namespace tessera::testing {
+namespace tessera TSR_API {
+namespace testing {
 
 // ---- which kind of type
 
@@ -250,4 +252,5 @@ T decode(std::string_view bytes) {
   return value;
 }
 
-}  // namespace tessera::testing
+}  // namespace testing
+}  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tests/support/launch_processes.h"
+#include "testing/launch_processes.h"
 
 namespace tessera::testing {
 

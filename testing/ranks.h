@@ -1,4 +1,4 @@
-// tests/support/ranks.h: runs a test's body on every rank of a mesh, each with its Runtime, and
+// testing/ranks.h: runs a test's body on every rank of a mesh, each with its Runtime, and
 // collects what it returns. Ranks (threads or processes, see launch.h) return values; the test
 // asserts.
 #pragma once
@@ -11,10 +11,12 @@
 
 #include "dtensor/dtensor.h"
 #include "dtensor/ops.h"
-#include "tests/support/arrays.h"
-#include "tests/support/launch.h"
+#include "placement/api.h"
+#include "testing/arrays.h"
+#include "testing/results.h"
 
-namespace tessera::testing {
+namespace tessera TSR_API {
+namespace testing {
 
 /// Names and sizes of a mesh, in order.
 using MeshAxes = std::vector<std::pair<std::string, std::int64_t>>;
@@ -107,4 +109,5 @@ std::string error_of(F&& body) {
   return {};
 }
 
-}  // namespace tessera::testing
+}  // namespace testing
+}  // namespace tessera
