@@ -17,7 +17,7 @@
 
 namespace tessera TSR_API {
 
-class CollectiveCall;
+struct CollectiveCall;
 class SimulatedPeers;
 
 /// The ranks that share one set of experts: a mesh and its axes that cut experts and their hidden
