@@ -10,7 +10,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
+#include "dtensor/op_node.h"
 #include "dtensor/ops.h"
+#include "dtensor/redistribute.h"
 #include "kernels/elementwise.h"
 #include "kernels/memory_use.h"
 

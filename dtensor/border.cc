@@ -4,10 +4,12 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/checked.h"
+#include "dtensor/dispatch_cache.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
+#include "dtensor/redistribute.h"
 
 namespace tessera {
 

@@ -1,4 +1,6 @@
 // Checked mode: what is declared equal across replicas is compared by hash.
+#include "dtensor/checked.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -6,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 #include "dtensor/host_read.h"
 #include "kernels/elementwise.h"
 #include "strategies/rules/binding.h"

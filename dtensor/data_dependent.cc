@@ -52,19 +52,15 @@ Interval rows_of(const Mesh& mesh, std::int64_t count, std::int64_t place) {
   return held.empty() ? Interval{count, count} : held.front();
 }
 
-std::string axes_text(const Mesh& mesh) {
-  std::string text;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    text += (text.empty() ? "" : ",") + mesh.axis_label(axis);
-  }
-  return text;
-}
-
 /// How many each rank of the mesh has, in order.
 class Exchange {
  public:
   Exchange(const DTensor& rows, std::string_view op, const Site& site)
-      : rows_(rows), op_(op), site_(site), mesh_(rows.mesh()), axes_(axes_text(mesh_)) {
+      : rows_(rows),
+        op_(op),
+        site_(site),
+        mesh_(rows.mesh()),
+        axes_(mesh_.axis_labels(whole_mesh(mesh_).axes)) {
     if (mesh_.ndim() == 0) return;
     ranks_ = value_or_throw(rows.runtime().world().group_along(mesh_, whole_mesh(mesh_).axes));
   }

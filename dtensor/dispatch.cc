@@ -9,7 +9,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "dtensor/autograd.h"
+#include "dtensor/checked.h"
+#include "dtensor/dispatch_cache.h"
+#include "dtensor/lowering.h"
+#include "dtensor/op_node.h"
 #include "dtensor/overlap.h"
+#include "dtensor/redistribute.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
 #include "placement/printable.h"
@@ -147,9 +152,7 @@ std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op,
     const Mesh& mesh = call->outputs[0]->mesh();
     call->lowered = true;
     call->group = value_or_throw(runtime.world().group_along(mesh, resolution.lowering_axes));
-    for (const int axis : resolution.lowering_axes) {
-      call->group_axes += (call->group_axes.empty() ? "" : ",") + mesh.axis_label(axis);
-    }
+    call->group_axes = mesh.axis_labels(resolution.lowering_axes);
   }
   call->local =
       std::make_unique<LocalOp>(LocalOp::make(op, std::move(resolution), call->attrs, *coord));

@@ -5,8 +5,9 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 #include "dtensor/ops.h"
+#include "dtensor/redistribute.h"
 #include "kernels/memory_use.h"
 
 namespace tessera {

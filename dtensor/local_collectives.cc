@@ -21,9 +21,8 @@ struct Group {
   std::string axes;
 };
 Group find_group(Runtime& runtime, const AxisGroup& group) {
-  std::string axes;
-  for (const int axis : group.axes) axes += (axes.empty() ? "" : ",") + group.mesh.axis_label(axis);
-  return {value_or_throw(runtime.world().group_along(group.mesh, group.axes)), std::move(axes)};
+  return {value_or_throw(runtime.world().group_along(group.mesh, group.axes)),
+          group.mesh.axis_labels(group.axes)};
 }
 
 void check_plain(std::string_view op, const DTensor& x) {

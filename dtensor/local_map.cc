@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/redistribute.h"
 
 namespace tessera {
 

@@ -1,9 +1,10 @@
+#include "dtensor/lowering.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "dtensor/dispatch.h"
 #include "kernels/elementwise.h"
 #include "strategies/rules/window.h"
 

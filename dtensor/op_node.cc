@@ -1,9 +1,12 @@
+#include "dtensor/op_node.h"
+
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/dispatch.h"
+#include "dtensor/redistribute.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 #include "runtime/call/trace.h"
 
 namespace tessera {

@@ -1,3 +1,5 @@
+#include "dtensor/redistribute.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -5,7 +7,8 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/checked.h"
+#include "dtensor/dispatch_cache.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/host_read.h"
 #include "dtensor/ops.h"

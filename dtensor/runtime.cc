@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
-#include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 
 namespace tessera {
 

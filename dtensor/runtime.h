@@ -21,7 +21,7 @@ enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid, kForce };
 /// Extra checks that cost communication: replicated tensors are compared across replicas by hash.
 enum class CheckedMode : std::uint8_t { kOff, kOn };
 
-struct DispatchCache;  // dtensor/dispatch.cc
+struct DispatchCache;  // dtensor/dispatch_cache.h
 struct RecomputePass;  // dtensor/recompute.cc
 
 class Runtime {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
-#include "dtensor/dispatch.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"

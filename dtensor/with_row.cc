@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 
 namespace tessera {
 

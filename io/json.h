@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -173,8 +174,13 @@ class JsonView {
 
   /// An object whose keys are among these: an unknown or a missing key is an error that names the
   /// allowed.
+  Status check_keys(std::span<const std::string_view> required,
+                    std::span<const std::string_view> optional) const;
   Status check_keys(std::initializer_list<std::string_view> required,
-                    std::initializer_list<std::string_view> optional = {}) const;
+                    std::initializer_list<std::string_view> optional = {}) const {
+    return check_keys(std::span(required.begin(), required.size()),
+                      std::span(optional.begin(), optional.size()));
+  }
   /// The members of an object, in order.
   StatusOr<std::vector<std::pair<std::string, JsonView>>> members(const JsonBound& bound = {
                                                                       .most = kJsonItems.most,

@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-std::string list_of(std::initializer_list<std::string_view> required,
-                    std::initializer_list<std::string_view> optional) {
+std::string list_of(std::span<const std::string_view> required,
+                    std::span<const std::string_view> optional) {
   std::string text;
   for (const auto& keys : {required, optional}) {
     for (const std::string_view key : keys) {
@@ -221,8 +221,8 @@ StatusOr<std::vector<std::string>> JsonView::texts(const JsonBound& bound) const
   return values;
 }
 
-Status JsonView::check_keys(std::initializer_list<std::string_view> required,
-                            std::initializer_list<std::string_view> optional) const {
+Status JsonView::check_keys(std::span<const std::string_view> required,
+                            std::span<const std::string_view> optional) const {
   TSR_RETURN_IF_ERROR(expect(Json::Kind::kObject));
   for (JsonView key = entry(first()); key.at_ != end(); key.at_ = entry(key.at_ + 1).after()) {
     const auto is_key = [&](std::string_view allowed) { return key.is_text(allowed); };

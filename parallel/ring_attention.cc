@@ -65,11 +65,8 @@ class Ring {
       : runtime_(runtime),
         ring_(ring),
         ranks_(*value_or_throw(runtime.world().group_along(ring.group.mesh, ring.group.axes))),
-        site_(site) {
-    for (const int axis : ring.group.axes) {
-      axes_ += (axes_.empty() ? "" : ",") + ring.group.mesh.axis_label(axis);
-    }
-  }
+        site_(site),
+        axes_(ring.group.mesh.axis_labels(ring.group.axes)) {}
 
   int size() const { return ranks_.size(); }
   int rank() const { return ranks_.rank(); }

@@ -109,6 +109,12 @@ std::string Mesh::axis_label(int axis) const {
   return name.empty() ? std::to_string(axis) : name;
 }
 
+std::string Mesh::axis_labels(std::span<const int> axes) const {
+  std::string text;
+  for (const int axis : axes) text += (text.empty() ? "" : ",") + axis_label(axis);
+  return text;
+}
+
 std::int64_t Mesh::rank_of(const Coord& coord) const {
   std::int64_t rank = first_rank_;
   for (std::size_t i = 0; i < axes_.size(); ++i) rank += coord[i] * axes_[i].stride;

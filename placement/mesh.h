@@ -49,6 +49,8 @@ class Mesh {
   StatusOr<int> find_axis(std::string_view name) const;
   /// The axis' name, or its position as text where it has none.
   std::string axis_label(int axis) const;
+  /// Those of several axes, "dp,tp".
+  std::string axis_labels(std::span<const int> axes) const;
 
   std::int64_t rank_of(const Coord& coord) const;
   /// All ranks, row-major.

@@ -179,9 +179,7 @@ class StepMaker {
       made_.hash = hash_of(step_);
       make_native();
     }
-    for (const int axis : step_.axes) {
-      made_.axes += (made_.axes.empty() ? "" : ",") + step_.src.mesh().axis_label(axis);
-    }
+    made_.axes = step_.src.mesh().axis_labels(step_.axes);
     return std::move(made_);
   }
 

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "dtensor/dispatch.h"
+#include "dtensor/dispatch_cache.h"
 #include "tests/dtensor/outcome.h"
 #include "tests/support/process_memory.h"
 

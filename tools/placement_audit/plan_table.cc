@@ -26,11 +26,7 @@ std::string mesh_text(const Mesh& mesh) {
 
 std::string axes_text(const PlanStep& step) {
   if (step.src.mesh() != step.dst.mesh()) return "across";
-  std::string text;
-  for (const int axis : step.axes) {
-    text += (text.empty() ? "" : ",") + step.src.mesh().axis_label(axis);
-  }
-  return text.empty() ? "-" : text;
+  return step.axes.empty() ? "-" : step.src.mesh().axis_labels(step.axes);
 }
 
 std::string share_text(std::int64_t bytes, std::int64_t bound) {

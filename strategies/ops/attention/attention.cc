@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "strategies/ops/attention/attention_parts.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
@@ -136,18 +137,16 @@ void run_attention_grad(KernelCall& call) {
 
 /// With own keys, weights follow from the log-sum over all: only the queries' cotangent is a sum.
 std::vector<LoweringStep> grad_over_keys(const Attrs&) {
-  using Kind = LoweringStep::Kind;
-  constexpr int kQuery = 6, kKey = 7, kValue = 8, kOwn = 9;
-  return {{.kind = Kind::kLocal,
-           .in = {0, 1, 2, 3, 4, 5},
-           .out = {kOwn, kKey, kValue},
-           .kernel =
-               [](KernelCall& call) {
-                 const Array& q = call.inputs[1];
-                 call.outputs[0] = ops::scratch(call, q.shape(), q.dtype());
-                 run_attention_grad(call);
-               }},
-          {.kind = Kind::kReduce, .in = {kOwn}, .out = {kQuery}, .reduce = ReduceOp::kSum}};
+  ops::Steps steps(6, 3);
+  const auto query = steps.result(0), key = steps.result(1), value = steps.result(2);
+  const auto own = steps.value();
+  steps.local(steps.operands(), {own, key, value}, [](KernelCall& call) {
+    const Array& q = call.inputs[1];
+    call.outputs[0] = ops::scratch(call, q.shape(), q.dtype());
+    run_attention_grad(call);
+  });
+  steps.all_reduce({own}, {query}, ReduceOp::kSum);
+  return std::move(steps).take();
 }
 
 std::vector<Sample> grad_samples() {
@@ -182,9 +181,7 @@ void add_attention_ops(OpTable& table) {
        .saved_inputs = {0, 1, 2},
        .saved_outputs = {0, 1},
        .lowerings = {{"k", "each rank's own keys; results are weighed by their log-sums",
-                      [](const Attrs&) {
-                        return ops::joined_over_keys({0, 1, 2}, {3, 4}, 5, attend_own_keys);
-                      },
+                      [](const Attrs&) { return ops::joined_over_keys(3, 2, attend_own_keys); },
                       Lowering::Cut::kIntervals}},
        .cotangent_spreads = "to keys and values that a row does not see: their weight, 0, is a "
                             "factor of matrix products, as in PyTorch",

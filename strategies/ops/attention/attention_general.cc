@@ -107,8 +107,8 @@ Array new_lse(KernelCall& call) {
 
 void run_general(KernelCall& call) { run_own(call, call.outputs[0], new_lse(call)); }
 
-std::vector<LoweringStep> over_keys(std::vector<int> operands) {
-  return ops::joined_over_keys(std::move(operands), {4}, 5, [](KernelCall& call) {
+std::vector<LoweringStep> over_keys(const Attrs&) {
+  return ops::joined_over_keys(4, 1, [](KernelCall& call) {
     const Array &q = call.inputs[0], &v = call.inputs[2];
     call.outputs[0] = ops::scratch(call, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
     call.outputs[1] = new_lse(call);
@@ -117,11 +117,8 @@ std::vector<LoweringStep> over_keys(std::vector<int> operands) {
 }
 
 std::vector<Lowering> lowerings() {
-  const auto lowering = [](std::vector<int> operands, std::string doc) {
-    return Lowering{"k", std::move(doc), [operands](const Attrs&) { return over_keys(operands); },
-                    Lowering::Cut::kIntervals};
-  };
-  return {lowering({0, 1, 2, 3}, "each rank's own keys; results are weighed by their log-sums")};
+  return {{"k", "each rank's own keys; results are weighed by their log-sums", over_keys,
+           Lowering::Cut::kIntervals}};
 }
 
 StatusOr<std::vector<Strategy>> strategies(std::span<const Spec* const> inputs,

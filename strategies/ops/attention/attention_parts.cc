@@ -5,6 +5,7 @@
 #include "kernels/elementwise.h"
 #include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera::ops {
 namespace {
@@ -81,26 +82,17 @@ void attend(KernelContext& ctx, const AttentionOperands& operands,
   }
 }
 
-std::vector<LoweringStep> joined_over_keys(std::vector<int> operands, std::vector<int> outputs,
-                                           int first, Kernel own) {
-  using Kind = LoweringStep::Kind;
-  const int result = first, lse = first + 1, largest = first + 2, weight = first + 3,
-            weighted = first + 4, sum = first + 5, total = first + 6;
-  return {{.kind = Kind::kLocal,
-           .in = std::move(operands),
-           .out = {result, lse},
-           .kernel = std::move(own)},
-          {.kind = Kind::kReduce, .in = {lse}, .out = {largest}, .reduce = ReduceOp::kMax},
-          {.kind = Kind::kLocal,
-           .in = {result, lse, largest},
-           .out = {weight, weighted},
-           .kernel = weigh},
-          {.kind = Kind::kReduce, .in = {weight}, .out = {sum}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kReduce, .in = {weighted}, .out = {total}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal,
-           .in = {largest, sum, total},
-           .out = std::move(outputs),
-           .kernel = finish}};
+std::vector<LoweringStep> joined_over_keys(int num_operands, int num_results, Kernel own) {
+  Steps steps(num_operands, num_results);
+  const auto result = steps.value(), lse = steps.value(), largest = steps.value(),
+             weight = steps.value(), weighted = steps.value();
+  steps.local(steps.operands(), {result, lse}, std::move(own));
+  steps.all_reduce({lse}, {largest}, ReduceOp::kMax);
+  steps.local({result, lse, largest}, {weight, weighted}, weigh);
+  steps.all_reduce({weight}, ReduceOp::kSum);
+  steps.all_reduce({weighted}, ReduceOp::kSum);
+  steps.local({largest, weight, weighted}, steps.results(), finish);
+  return std::move(steps).take();
 }
 
 }  // namespace tessera::ops

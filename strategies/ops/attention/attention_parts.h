@@ -28,10 +28,9 @@ void attend(KernelContext& ctx, const AttentionOperands& operands,
             const kernels::AttentionOptions& options, const std::vector<Piece>& queries,
             const std::vector<Piece>& keys, const Array& out, const Array& lse);
 
-/// Temporaries of attention over cut keys: `own` writes this rank's result and log-sum to the first
-/// two, from operands numbered below `first`; the joined ones go to `outputs` (the result, and the
-/// log-sum where the op has it).
-std::vector<LoweringStep> joined_over_keys(std::vector<int> operands, std::vector<int> outputs,
-                                           int first, Kernel own);
+/// Attention over cut keys, of an op of so many operands: `own` makes this rank's result and
+/// log-sum; the joined ones go to the op's result, and to its second, the log-sum, where it has
+/// one.
+std::vector<LoweringStep> joined_over_keys(int num_operands, int num_results, Kernel own);
 
 }  // namespace tessera::ops

@@ -3,6 +3,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/select.h"
+#include "strategies/ops/steps.h"
 #include "strategies/rules/held_part.h"
 
 namespace tessera::ops {
@@ -29,18 +30,12 @@ Candidates by_index(KernelCall& call, const Candidates& joined) {
 }
 
 std::vector<LoweringStep> selection_steps(int num_outputs, Kernel select, Kernel choose) {
-  using Kind = LoweringStep::Kind;
-  std::vector<int> outputs;
-  for (int i = 0; i < num_outputs; ++i) outputs.push_back(1 + i);
-  const int first =
-      1 + num_outputs;  // operand, outputs, own values and indices, all values and indices
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {first, first + 1}, .kernel = std::move(select)},
-          {.kind = Kind::kGather, .in = {first}, .out = {first + 2}, .dim = 0},
-          {.kind = Kind::kGather, .in = {first + 1}, .out = {first + 3}, .dim = 0},
-          {.kind = Kind::kLocal,
-           .in = {first + 2, first + 3},
-           .out = outputs,
-           .kernel = std::move(choose)}};
+  Steps steps(1, num_outputs);
+  const auto values = steps.value(), indices = steps.value();
+  steps.local({steps.operand(0)}, {values, indices}, std::move(select));
+  const auto all_values = steps.gather(values), all_indices = steps.gather(indices);
+  steps.local({all_values, all_indices}, steps.results(), std::move(choose));
+  return std::move(steps).take();
 }
 
 }  // namespace tessera::ops

@@ -4,6 +4,7 @@
 #include "kernels/index_check.h"
 #include "kernels/norm.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 #include "strategies/rules/held_part.h"
 
 namespace tessera {
@@ -98,16 +99,18 @@ void local_target(KernelCall& call) {
   kernels::row_target(call.ctx, call.inputs[0], ids, call.outputs[0]);
 }
 
-/// Temporaries: 0 logits, 1 target, 2 loss, 3 lse, 4 maxima, 5 sums, 6 target logits.
 std::vector<LoweringStep> class_steps(const Attrs&) {
-  using Kind = LoweringStep::Kind;
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {4}, .kernel = local_max},
-          {.kind = Kind::kReduce, .in = {4}, .out = {4}, .reduce = ReduceOp::kMax},
-          {.kind = Kind::kLocal, .in = {0, 4}, .out = {5}, .kernel = local_sum_exp},
-          {.kind = Kind::kReduce, .in = {5}, .out = {5}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {0, 1}, .out = {6}, .kernel = local_target},
-          {.kind = Kind::kReduce, .in = {6}, .out = {6}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {4, 5, 6}, .out = {2, 3}, .kernel = finish}};
+  ops::Steps steps(2, 2);
+  const auto logits = steps.operand(0), target = steps.operand(1);
+  const auto maxima = steps.value(), sums = steps.value(), target_logits = steps.value();
+  steps.local({logits}, {maxima}, local_max);
+  steps.all_reduce({maxima}, ReduceOp::kMax);
+  steps.local({logits, maxima}, {sums}, local_sum_exp);
+  steps.all_reduce({sums}, ReduceOp::kSum);
+  steps.local({logits, target}, {target_logits}, local_target);
+  steps.all_reduce({target_logits}, ReduceOp::kSum);
+  steps.local({maxima, sums, target_logits}, steps.results(), finish);
+  return std::move(steps).take();
 }
 
 /// d lse / d logits = softmax.

@@ -3,12 +3,11 @@
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 #include "strategies/rules/held_part.h"
 
 namespace tessera {
 namespace {
-
-using Kind = LoweringStep::Kind;
 
 StatusOr<std::vector<TensorMeta>> infer_nll(std::span<const TensorMeta> inputs, const Attrs&) {
   const Shape& x = inputs[0].shape;
@@ -112,13 +111,13 @@ void add_nll_loss_ops(OpTable& table) {
        .gradient = nll_gradient,
        .saved_inputs = {1},
        .saved_outputs = {1},
-       .lowerings =
-           {{"v", "all-reduces of the losses and weights that each rank reads",
-             [](const Attrs&) -> std::vector<LoweringStep> {
-               return {
-                   {.kind = Kind::kLocal, .in = {0, 1, 2}, .out = {3, 4}, .kernel = run_own},
-                   {.kind = Kind::kReduce, .in = {3, 4}, .out = {3, 4}, .reduce = ReduceOp::kSum}};
-             }}},
+       .lowerings = {{"v", "all-reduces of the losses and weights that each rank reads",
+                      [](const Attrs&) -> std::vector<LoweringStep> {
+                        ops::Steps steps(3, 2);
+                        steps.local(steps.operands(), steps.results(), run_own);
+                        steps.all_reduce(steps.results(), ReduceOp::kSum);
+                        return std::move(steps).take();
+                      }}},
        .finite = {0, 2},
        .declined = {"P(max), R, _ -> P(min), R; P(min), R, _ -> P(max), R: without class weights "
                     "only, whose sign decides, and no guard speaks of absent operands"},

@@ -7,12 +7,12 @@
 #include "kernels/reduce.h"
 #include "strategies/ops/reduce/moments.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera::ops {
 namespace {
 
 using kernels::Binary;
-using Kind = LoweringStep::Kind;
 
 constexpr std::string_view kCount = "count";
 
@@ -180,39 +180,39 @@ Kernel backward_kernel(GeometryFn geometry) {
   };
 }
 
-/// Temporaries: 0–2 operands, 3–5 results, 6 own moments, 7 all ranks'.
 Lowering forward_lowering(const std::string& factor, GeometryFn geometry) {
   return {factor, "counts, means and squared deviations of all ranks",
           [geometry](const Attrs&) -> std::vector<LoweringStep> {
-            return {{.kind = Kind::kLocal,
-                     .in = {0},
-                     .out = {6},
-                     .kernel = [geometry](KernelCall& call) { local_moments(call, geometry); }},
-                    {.kind = Kind::kGather, .in = {6}, .out = {7}, .dim = 0},
-                    {.kind = Kind::kLocal,
-                     .in = {0, 1, 2, 7},
-                     .out = {3, 4, 5},
-                     .kernel = [geometry](KernelCall& call) { finish_forward(call, geometry); }}};
+            ops::Steps steps(3, 3);
+            const auto x = steps.operand(0), weight = steps.operand(1), bias = steps.operand(2);
+            const auto own = steps.value();
+            steps.local({x}, {own},
+                        [geometry](KernelCall& call) { local_moments(call, geometry); });
+            const auto moments = steps.gather(own);
+            steps.local({x, weight, bias, moments}, steps.results(),
+                        [geometry](KernelCall& call) { finish_forward(call, geometry); });
+            return std::move(steps).take();
           }};
 }
 
-/// Temporaries: 0–4 operands, 5–7 results, 8, 9 sums. Gradients of parameters that lack the cut
-/// factor are summed over the ranks too.
+/// Gradients of parameters that lack the cut factor are summed over the ranks too.
 Lowering backward_lowering(const std::string& factor, GeometryFn geometry, bool parameters_cut) {
-  return {factor, "all-reduces of the sums that the gradient subtracts",
-          [geometry, parameters_cut](const Attrs&) -> std::vector<LoweringStep> {
-            const std::vector<int> sums =
-                parameters_cut ? std::vector<int>{8, 9} : std::vector<int>{6, 7, 8, 9};
-            return {{.kind = Kind::kLocal,
-                     .in = {0, 1, 2, 3, 4},
-                     .out = {6, 7, 8, 9},
-                     .kernel = [geometry](KernelCall& call) { backward_sums(call, geometry); }},
-                    {.kind = Kind::kReduce, .in = sums, .out = sums, .reduce = ReduceOp::kSum},
-                    {.kind = Kind::kLocal,
-                     .in = {0, 1, 2, 3, 4, 8, 9},
-                     .out = {5},
-                     .kernel = [geometry](KernelCall& call) { finish_backward(call, geometry); }}};
-          }};
+  return {
+      factor, "all-reduces of the sums that the gradient subtracts",
+      [geometry, parameters_cut](const Attrs&) -> std::vector<LoweringStep> {
+        ops::Steps steps(5, 3);
+        ops::Steps::Values operands = steps.operands();
+        const auto weight_grad = steps.result(1), bias_grad = steps.result(2);
+        const auto sum = steps.value(), product = steps.value();  // what the gradient subtracts
+        const ops::Steps::Values sums = {weight_grad, bias_grad, sum, product};
+        steps.local(operands, sums,
+                    [geometry](KernelCall& call) { backward_sums(call, geometry); });
+        steps.all_reduce(parameters_cut ? ops::Steps::Values{sum, product} : sums, ReduceOp::kSum);
+        operands.insert(operands.end(), {sum, product});
+        steps.local(operands, {steps.result(0)},
+                    [geometry](KernelCall& call) { finish_backward(call, geometry); });
+        return std::move(steps).take();
+      }};
 }
 
 Shape parameter_shape(const NormGeometry& geometry) {

@@ -7,12 +7,12 @@
 #include "kernels/reduce.h"
 #include "kernels/row_fold.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
 
 using kernels::Binary;
-using Kind = LoweringStep::Kind;
 
 StatusOr<std::vector<TensorMeta>> infer_rms_norm(std::span<const TensorMeta> inputs, const Attrs&) {
   const Shape& x = inputs[0].shape;
@@ -95,11 +95,13 @@ void finish_norm(KernelCall& call) {
   kernels::binary(call.ctx, Binary::kMul, scaled, call.inputs[1], out);
 }
 
-/// Temporaries: 0 x, 1 weight, 2 result, 3 rstd, 4 sums of squares.
 std::vector<LoweringStep> norm_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {4}, .kernel = local_squares},
-          {.kind = Kind::kReduce, .in = {4}, .out = {4}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {0, 1, 4}, .out = {2, 3}, .kernel = finish_norm}};
+  ops::Steps steps(2, 2);
+  const auto x = steps.operand(0), weight = steps.operand(1), squares = steps.value();
+  steps.local({x}, {squares}, local_squares);
+  steps.all_reduce({squares}, ReduceOp::kSum);
+  steps.local({x, weight, squares}, steps.results(), finish_norm);
+  return std::move(steps).take();
 }
 
 /// (grad, x, rstd, weight) → weight's gradient, and Σ grad weight x of each row's part.
@@ -132,11 +134,15 @@ void finish_grad(KernelCall& call) {
   kernels::binary(call.ctx, Binary::kSub, weighted, along, call.outputs[0]);
 }
 
-/// Temporaries: 0–3 operands, 4, 5 results, 6 sums of products.
 std::vector<LoweringStep> grad_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0, 1, 2, 3}, .out = {5, 6}, .kernel = local_products},
-          {.kind = Kind::kReduce, .in = {6}, .out = {6}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {0, 1, 2, 3, 6}, .out = {4}, .kernel = finish_grad}};
+  ops::Steps steps(4, 2);
+  const auto grad = steps.operand(0), x = steps.operand(1), rstd = steps.operand(2),
+             weight = steps.operand(3), products = steps.value();
+  const auto x_grad = steps.result(0), weight_grad = steps.result(1);
+  steps.local({grad, x, rstd, weight}, {weight_grad, products}, local_products);
+  steps.all_reduce({products}, ReduceOp::kSum);
+  steps.local({grad, x, rstd, weight, products}, {x_grad}, finish_grad);
+  return std::move(steps).take();
 }
 
 }  // namespace

@@ -1,17 +1,17 @@
 // Softmax and its logarithm along a dim. Where the dim is cut, two small reductions join the ranks'
 // maxima and sums.
-#include <algorithm>
+#include <utility>
 
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
 
 using kernels::Binary;
-using Kind = LoweringStep::Kind;
 
 /// `x` reduced along the dim attribute, which stays with size 1.
 Array reduced(KernelCall& call, ReduceOp op, const Array& x) {
@@ -46,14 +46,19 @@ void finish_log_softmax(KernelCall& call) {
   kernels::binary(call.ctx, Binary::kSub, call.outputs[0], log_sum, call.outputs[0]);
 }
 
-/// Temporaries: 0 operand, 1 result, 2 maxima, 3 sums.
+void add_softmax(ops::Steps& steps, ops::Steps::Value x, Kernel finish) {
+  const auto maxima = steps.value(), sums = steps.value(), result = steps.result();
+  steps.local({x}, {maxima}, local_max);
+  steps.all_reduce({maxima}, ReduceOp::kMax);
+  steps.local({x, maxima}, {result, sums}, local_shifted_sum);
+  steps.all_reduce({sums}, ReduceOp::kSum);
+  steps.local({sums}, {result}, std::move(finish));
+}
 template <void (*kFinish)(KernelCall&)>
 std::vector<LoweringStep> forward_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_max},
-          {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = ReduceOp::kMax},
-          {.kind = Kind::kLocal, .in = {0, 2}, .out = {1, 3}, .kernel = local_shifted_sum},
-          {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = kFinish}};
+  ops::Steps steps(1, 1);
+  add_softmax(steps, steps.operand(0), kFinish);
+  return std::move(steps).take();
 }
 
 /// softmin is softmax of −x.
@@ -65,13 +70,12 @@ Array negated(KernelCall& call) {
 }
 void local_negated(KernelCall& call) { call.outputs[0] = negated(call); }
 
-/// The steps of softmax on temporary 4, −x.
-std::vector<LoweringStep> softmin_steps(const Attrs& attrs) {
-  std::vector<LoweringStep> steps = forward_steps<finish_softmax>(attrs);
-  for (LoweringStep& step : steps) std::replace(step.in.begin(), step.in.end(), 0, 4);
-  steps.insert(steps.begin(),
-               {.kind = Kind::kLocal, .in = {0}, .out = {4}, .kernel = local_negated});
-  return steps;
+std::vector<LoweringStep> softmin_steps(const Attrs&) {
+  ops::Steps steps(1, 1);
+  const auto negative = steps.value();
+  steps.local({steps.operand(0)}, {negative}, local_negated);
+  add_softmax(steps, negative, finish_softmax);
+  return std::move(steps).take();
 }
 
 /// Σ grad·out along the dim.
@@ -101,12 +105,15 @@ void finish_log_softmax_grad(KernelCall& call) {
   kernels::binary(call.ctx, Binary::kSub, call.inputs[0], result, result);
 }
 
-/// Temporaries: 0 grad, 1 out, 2 result, 3 a sum along the dim.
+/// kStart: a sum along the dim; kFinish gets it too.
 template <void (*kStart)(KernelCall&), void (*kFinish)(KernelCall&)>
 std::vector<LoweringStep> grad_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0, 1}, .out = {3}, .kernel = kStart},
-          {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
-          {.kind = Kind::kLocal, .in = {0, 1, 3}, .out = {2}, .kernel = kFinish}};
+  ops::Steps steps(2, 1);
+  const auto grad = steps.operand(0), out = steps.operand(1), sum = steps.value();
+  steps.local({grad, out}, {sum}, kStart);
+  steps.all_reduce({sum}, ReduceOp::kSum);
+  steps.local({grad, out, sum}, {steps.result()}, kFinish);
+  return std::move(steps).take();
 }
 
 void run_log_softmax_grad(KernelCall& call) {

@@ -7,12 +7,12 @@
 #include "kernels/reduce.h"
 #include "strategies/ops/reduce/norm_powers.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
 
 using kernels::Binary;
-using Kind = LoweringStep::Kind;
 /// What the norm is taken of, with the measured elements in the last dim.
 using DifferenceFn = Array (*)(KernelCall&);
 
@@ -157,17 +157,15 @@ OpDef distance(std::string name, std::string doc, std::string rule, std::string 
                .kernel = run_distance<kDifference>,
                .saved_inputs = {0, 1},
                .saved_outputs = {0}};
-  def.lowerings = {
-      {std::move(factor), "all-reduce of the ranks' powers or magnitudes",
-       [](const Attrs& attrs) -> std::vector<LoweringStep> {
-         return {
-             {.kind = Kind::kLocal, .in = {0, 1}, .out = {3}, .kernel = local_powers<kDifference>},
-             {.kind = Kind::kReduce,
-              .in = {3},
-              .out = {3},
-              .reduce = ops::joined_by(order_of(attrs))},
-             {.kind = Kind::kLocal, .in = {3}, .out = {2}, .kernel = take_root}};
-       }}};
+  def.lowerings = {{std::move(factor), "all-reduce of the ranks' powers or magnitudes",
+                    [](const Attrs& attrs) -> std::vector<LoweringStep> {
+                      ops::Steps steps(2, 1);
+                      const auto powers = steps.value();
+                      steps.local(steps.operands(), {powers}, local_powers<kDifference>);
+                      steps.all_reduce({powers}, ops::joined_by(order_of(attrs)));
+                      steps.local({powers}, {steps.result()}, take_root);
+                      return std::move(steps).take();
+                    }}};
   return def;
 }
 
@@ -282,10 +280,12 @@ void add_cosine(OpTable& table) {
        .lowerings =
            {{"r", "all-reduces of products and squares",
              [](const Attrs&) -> std::vector<LoweringStep> {
-               const std::vector<int> sums = {3, 4, 5};
-               return {{.kind = Kind::kLocal, .in = {0, 1}, .out = sums, .kernel = local_products},
-                       {.kind = Kind::kReduce, .in = sums, .out = sums, .reduce = ReduceOp::kSum},
-                       {.kind = Kind::kLocal, .in = sums, .out = {2}, .kernel = finish_cosine}};
+               ops::Steps steps(2, 1);
+               const ops::Steps::Values sums = {steps.value(), steps.value(), steps.value()};
+               steps.local(steps.operands(), sums, local_products);
+               steps.all_reduce(sums, ReduceOp::kSum);
+               steps.local(sums, {steps.result()}, finish_cosine);
+               return std::move(steps).take();
              }}},
        .samples = {{.shapes = {{6, 7}, {6, 7}}},
                    {.shapes = {{5, 3}, {5, 3}}, .attrs = {{"dim", 0}}},

@@ -3,12 +3,12 @@
 #include "kernels/reduce.h"
 #include "kernels/row_fold.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
 
 using kernels::RowFold;
-using Kind = LoweringStep::Kind;
 
 template <DType kDType>
 StatusOr<std::vector<TensorMeta>> infer_as(std::span<const TensorMeta> inputs, const Attrs& attrs) {
@@ -156,9 +156,12 @@ void add_without_nan(OpTable& table) {
   nanmean.saved_inputs = {0};
   nanmean.lowerings = {
       {"r", "all-reduces of sums and counts", [](const Attrs&) -> std::vector<LoweringStep> {
-         return {{.kind = Kind::kLocal, .in = {0}, .out = {2, 3}, .kernel = local_numbers},
-                 {.kind = Kind::kReduce, .in = {2, 3}, .out = {2, 3}, .reduce = ReduceOp::kSum},
-                 {.kind = Kind::kLocal, .in = {2, 3}, .out = {1}, .kernel = finish_nanmean}};
+         ops::Steps steps(1, 1);
+         const auto sums = steps.value(), counts = steps.value();
+         steps.local({steps.operand(0)}, {sums, counts}, local_numbers);
+         steps.all_reduce({sums, counts}, ReduceOp::kSum);
+         steps.local({sums, counts}, {steps.result()}, finish_nanmean);
+         return std::move(steps).take();
        }}};
   for (Sample& sample : nanmean.samples) sample.adjust = hide_some;
   table.must_add(std::move(nanmean));

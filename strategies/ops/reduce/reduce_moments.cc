@@ -8,6 +8,7 @@
 #include "kernels/row_fold.h"
 #include "strategies/ops/reduce/moments.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
@@ -90,16 +91,13 @@ StatusOr<std::vector<TensorMeta>> infer_spread(std::span<const TensorMeta> input
   return std::vector<TensorMeta>(kResults, out[0]);
 }
 
-/// Temporaries: 0 operand, results, own moments, all ranks' moments.
 template <Spread kSpread, int kResults>
 std::vector<LoweringStep> steps(const Attrs&) {
-  using Kind = LoweringStep::Kind;
-  std::vector<int> results;
-  for (int i = 1; i <= kResults; ++i) results.push_back(i);
-  const int own = kResults + 1;
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {own}, .kernel = local_moments},
-          {.kind = Kind::kGather, .in = {own}, .out = {own + 1}, .dim = 0},
-          {.kind = Kind::kLocal, .in = {own + 1}, .out = results, .kernel = finish<kSpread>}};
+  ops::Steps steps(1, kResults);
+  const auto own = steps.value();
+  steps.local({steps.operand(0)}, {own}, local_moments);
+  steps.local({steps.gather(own)}, steps.results(), finish<kSpread>);
+  return std::move(steps).take();
 }
 
 template <Spread kSpread, int kResults>

@@ -8,12 +8,12 @@
 #include "kernels/row_fold.h"
 #include "strategies/ops/reduce/norm_powers.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
 
 using kernels::Binary;
-using Kind = LoweringStep::Kind;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -67,12 +67,12 @@ void add_norm(OpTable& table, std::string name, std::string_view order) {
   def.saved_outputs = {0};
   def.lowerings = {{"r", "all-reduce of the ranks' powers or magnitudes",
                     [](const Attrs& attrs) -> std::vector<LoweringStep> {
-                      return {{.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_powers},
-                              {.kind = Kind::kReduce,
-                               .in = {2},
-                               .out = {2},
-                               .reduce = ops::joined_by(order_of(attrs))},
-                              {.kind = Kind::kLocal, .in = {2}, .out = {1}, .kernel = take_root}};
+                      ops::Steps steps(1, 1);
+                      const auto powers = steps.value();
+                      steps.local({steps.operand(0)}, {powers}, local_powers);
+                      steps.all_reduce({powers}, ops::joined_by(order_of(attrs)));
+                      steps.local({powers}, {steps.result()}, take_root);
+                      return std::move(steps).take();
                     }}};
   const double orders[] = {1.0, kInfinity, 3.0, -kInfinity, 0.0};
   for (std::size_t i = 0; i < std::size(orders); ++i) {
@@ -144,11 +144,14 @@ void add_logsumexp(OpTable& table) {
   def.saved_outputs = {0};
   def.lowerings = {
       {"r", "all-reduces of maxima and of sums", [](const Attrs&) -> std::vector<LoweringStep> {
-         return {{.kind = Kind::kLocal, .in = {0}, .out = {2}, .kernel = local_max},
-                 {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = ReduceOp::kMax},
-                 {.kind = Kind::kLocal, .in = {0, 2}, .out = {3}, .kernel = local_sum},
-                 {.kind = Kind::kReduce, .in = {3}, .out = {3}, .reduce = ReduceOp::kSum},
-                 {.kind = Kind::kLocal, .in = {2, 3}, .out = {1}, .kernel = finish}};
+         ops::Steps steps(1, 1);
+         const auto x = steps.operand(0), maxima = steps.value(), sums = steps.value();
+         steps.local({x}, {maxima}, local_max);
+         steps.all_reduce({maxima}, ReduceOp::kMax);
+         steps.local({x, maxima}, {sums}, local_sum);
+         steps.all_reduce({sums}, ReduceOp::kSum);
+         steps.local({maxima, sums}, {steps.result()}, finish);
+         return std::move(steps).take();
        }}};
   table.must_add(std::move(def));
 }

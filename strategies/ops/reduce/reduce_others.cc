@@ -4,11 +4,10 @@
 #include "kernels/elementwise.h"
 #include "kernels/row_fold.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
-
-using Kind = LoweringStep::Kind;
 
 /// `rows` (kept dims..., n), contiguous, with its dims where x has them.
 Array in_place_of(const Array& rows, const Array& x, const std::vector<int>& dims) {
@@ -91,11 +90,12 @@ void add_reduce_others_ops(OpTable& table) {
   };
   def.lowerings = {{"r", "each rank's own products, and the totals of the others",
                     [](const Attrs&) -> std::vector<LoweringStep> {
-                      return {
-                          {.kind = Kind::kLocal, .in = {0}, .out = {1, 2, 3}, .kernel = own_part},
-                          {.kind = Kind::kGather, .in = {2}, .out = {4}, .dim = 0},
-                          {.kind = Kind::kGather, .in = {3}, .out = {5}, .dim = 0},
-                          {.kind = Kind::kLocal, .in = {4, 5}, .out = {1}, .kernel = join_parts}};
+                      ops::Steps steps(1, 1);
+                      const auto total = steps.value(), number = steps.value();
+                      steps.local({steps.operand(0)}, {steps.result(), total, number}, own_part);
+                      const auto totals = steps.gather(total), numbers = steps.gather(number);
+                      steps.local({totals, numbers}, {steps.result()}, join_parts);
+                      return std::move(steps).take();
                     }}};
   for (Sample& sample : def.samples) {
     Attrs own;

@@ -4,6 +4,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/reduce.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 
 namespace tessera {
 namespace {
@@ -165,7 +166,6 @@ void add_extreme(OpTable& table, const std::string& kind, const char* doc, Kerne
 }
 
 void add_aminmax(OpTable& table) {
-  using Kind = LoweringStep::Kind;
   OpDef def =
       reduction("aminmax",
                 "Smallest and largest element along a dim, or of all; NaN wins. Equal ones share a "
@@ -179,9 +179,11 @@ void add_aminmax(OpTable& table) {
   def.saved_outputs = {0, 1};
   def.lowerings = {
       {"r", "all-reduces of the ranks' extremes", [](const Attrs&) -> std::vector<LoweringStep> {
-         return {{.kind = Kind::kLocal, .in = {0}, .out = {1, 2}, .kernel = run_aminmax},
-                 {.kind = Kind::kReduce, .in = {1}, .out = {1}, .reduce = ReduceOp::kMin},
-                 {.kind = Kind::kReduce, .in = {2}, .out = {2}, .reduce = ReduceOp::kMax}};
+         ops::Steps steps(1, 2);
+         steps.local({steps.operand(0)}, steps.results(), run_aminmax);
+         steps.all_reduce({steps.result(0)}, ReduceOp::kMin);
+         steps.all_reduce({steps.result(1)}, ReduceOp::kMax);
+         return std::move(steps).take();
        }}};
   def.declined = {
       "S -> P(min), P(max): a contraction gives all results one kind; the lowering reduces both"};

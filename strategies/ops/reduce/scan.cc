@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "strategies/ops/index/candidates.h"
 #include "strategies/ops/reduce/reduced.h"
+#include "strategies/ops/steps.h"
 #include "strategies/rules/held_part.h"
 
 namespace tessera {
@@ -14,7 +15,6 @@ namespace {
 
 using kernels::Extreme;
 using kernels::Scan;
-using Kind = LoweringStep::Kind;
 
 StatusOr<std::vector<TensorMeta>> infer_scan(std::span<const TensorMeta> inputs,
                                              const Attrs& attrs) {
@@ -99,9 +99,11 @@ template <Scan kFold>
 Lowering scan_lowering() {
   return {"r", "each rank's own scan, and the totals of the ranks before it",
           [](const Attrs&) -> std::vector<LoweringStep> {
-            return {{.kind = Kind::kLocal, .in = {0}, .out = {1, 2}, .kernel = scan_own<kFold>},
-                    {.kind = Kind::kGather, .in = {2}, .out = {3}, .dim = 0},
-                    {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = scan_carried<kFold>}};
+            ops::Steps steps(1, 1);
+            const auto total = steps.value();
+            steps.local({steps.operand(0)}, {steps.result(), total}, scan_own<kFold>);
+            steps.local({steps.gather(total)}, {steps.result()}, scan_carried<kFold>);
+            return std::move(steps).take();
           },
           Lowering::Cut::kIntervals};
 }
@@ -134,19 +136,17 @@ void extremes_carried(KernelCall& call) {
 
 template <Extreme kWhich>
 Lowering extremes_lowering() {
-  return {
-      "r", "each rank's own extremes, and those of the ranks before it",
-      [](const Attrs&) -> std::vector<LoweringStep> {
-        return {
-            {.kind = Kind::kLocal, .in = {0}, .out = {1, 2, 3, 4}, .kernel = extremes_own<kWhich>},
-            {.kind = Kind::kGather, .in = {3}, .out = {5}, .dim = 0},
-            {.kind = Kind::kGather, .in = {4}, .out = {6}, .dim = 0},
-            {.kind = Kind::kLocal,
-             .in = {5, 6},
-             .out = {1, 2},
-             .kernel = extremes_carried<kWhich>}};
-      },
-      Lowering::Cut::kIntervals};
+  return {"r", "each rank's own extremes, and those of the ranks before it",
+          [](const Attrs&) -> std::vector<LoweringStep> {
+            ops::Steps steps(1, 2);
+            const auto last = steps.value(), its_place = steps.value();
+            steps.local({steps.operand(0)}, {steps.result(0), steps.result(1), last, its_place},
+                        extremes_own<kWhich>);
+            const auto all_last = steps.gather(last), all_places = steps.gather(its_place);
+            steps.local({all_last, all_places}, steps.results(), extremes_carried<kWhich>);
+            return std::move(steps).take();
+          },
+          Lowering::Cut::kIntervals};
 }
 
 /// (grad, x, result) → sums over what follows on this rank, and the first of them with its result.
@@ -179,12 +179,14 @@ void run_log_grad(KernelCall& call) {
   log_grad_carried(last);
 }
 
-/// Temporaries: 0 grad, 1 x, 2 result, 3 grad of x, 4 sums, 5, 6 firsts, 7, 8 all ranks' firsts.
 std::vector<LoweringStep> log_grad_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0, 1, 2}, .out = {4, 5, 6}, .kernel = log_grad_own},
-          {.kind = Kind::kGather, .in = {5}, .out = {7}, .dim = 0},
-          {.kind = Kind::kGather, .in = {6}, .out = {8}, .dim = 0},
-          {.kind = Kind::kLocal, .in = {1, 2, 4, 7, 8}, .out = {3}, .kernel = log_grad_carried}};
+  ops::Steps steps(3, 1);
+  const auto grad = steps.operand(0), x = steps.operand(1), result = steps.operand(2);
+  const auto sums = steps.value(), first = steps.value(), its_result = steps.value();
+  steps.local({grad, x, result}, {sums, first, its_result}, log_grad_own);
+  const auto firsts = steps.gather(first), their_results = steps.gather(its_result);
+  steps.local({x, result, sums, firsts, their_results}, {steps.result()}, log_grad_carried);
+  return std::move(steps).take();
 }
 
 void run_sum_back(KernelCall& call) {
@@ -207,9 +209,11 @@ void sums_carried(KernelCall& call) {
                       parts.size(0) - next, dim, out);
 }
 std::vector<LoweringStep> sum_back_steps(const Attrs&) {
-  return {{.kind = Kind::kLocal, .in = {0}, .out = {1, 2}, .kernel = sums_own},
-          {.kind = Kind::kGather, .in = {2}, .out = {3}, .dim = 0},
-          {.kind = Kind::kLocal, .in = {3}, .out = {1}, .kernel = sums_carried}};
+  ops::Steps steps(1, 1);
+  const auto first = steps.value();
+  steps.local({steps.operand(0)}, {steps.result(), first}, sums_own);
+  steps.local({steps.gather(first)}, {steps.result()}, sums_carried);
+  return std::move(steps).take();
 }
 
 /// Σ from i on. Not the total less Σ up to i, in which an infinite element would meet itself.

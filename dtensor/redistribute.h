@@ -1,0 +1,29 @@
+// dtensor/redistribute.h: moves between interned specs, planned once. For this layer's sources
+// only.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "dtensor/dtensor.h"
+#include "runtime/plan/execute.h"
+
+namespace tessera {
+
+/// How a tensor is moved, for events.
+struct MoveInfo {
+  Origin origin = Origin::kExplicit;
+  std::string_view tensor = {};
+  std::string_view why = {};
+  /// Of the gradient, as redistribute() takes it; checked.
+  std::span<const std::optional<Placement>> grad = {};
+};
+/// The plan between two interned specs, made once and priced as on one host. Throws Error.
+const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
+/// The same, ready to be executed on this rank.
+const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec* dst);
+/// Plans and moves; the tensor itself where nothing changes, its gradient included.
+DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site);
+
+}  // namespace tessera
