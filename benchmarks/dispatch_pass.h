@@ -10,7 +10,7 @@
 
 #include "dtensor/runtime.h"
 #include "kernels/elementwise.h"
-#include "moe/dispatcher.h"
+#include "moe/layer/dispatcher.h"
 #include "runtime/world.h"
 
 namespace tessera::bench {

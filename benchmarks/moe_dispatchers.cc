@@ -2,7 +2,7 @@
 // one rank among 2,048 with a layer of DeepSeek-V3, simulated. bench_mpi_moe_dispatchers has the
 // passes of processes.
 #include "benchmarks/dispatch_pass.h"
-#include "moe/simulated_peers.h"
+#include "moe/layer/simulated_peers.h"
 #include "runtime/sim/sim_world.h"
 
 namespace {

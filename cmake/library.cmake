@@ -95,7 +95,7 @@ macro(tessera_whole_library)
   endif()
   tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_host_kernels
                   tessera_rules tessera_verify tessera_runtime tessera_dtensor tessera_checkpoint tessera_parallel
-                  tessera_moe ${device_layers} tessera_audit_plans tessera_audit)
+                  tessera_moe_layer tessera_moe ${device_layers} tessera_audit_plans tessera_audit)
   if(TESSERA_LIBRARY_TYPE STREQUAL "STATIC")
     target_link_options(tessera INTERFACE LINKER:--undefined=tessera_has_host_kernels)
   endif()

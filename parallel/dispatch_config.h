@@ -9,7 +9,7 @@
 namespace tessera TSR_API {
 
 struct DispatchConfig {
-  /// One of dispatcher_names() (moe/dispatcher_table.h).
+  /// One of dispatcher_names() (moe/layer/dispatcher_table.h).
   std::string dispatcher = "all_to_all";
   /// hierarchical, peer: consecutive ranks of one node; of peer they reach each other's memory, and
   /// 0 says that all do.

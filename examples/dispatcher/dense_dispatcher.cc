@@ -7,7 +7,7 @@
 #include "dtensor/ops.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
-#include "moe/dispatcher_table.h"
+#include "moe/layer/dispatcher_table.h"
 
 using namespace tessera;
 

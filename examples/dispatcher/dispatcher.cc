@@ -4,8 +4,8 @@
 #include <string>
 
 #include "dense_dispatcher.h"
-#include "moe/config.h"
-#include "moe/verify_dispatcher.h"
+#include "moe/train/config.h"
+#include "moe/train/verify_dispatcher.h"
 
 using namespace tessera;
 

@@ -1,6 +1,8 @@
-// One mixture-of-experts layer, forward and backward, on 8 ranks (threads of this process) and
-// again on one: which rank holds which expert, who got how many tokens, what moved, and that both
-// agree.
+// A mixture of experts as a layer of somebody else's model, which has an attention and a loss of
+// its own: forward and backward on 8 ranks (threads of this process) and again on one. Which rank
+// holds which expert, who got how many tokens, what moved, and that both agree.
+#include "moe/layer/moe_layer.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -8,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "moe/model.h"
+#include "dtensor/ops.h"
 #include "runtime/world.h"
 
 using namespace tessera;
 
 namespace {
 
-ModelConfig layer_config() {
-  ModelConfig config;
+MoeConfig layer_config() {
+  MoeConfig config;
   config.dim = 16;
   config.moe_hidden_dim = 24;
   config.num_experts = 8;
@@ -30,13 +32,40 @@ ModelConfig layer_config() {
 }
 
 /// The same tokens whatever the ranks: values depend on the global index only.
-Array token_values(const ModelConfig& config) {
+Array token_values(const MoeConfig& config) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < config.batch * config.seq * config.dim; ++i) {
     values.push_back(std::sin(0.7 * static_cast<double>(i)));
   }
   return Array::from_values({config.batch, config.seq, config.dim}, DType::kF64, values);
 }
+
+/// One head, each token meets those before it. Weights are whole on each rank of tp, as tokens are
+/// here; FSDP cuts them in storage.
+class Attention {
+ public:
+  explicit Attention(const LayerContext& context) {
+    const std::int64_t dim = context.config.dim;
+    for (const char* name : {"q", "k", "v", "out"}) {
+      weights_[name] = &context.declare(std::string("attention.") + name, {dim, dim}, Replicate{},
+                                        truncated_init(0.2));
+    }
+  }
+  DTensor operator()(const LayerContext& context, const DTensor& x_BLD) const {
+    const ModuleScope scope(context.runtime, "attention");
+    const DTensor whole_BLD = redistribute(x_BLD, context.whole_tokens());
+    const auto head = [&](const char* name) {
+      return unsqueeze(project(context, whole_BLD, *weights_.at(name)), 1);
+    };
+    const double scale = 1.0 / std::sqrt(static_cast<double>(context.config.dim));
+    const DTensor y_BHLD = attention(head("q"), head("k"), head("v"), scale);
+    const DTensor out_BLD = project(context, squeeze(y_BHLD, 1), *weights_.at("out"));
+    return redistribute(out_BLD, context.tokens());
+  }
+
+ private:
+  std::map<std::string, Parameter*> weights_;
+};
 
 /// What a run gives, the same on every rank of it.
 struct Outcome {
@@ -82,21 +111,24 @@ void print_moves(const EventLog& events) {
 
 void on_rank(World& world, const ParallelConfig& parallel, Outcome& outcome) {
   Runtime runtime(world);
-  const ModelConfig config = layer_config();
+  const MoeConfig config = layer_config();
   const MeshViews views = value_or_throw(MeshViews::make(parallel, world.size()));
   ParameterSet parameters(runtime, DType::kF64);
-  const ModelContext context = {.runtime = runtime,
+  const LayerContext context = {.runtime = runtime,
                                 .views = views,
                                 .config = config,
                                 .parameters = parameters,
                                 .compute = DType::kF64};
+  const Attention attention(context);
   MoeLayer layer(context, "moe", /*layer=*/0);
   parameters.initialize(/*seed=*/7);
 
   DTensor x = distribute(runtime, token_values(config), views.dense(), context.tokens());
   x.set_requires_grad(true);
-  const DTensor y = layer(context, x);
-  backward(sum(square(y)));
+  const DTensor h = add(x, attention(context, x));
+  const DTensor y = add(h, layer(context, h));
+  // A loss that forgives outliers.
+  backward(sum(sub(sqrt(add(square(y), 1.0)), 1.0)));
 
   const bool speaks = world.rank() == 0 && world.size() > 1;
   if (speaks) {

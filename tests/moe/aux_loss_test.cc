@@ -1,5 +1,5 @@
 // Losses of routing: their values and gradients in plain loops, and the same on every mesh.
-#include "moe/aux_loss.h"
+#include "moe/layer/aux_loss.h"
 
 #include <cmath>
 #include <functional>

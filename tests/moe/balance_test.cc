@@ -1,5 +1,5 @@
 // The bias that evens out the load: its sum, its replicas, and what its update exchanges.
-#include "moe/balance.h"
+#include "moe/layer/balance.h"
 
 #include <cmath>
 #include <numeric>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "moe/train_state.h"
+#include "moe/train/train_state.h"
 #include "tests/moe/training_run.h"
 
 namespace tessera::testing {

@@ -6,8 +6,8 @@
 
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "moe/rope_table.h"
-#include "moe/stages.h"
+#include "moe/train/rope_table.h"
+#include "moe/train/stages.h"
 #include "tests/moe/training_run.h"
 
 namespace tessera::testing {

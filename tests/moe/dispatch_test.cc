@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "dtensor/ops.h"
-#include "moe/experts.h"
-#include "moe/router.h"
+#include "moe/layer/experts.h"
+#include "moe/layer/router.h"
 #include "testing/ranks.h"
 #include "tests/moe/plain_here.h"
 #include "tests/moe/training_run.h"
@@ -181,7 +181,7 @@ BatchPass pass_batch(World& world, const BatchCase& which) {
   const MeshViews views = value_or_throw(MeshViews::make(which.parallel, world.size()));
   const ModelConfig config = pass_config(which.seq);
   ParameterSet parameters(runtime, DType::kF64);
-  const ModelContext context{runtime, views, config, parameters, DType::kF64};
+  const LayerContext context{runtime, views, config, parameters, DType::kF64};
   const Router router(context, "router", 0);
   RoutedExperts experts(context, "experts", 0);
   parameters.initialize(5);
@@ -319,7 +319,7 @@ TEST_CASE("counts that are not those of the dispatched slots are refused",
                             value_or_throw(MeshViews::make({.tp = 2, .ep = 2}, world.size()));
                         const ModelConfig config = pass_config(4);
                         ParameterSet parameters(runtime, DType::kF64);
-                        const ModelContext context{runtime, views, config, parameters, DType::kF64};
+                        const LayerContext context{runtime, views, config, parameters, DType::kF64};
                         const Router router(context, "router", 0);
                         RoutedExperts experts(context, "layers.1.moe", 0);
                         parameters.initialize(5);

@@ -1,6 +1,6 @@
 // Every dispatcher brings the same tokens to the same experts and back: uneven ranks, dropped
 // slots, padding, chunks, fixed buffers; and what each of them moves and reads.
-#include "moe/dispatcher.h"
+#include "moe/layer/dispatcher.h"
 
 #include <algorithm>
 #include <cmath>

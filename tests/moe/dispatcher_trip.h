@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "moe/dispatcher.h"
+#include "moe/layer/dispatcher.h"
 #include "testing/results.h"
 
 namespace tessera::testing {

@@ -4,7 +4,7 @@
 #include "dtensor/local_rows.h"
 #include "dtensor/ops.h"
 #include "kernels/host/row_order.h"
-#include "moe/dispatcher.h"
+#include "moe/layer/dispatcher.h"
 #include "testing/ranks.h"
 
 namespace tessera::testing {

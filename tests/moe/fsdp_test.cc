@@ -138,7 +138,7 @@ TEST_CASE("a unit moves by one exchange a group of ranks, its gradients by one b
   const auto seen = look_at_step(
       {.parallel = {.dp_shard = 4, .tp = 2, .ep = 4}, .num_ranks = 8},
       [](const Calls& calls, Model& model) {
-        const std::string moe = "layers." + std::to_string(model.context().config.n_layers - 1);
+        const std::string moe = "layers." + std::to_string(model.context().model.n_layers - 1);
         return std::vector<double>{calls.count(moe, kForward),
                                    calls.count(moe, kAgain),
                                    calls.count("layers.0", kForward),

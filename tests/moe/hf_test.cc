@@ -6,7 +6,7 @@
 #include "checkpoint/agree.h"
 #include "checkpoint/hf_export.h"
 #include "io/file.h"
-#include "moe/weights.h"
+#include "moe/train/weights.h"
 #include "testing/results.h"
 #include "tests/moe/checkpoint_run.h"
 

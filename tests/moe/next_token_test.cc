@@ -1,5 +1,5 @@
 // Targets some tokens on, within documents and over the borders of shards.
-#include "moe/next_token.h"
+#include "moe/train/next_token.h"
 
 #include "dtensor/ops.h"
 #include "testing/results.h"

@@ -1,5 +1,5 @@
 // The keys of a config that say how parameters are updated: what they set, and what they refuse.
-#include "moe/optimizer_config.h"
+#include "moe/train/optimizer_config.h"
 
 #include <cmath>
 

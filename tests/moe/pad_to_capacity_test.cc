@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dtensor/factories.h"
-#include "moe/capacity.h"
+#include "moe/layer/capacity.h"
 #include "testing/results.h"
 #include "tests/moe/training_run.h"
 

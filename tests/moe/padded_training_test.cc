@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "moe/simulate.h"
+#include "moe/train/simulate.h"
 #include "testing/results.h"
 #include "tests/moe/training_run.h"
 

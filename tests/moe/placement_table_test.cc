@@ -1,6 +1,6 @@
 // How parameters lie, on every kind of mesh: the tables of torchtitan and its dp2ep design, with
 // weights (E, out, in).
-#include "moe/placement_table.h"
+#include "moe/train/placement_table.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // Routing: groups, bias, normalisation, and placements that stay where the tokens are.
-#include "moe/router.h"
+#include "moe/layer/router.h"
 
 #include <algorithm>
 #include <cmath>
@@ -54,7 +54,7 @@ RouterOutcome route(World& world, const ParallelConfig& parallel, const ModelCon
   Runtime runtime(world);
   const MeshViews views = value_or_throw(MeshViews::make(parallel, world.size()));
   ParameterSet parameters(runtime, DType::kF64);
-  const ModelContext context{runtime, views, config, parameters, DType::kF64};
+  const LayerContext context{runtime, views, config, parameters, DType::kF64};
   const Router router(context, "router", 0);
   parameters.initialize(5);
   const DTensor x = distribute(runtime, random_values({kB, kL, config.dim}, "x"), views.dense(),
@@ -126,7 +126,7 @@ TEST_CASE("a BF16 run scores tokens in F32 with the F32 gate, and gives it an F3
         Runtime runtime(world);
         const MeshViews views = value_or_throw(MeshViews::make(mesh.parallel, world.size()));
         ParameterSet parameters(runtime, DType::kF32, {}, DType::kBF16);
-        const ModelContext context{runtime, views, config, parameters, DType::kBF16};
+        const LayerContext context{runtime, views, config, parameters, DType::kBF16};
         const Router router(context, "router", 0);
         parameters.initialize(5);
         const Array x = Array::from_values({kB, kL, config.dim}, DType::kBF16,
@@ -263,7 +263,7 @@ TEST_CASE("normalised weights of all-zero scores are no NaN", "[moe][router][C8]
         Runtime runtime(world);
         const MeshViews views = value_or_throw(MeshViews::make({}, 1));
         ParameterSet parameters(runtime, DType::kF64);
-        const ModelContext context{runtime, views, config, parameters, DType::kF64};
+        const LayerContext context{runtime, views, config, parameters, DType::kF64};
         const Router router(context, "router", 0);
         fill_(parameters.all()[0].stored().set_requires_grad(false), -1e6);  // sigmoid(−huge) is 0
         const Array ones = Array::from_values({1, 1, 4}, DType::kF64, std::vector<double>(4, 1.0));
@@ -287,7 +287,7 @@ TEST_CASE("a recomputed router takes the experts that were kept, whatever became
                  Runtime runtime(world);
                  const MeshViews views = value_or_throw(MeshViews::make({}, 1));
                  ParameterSet parameters(runtime, DType::kF64);
-                 const ModelContext context{runtime, views, config, parameters, DType::kF64};
+                 const LayerContext context{runtime, views, config, parameters, DType::kF64};
                  const Router router(context, "router", 0);
                  parameters.initialize(5);
                  const auto placed = [&](const Array& values) {

@@ -43,7 +43,7 @@ RoutingOutcome route_rank(World& world, const RoutingRun& run) {
   Runtime runtime(world);
   const MeshViews views = value_or_throw(MeshViews::make(run.parallel, world.size()));
   ParameterSet parameters(runtime, DType::kF64);
-  const ModelContext context{runtime, views, run.config, parameters, DType::kF64};
+  const LayerContext context{runtime, views, run.config, parameters, DType::kF64};
   const ModelConfig& c = run.config;
   const Router router(context, "router", 0);
   DTensor& gate = parameters.all()[0].stored();

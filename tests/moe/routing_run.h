@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "moe/aux_loss.h"
-#include "moe/config.h"
+#include "moe/layer/aux_loss.h"
+#include "moe/train/config.h"
 #include "parallel/mesh_views.h"
 
 namespace tessera::testing {

@@ -1,6 +1,6 @@
 // A step on the simulated backend against the same step on ranks: their events are the same, under
 // every composition of docs/parity.md and every dispatcher.
-#include "moe/simulate.h"
+#include "moe/train/simulate.h"
 
 #include <algorithm>
 #include <map>

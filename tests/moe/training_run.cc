@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "io/file.h"
 #include "io/safetensors.h"
-#include "moe/weights.h"
+#include "moe/train/weights.h"
 #include "testing/results.h"
 #include "tests/support/paths.h"
 
@@ -21,10 +21,10 @@ std::vector<double> first_logits(Model& model, const TokenData& data) {
   const std::vector<double> all = to_host(full_tensor(model.logits(ids))).to_vector();
   for (MoeLayer* layer : model.moe_layers()) layer->balancer().forget_counts();
   std::vector<double> corner;
-  const std::int64_t positions = std::min<std::int64_t>(4, context.config.seq);
+  const std::int64_t positions = std::min<std::int64_t>(4, context.model.seq);
   for (std::int64_t position = 0; position < positions; ++position) {
     for (std::int64_t id = 0; id < 8; ++id) {
-      corner.push_back(all[static_cast<std::size_t>(position * context.config.vocab + id)]);
+      corner.push_back(all[static_cast<std::size_t>(position * context.model.vocab + id)]);
     }
   }
   return corner;

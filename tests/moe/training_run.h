@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/json.h"
-#include "moe/trainer.h"
+#include "moe/train/trainer.h"
 
 namespace tessera::testing {
 

@@ -1,10 +1,10 @@
 // Dispatchers by name, and the proof of one: those of the library pass it, defects do not.
-#include "moe/verify_dispatcher.h"
+#include "moe/train/verify_dispatcher.h"
 
 #include "dtensor/ops.h"
-#include "moe/config.h"
-#include "moe/dispatcher_table.h"
-#include "moe/simulated_peers.h"
+#include "moe/layer/dispatcher_table.h"
+#include "moe/layer/simulated_peers.h"
+#include "moe/train/config.h"
 #include "testing/ranks.h"
 
 namespace tessera::testing {

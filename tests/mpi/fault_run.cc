@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "kernels/cuda_device.h"
-#include "moe/trainer.h"
-#include "moe/weights.h"
+#include "moe/train/trainer.h"
+#include "moe/train/weights.h"
 #include "runtime/mpi_world.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "moe/train_state.h"
+#include "moe/train/train_state.h"
 #include "tools/tessera_train/options.h"
 
 namespace tessera {

@@ -7,8 +7,8 @@
 #include "checkpoint/load.h"
 #include "devices/devices.h"
 #include "io/json.h"
-#include "moe/capacity.h"
-#include "moe/stages.h"
+#include "moe/layer/capacity.h"
+#include "moe/train/stages.h"
 
 namespace tessera {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "moe/config.h"
-#include "moe/data.h"
+#include "moe/train/config.h"
+#include "moe/train/data.h"
 
 namespace tessera {
 

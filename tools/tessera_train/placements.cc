@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "absl/strings/str_format.h"
-#include "moe/placement_table.h"
-#include "moe/report.h"
-#include "moe/simulate.h"
+#include "moe/train/placement_table.h"
+#include "moe/train/report.h"
+#include "moe/train/simulate.h"
 
 namespace tessera {
 namespace {

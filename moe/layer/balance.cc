@@ -1,0 +1,41 @@
+#include "moe/layer/balance.h"
+
+#include "kernels/optimizer.h"
+
+namespace tessera {
+
+LoadBalancer::LoadBalancer(const LayerContext& context, const std::string& name)
+    : runtime_(&context.runtime),
+      coefficient_(context.config.bias_coeff),
+      centred_(context.config.routing.bias_centred) {
+  if (!coefficient_) return;
+  const Placements replicated = context.views.on_dense({});
+  bias_E_ = zeros(context.runtime,
+                  value_or_throw(Spec::make(context.views.dense(), {context.config.num_experts},
+                                            context.score_dtype(), replicated)));
+  bias_E_.set_name(name + ".expert_bias_E");
+}
+
+void LoadBalancer::count(const Routing& routing) {
+  if (!runtime_->grad_enabled) return;
+  const NoGrad no_grad(*runtime_);
+  const auto add_to = [](DTensor& sum, const DTensor& more) {
+    sum = sum.defined() ? add(sum, more) : more;
+  };
+  add_to(counts_E_, routing.chosen_E);
+  add_to(dispatched_E_, routing.counts_E);
+}
+
+void LoadBalancer::forget_counts() {
+  counts_E_ = {};
+  dispatched_E_ = {};
+}
+
+void LoadBalancer::update(const DTensor& counts_E, const DTensor& steering) {
+  if (!coefficient_ || bias_E_.local().is_null()) return;
+  kernels::balance_bias(runtime_->kernels(), {.coefficient = *coefficient_, .centred = centred_},
+                        counts_E.local(), steering.local(), bias_E_.local());
+  bias_E_.local().storage()->bump_version();
+}
+
+}  // namespace tessera

@@ -1,0 +1,168 @@
+#include "moe/train/simulate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "absl/strings/str_format.h"
+#include "moe/layer/simulated_peers.h"
+#include "runtime/sim/sim_world.h"
+
+namespace tessera {
+namespace {
+
+using Kind = CollectiveCall::Kind;
+using Numbers = std::vector<std::int64_t>;
+
+/// What other ranks send of the routing, told by arithmetic.
+class ForcedPeers {
+ public:
+  void set_model(Model& model) {
+    model_ = &model;
+    const std::vector<MoeLayer*> layers = model.moe_layers();  // whose dispatchers are alike
+    if (layers.empty()) return;
+    routed_.emplace(
+        layers[0]->experts().dispatcher(),
+        SimulatedPeers::Setting{.top_k = model.context().model.router_top_k,
+                                .rank = model.context().runtime.rank(),
+                                .ids_of = [this](std::int64_t rank) { return ids_of(rank); }});
+  }
+
+  /// A dispatcher's counts and ids are what every rank would send. A sum gets this rank's own
+  /// summand, so that what is divided by it, or its logarithm, stays finite.
+  void arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
+    if (call.out().is_null() || model_ == nullptr) return;
+    if (call.kind() == Kind::kAllReduce && call.out().bytes() != call.in().bytes()) {
+      std::memcpy(call.out().bytes(), call.in().bytes(),
+                  static_cast<std::size_t>(call.in().num_bytes()));
+    }
+    Runtime& runtime = model_->context().runtime;
+    if (runtime.events().module().ends_with(".routed_experts")) routed_->arrive(call, ranks);
+  }
+
+ private:
+  /// The experts of this rank's tokens and of others', token by token, `top_k` each.
+  Numbers ids_of(std::int64_t rank) const {
+    const ModelContext& context = model_->context();
+    const ModelConfig& c = context.model;
+    const Shape shape = {sequences(), c.seq};
+    const Mesh& mesh = context.views.dense();
+    const Spec spec = value_or_throw(Spec::make(mesh, shape, DType::kI64, context.routed_tokens()));
+    const Coord coord = *mesh.coord_of(rank);
+    const auto runs = [&](std::size_t dim) {
+      return local_intervals(mesh, shape[dim], spec.layout().dims[dim], coord);
+    };
+    const Numbers positions = context.token_order().positions();
+    Numbers ids;
+    for (const Interval& rows : runs(0)) {
+      for (std::int64_t row = rows.start; row < rows.stop; ++row) {
+        for (const Interval& places : runs(1)) {
+          for (std::int64_t place = places.start; place < places.stop; ++place) {
+            const std::int64_t token = row * c.seq + positions[static_cast<std::size_t>(place)];
+            for (std::int64_t k = 0; k < c.router_top_k; ++k) {
+              ids.push_back((token * c.router_top_k + k) % c.num_experts);
+            }
+          }
+        }
+      }
+    }
+    return ids;
+  }
+  /// Of the micro-batch whose pass runs: the trainer numbers them, and a recomputed one has its
+  /// number.
+  std::int64_t sequences() const {
+    const std::vector<MicroBatch>& pieces = model_->plan().micro_batches;
+    return pieces[model_->context().runtime.pass % pieces.size()].rows;
+  }
+
+  const Model* model_ = nullptr;
+  std::optional<SimulatedPeers> routed_;
+};
+
+Status check(const ModelConfig& config, const ParallelConfig& parallel) {
+  if (!config.routing.force_balance) {
+    return invalid_argument(
+        "simulation: force_balance must be true in the config; other routing depends on data");
+  }
+  if (config.pad_id) {
+    return invalid_argument(absl::StrFormat(
+        "simulation: pad_id is %d; it must be null, for padding depends on data", *config.pad_id));
+  }
+  const std::optional<double> factor = config.routing.capacity_factor;
+  if (factor && (*factor < 1.0 || !config.routing.pad_to_capacity)) {
+    return invalid_argument(absl::StrFormat(
+        "simulation: capacity_factor %g: what it drops depends on data; leave it out, or let "
+        "pad_to_capacity be true and the factor at least 1, with which balanced routing drops "
+        "nothing",
+        *factor));
+  }
+  return plan_pipeline(config, parallel).status();
+}
+
+std::string describe(const std::vector<Flow>& flows) {
+  std::string text;
+  for (const Flow& flow : flows) text += absl::StrFormat(" %d:%d", flow.rank, flow.bytes);
+  return text;
+}
+
+/// Transfers and host reads as lines, in the order in which they were begun.
+std::vector<std::string> lines_of(std::span<const Event> events) {
+  std::vector<const Event*> begun;
+  for (const Event& event : events) {
+    if (event.kind == Event::Kind::kCollective || event.kind == Event::Kind::kHostRead) {
+      begun.push_back(&event);
+    }
+  }
+  std::ranges::stable_sort(begun, {}, &Event::start_us);
+  std::vector<std::string> lines;
+  for (const Event* event : begun) {
+    lines.push_back(absl::StrFormat(
+        "%s %s @%s in %s at %s:%d: sent %d (%s), received %d (%s)", event->name, event->tensor,
+        event->axes, event->module, event->file, event->line, event->bytes_sent,
+        describe(event->trace.sent), event->bytes_received, describe(event->trace.received)));
+  }
+  return lines;
+}
+
+}  // namespace
+
+StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
+                                      const SimulatedPlace& place, const TokenData& data) {
+  TSR_ASSIGN_OR_RETURN(const MeshViews views, MeshViews::make(parallel, place.num_ranks));
+  TSR_RETURN_IF_ERROR(check(config, views.config()));
+  ForcedPeers peers;
+  SimOptions options;
+  options.value_bytes = std::numeric_limits<std::int64_t>::max();
+  options.arrive = [&](const CollectiveCall& call, std::span<const std::int64_t> ranks) {
+    peers.arrive(call, ranks);
+  };
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                       make_sim_world(place.rank, place.num_ranks, options));
+  try {
+    Runtime runtime(*world);
+    Model model(runtime, views, config, place.dtype);
+    model.parameters().initialize(0);
+    peers.set_model(model);
+    Trainer trainer(model, data);
+    runtime.events().clear();
+    runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world->allocator());
+    trainer.step(0);
+    return SimulatedStep{runtime.events().events(), runtime.events().totals(),
+                         memory_use_of(*world->allocator()).peak_bytes};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated) {
+  const std::vector<std::string> done = lines_of(executed), said = lines_of(simulated);
+  const auto [a, b] = std::ranges::mismatch(done, said);
+  if (a == done.end() && b == said.end()) return "";
+  return absl::StrFormat("event %d of %d: executed %s, simulated %s", a - done.begin(), done.size(),
+                         a == done.end() ? "nothing" : *a, b == said.end() ? "nothing" : *b);
+}
+
+}  // namespace tessera

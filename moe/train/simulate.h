@@ -1,0 +1,42 @@
+// moe/train/simulate.h: one training step of one rank among any number of ranks that are not there:
+// the same Trainer on the simulated backend, so that its events are those of a real run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moe/train/data.h"
+#include "moe/train/trainer.h"
+#include "placement/api.h"
+
+namespace tessera TSR_API {
+
+struct SimulatedStep {
+  std::vector<Event> events;  ///< of the step, in order, with who sends what to whom
+  std::vector<EventLog::Total> totals;
+  std::int64_t peak_bytes = 0;  ///< of arrays, parameters included
+};
+
+/// Which rank of how many, and the type of computation.
+struct SimulatedPlace {
+  std::int64_t rank = 0;
+  std::int64_t num_ranks = 1;
+  DType dtype = DType::kF32;
+};
+
+/// Rank `place.rank`'s first step under forced balance: with it, how many rows each rank gives an
+/// expert follows from the numbers of its tokens, so that routing needs no rank but this one. No
+/// floating values come from other ranks: losses and gradients mean nothing. Cost: time and memory
+/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, without force_balance,
+/// with padding, or with a capacity that drops rows.
+StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
+                                      const SimulatedPlace& place, const TokenData& data);
+
+/// The first transfer or host read in which an executed step and a simulated one of the same rank
+/// differ, in the order in which they were begun: by name, place in the source, bytes or peers.
+/// Empty where there is none. Of events with traces (EventLog::trace()).
+std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated);
+
+}  // namespace tessera
