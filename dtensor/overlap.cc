@@ -5,6 +5,7 @@
 
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
+#include "strategies/rules/aliasing.h"
 
 namespace tessera {
 
