@@ -58,7 +58,9 @@ class Attention {
       return unsqueeze(project(context, whole_BLD, *weights_.at(name)), 1);
     };
     const double scale = 1.0 / std::sqrt(static_cast<double>(context.config.dim));
-    const DTensor y_BHLD = attention(head("q"), head("k"), head("v"), scale);
+    // One after another: the order of a call's arguments is the compiler's.
+    const DTensor q_BHLD = head("q"), k_BHLD = head("k"), v_BHLD = head("v");
+    const DTensor y_BHLD = attention(q_BHLD, k_BHLD, v_BHLD, scale);
     const DTensor out_BLD = project(context, squeeze(y_BHLD, 1), *weights_.at("out"));
     return redistribute(out_BLD, context.tokens());
   }
