@@ -118,8 +118,4 @@ StatusOr<std::unique_ptr<Dispatcher>> make_dense(const DispatcherSetting& settin
 
 }  // namespace
 
-Status add_dense_dispatcher() {
-  return add_dispatcher({.name = "dense",
-                         .doc = "Every token goes to every rank, and every expert computes it.",
-                         .make = make_dense});
-}
+Status add_dense_dispatcher() { return add_dispatcher({.name = "dense", .make = make_dense}); }

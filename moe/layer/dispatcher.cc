@@ -64,14 +64,17 @@ StatusOr<std::int64_t> ep_per_node(const DispatcherSetting& setting) {
 
 using Made = StatusOr<std::unique_ptr<Dispatcher>>;
 
+/// Each row to the rank of its expert.
 Made make_all_to_all(const DispatcherSetting& setting) {
   TSR_RETURN_IF_ERROR(check_bound(setting, setting.group.ep_size()));
   return make_exchange_dispatcher(setting);
 }
+/// Every token to every rank, which picks its experts' rows.
 Made make_all_gather(const DispatcherSetting& setting) {
   TSR_RETURN_IF_ERROR(check_bound(setting, 1));
   return make_gather_dispatcher(setting);
 }
+/// All-to-all in two steps: across nodes, then within one.
 Made make_hierarchical(const DispatcherSetting& setting) {
   TSR_ASSIGN_OR_RETURN(const std::int64_t per_node, ep_per_node(setting));
   const std::int64_t ep = setting.group.ep_size();
@@ -79,6 +82,8 @@ Made make_hierarchical(const DispatcherSetting& setting) {
   TSR_RETURN_IF_ERROR(check_bound(setting, std::max(per_node, ep / per_node)));
   return make_node_dispatcher(setting, {per_node, WithinNode::kMessages});
 }
+/// Each row straight to its place in the memory of its expert's rank; across nodes first, as
+/// hierarchical.
 Made make_peer(const DispatcherSetting& setting) {
   const std::int64_t ranks = setting.config.ranks_per_node;
   if (ranks == 0 || ranks >= setting.group.size()) {
@@ -101,15 +106,10 @@ std::int64_t ExpertGroup::ep_size() const { return size_along(mesh, ep_axes); }
 std::int64_t ExpertGroup::etp_size() const { return size_along(mesh, etp_axes); }
 
 std::vector<DispatcherDef> builtin_dispatchers() {
-  return {{"all_to_all", "Each row goes to the rank of its expert.", make_all_to_all},
-          {"all_gather", "Every token goes to every rank, which picks its experts' rows.",
-           make_all_gather},
-          {"hierarchical", "All-to-all in two steps: across nodes, then within one.",
-           make_hierarchical},
-          {"peer",
-           "Each row goes straight to its place in the memory of its expert's rank; across nodes "
-           "first as hierarchical.",
-           make_peer}};
+  return {{"all_to_all", make_all_to_all},
+          {"all_gather", make_all_gather},
+          {"hierarchical", make_hierarchical},
+          {"peer", make_peer}};
 }
 
 StatusOr<std::unique_ptr<Dispatcher>> Dispatcher::make(const DispatcherSetting& setting) {

@@ -1,7 +1,8 @@
-// moe/layer/dispatcher_kinds.h: makes a dispatcher of each kind; each has a source of its own. For
-// dispatcher.cc.
+// moe/layer/dispatcher_kinds.h: the dispatchers of this library; each has a source of its own. For
+// dispatcher.cc and dispatcher_table.cc.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

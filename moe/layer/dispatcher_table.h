@@ -16,7 +16,6 @@ namespace tessera TSR_API {
 
 struct DispatcherDef {
   std::string name;  ///< a lower-case word, of letters, digits and underscores
-  std::string doc;   ///< one sentence: what it sends
   /// For a group of more than one rank, sizes at least 1. Errors: InvalidArgument naming the layer
   /// where numbers do not fit; Unimplemented for an option that this dispatcher does not have.
   std::function<StatusOr<std::unique_ptr<Dispatcher>>(const DispatcherSetting&)> make;

@@ -24,7 +24,7 @@ struct MoeConfig {
   std::optional<std::int64_t> limited;  ///< groups kept
   double route_scale = 1.0;
   bool route_norm = false;
-  RoutingConfig routing;             ///< its keys stand beside the others
+  RoutingConfig routing;
   std::optional<double> bias_coeff;  ///< absent: no expert bias
   // The tokens of a step.
   std::int64_t seq = 0;    ///< L

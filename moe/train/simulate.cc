@@ -127,6 +127,15 @@ std::vector<std::string> lines_of(std::span<const Event> events) {
   return lines;
 }
 
+/// The first line that differs; empty where there is none.
+std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated) {
+  const std::vector<std::string> done = lines_of(executed), said = lines_of(simulated);
+  const auto [a, b] = std::ranges::mismatch(done, said);
+  if (a == done.end() && b == said.end()) return "";
+  return absl::StrFormat("event %d of %d: executed %s, simulated %s", a - done.begin(), done.size(),
+                         a == done.end() ? "nothing" : *a, b == said.end() ? "nothing" : *b);
+}
+
 }  // namespace
 
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
@@ -157,12 +166,19 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
   }
 }
 
-std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated) {
-  const std::vector<std::string> done = lines_of(executed), said = lines_of(simulated);
-  const auto [a, b] = std::ranges::mismatch(done, said);
-  if (a == done.end() && b == said.end()) return "";
-  return absl::StrFormat("event %d of %d: executed %s, simulated %s", a - done.begin(), done.size(),
-                         a == done.end() ? "nothing" : *a, b == said.end() ? "nothing" : *b);
+std::string difference_from_simulation(Runtime& runtime, const ModelConfig& config,
+                                       const ParallelConfig& parallel, const TokenData& data,
+                                       DType dtype) {
+  World& world = runtime.world();
+  Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config, dtype);
+  model.parameters().initialize(0);
+  Trainer trainer(model, data);
+  runtime.events().clear();
+  runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world.allocator());
+  trainer.step(0);
+  const SimulatedStep simulated = value_or_throw(simulate_step(
+      config, parallel, {.rank = world.rank(), .num_ranks = world.size(), .dtype = dtype}, data));
+  return first_difference(runtime.events().events(), simulated.events);
 }
 
 }  // namespace tessera

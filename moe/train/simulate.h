@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,12 @@ struct SimulatedPlace {
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
 
-/// The first transfer or host read in which an executed step and a simulated one of the same rank
-/// differ, in the order in which they were begun: by name, place in the source, bytes or peers.
-/// Empty where there is none. Of events with traces (EventLog::trace()).
-std::string first_difference(std::span<const Event> executed, std::span<const Event> simulated);
+/// This rank's first step, executed and then simulated: the first transfer or host read in which
+/// the two differ, in the order in which they were begun, by name, place in the source, bytes or
+/// peers. Empty where there is none. The executed step's events stay in the Runtime's log.
+/// Collective: yes, over the world. Throws Error as Trainer::step() and simulate_step().
+std::string difference_from_simulation(Runtime& runtime, const ModelConfig& config,
+                                       const ParallelConfig& parallel, const TokenData& data,
+                                       DType dtype);
 
 }  // namespace tessera

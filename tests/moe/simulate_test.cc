@@ -118,21 +118,12 @@ struct Compared {
 };
 Compared compare_step(Runtime& runtime, const ModelConfig& config, const TokenData& data,
                       const ParallelConfig& parallel) {
-  World& world = runtime.world();
-  Model model(runtime, value_or_throw(MeshViews::make(parallel, world.size())), config,
-              DType::kF32);
-  model.parameters().initialize(0);
-  Trainer trainer(model, data);
-  runtime.events().clear();
-  runtime.events().trace(INT64_MAX, world.allocator());
-  trainer.step(0);
-  const std::vector<Event>& executed = runtime.events().events();
-  const SimulatedStep simulated = value_or_throw(
-      simulate_step(config, parallel, {.rank = world.rank(), .num_ranks = world.size()}, data));
-  const auto counts = [](const Event& event) {
+  Compared compared;
+  compared.difference = difference_from_simulation(runtime, config, parallel, data, DType::kF32);
+  compared.num_events = std::ranges::count_if(runtime.events().events(), [](const Event& event) {
     return event.kind == Event::Kind::kCollective || event.kind == Event::Kind::kHostRead;
-  };
-  return {std::ranges::count_if(executed, counts), first_difference(executed, simulated.events)};
+  });
+  return compared;
 }
 
 /// Which dispatchers a composition is tried with: every third, another third for its neighbours in

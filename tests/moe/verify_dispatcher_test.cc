@@ -59,7 +59,6 @@ class DefectiveDispatcher final : public Dispatcher {
 Status add_defective(const std::string& name, Defect defect) {
   return add_dispatcher(
       {.name = name,
-       .doc = "A test's.",
        .make = [defect](const DispatcherSetting& setting) -> StatusOr<std::unique_ptr<Dispatcher>> {
          return std::make_unique<DefectiveDispatcher>(setting, defect);
        }});
@@ -101,12 +100,12 @@ TEST_CASE("a dispatcher is known by a name of its own", "[moe][dispatch]") {
     return unimplemented(setting.layer + ": nothing is made");
   };
   const auto refused = [&](const std::string& name) {
-    return std::string(message_of(add_dispatcher({.name = name, .doc = "", .make = make})));
+    return std::string(message_of(add_dispatcher({.name = name, .make = make})));
   };
   CHECK(refused("peer") == "dispatcher \"peer\": the name is in use");
   CHECK(refused("Two Words") ==
         "dispatcher \"Two Words\": a name is made of lower-case letters, digits and underscores");
-  CHECK(message_of(add_dispatcher({.name = "unmade", .doc = "", .make = nullptr})) ==
+  CHECK(message_of(add_dispatcher({.name = "unmade", .make = nullptr})) ==
         "dispatcher \"unmade\" has no maker");
   CHECK(refused("own_way") == "");
   CHECK(find_dispatcher("own_way") != nullptr);
