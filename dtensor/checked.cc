@@ -123,41 +123,27 @@ Outside first_of_all(Runtime& runtime, const Mesh& mesh, const Outside& mine, co
   return first;
 }
 
-TensorMeta meta_of(const Spec* spec) {
-  if (spec == nullptr) return {.absent = true};
-  return {spec->global_shape(), spec->dtype()};
-}
-
 }  // namespace
 
 void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands,
                    const Site& site) {
-  const Op& op = *call.op;
-  const bool reads = std::any_of(op.rule.marks.begin(), op.rule.marks.end(),
-                                 [](const RuleMark& mark) { return mark.indexed; });
-  if (runtime.checked == CheckedMode::kOff || !reads) return;
-  std::vector<TensorMeta> inputs, outputs;
-  for (const Spec* spec : call.inputs) inputs.push_back(meta_of(spec));
-  for (const Spec* spec : call.outputs) outputs.push_back(meta_of(spec));
-  const Binding binding = value_or_throw(bind_rule(op, inputs, outputs, call.attrs));
-  for (std::size_t f = 0; f < binding.factors.size(); ++f) {
-    const Factor& factor = binding.factors[f];
-    if (factor.mark == nullptr || !factor.mark->indexed) continue;
-    const int index = index_operand_of(binding, static_cast<int>(f), inputs);
-    if (index < 0) continue;
-    const auto i = static_cast<std::size_t>(index);
+  if (runtime.checked == CheckedMode::kOff) return;
+  for (const IndexedFactor& factor : call.indexed) {
+    const auto i = static_cast<std::size_t>(factor.index_operand);
     const Mesh& mesh = call.outputs[0]->mesh();
     Outside first = first_outside(runtime, call.inputs[i], operands[i]->local(), factor.size, site);
     if (mesh.ndim() > 0) first = first_of_all(runtime, mesh, first, site);
     if (first.position < 0) continue;
-    Shape position(inputs[i].shape.size(), 0);
+    const Shape& shape = call.inputs[i]->global_shape();
+    Shape position(shape.size(), 0);
     for (std::size_t d = position.size(); d-- > 0;) {
-      position[d] = first.position % inputs[i].shape[d];
-      first.position /= inputs[i].shape[d];
+      position[d] = first.position % shape[d];
+      first.position /= shape[d];
     }
     throw Error(out_of_range(absl::StrFormat("%s: %s holds %d at position %s; allowed are 0 to %d",
-                                             op.def.name, operand_name(op, index), first.value,
-                                             to_string(position), factor.size - 1)));
+                                             call.op->def.name,
+                                             operand_name(*call.op, factor.index_operand),
+                                             first.value, to_string(position), factor.size - 1)));
   }
 }
 

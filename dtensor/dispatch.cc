@@ -17,6 +17,7 @@
 #include "dtensor/redistribute.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
+#include "placement/plan_cost.h"
 #include "placement/printable.h"
 #include "strategies/rules/binding.h"
 #include "strategies/rules/in_place.h"
@@ -85,8 +86,8 @@ void plan_moves(Runtime& runtime, const Resolution& resolution,
     OperandMove move{.operand = static_cast<int>(i), .to = want};
     for (const PlanStep& step : plan_between(runtime, specs[i], want).steps) {
       move.communicates |= step.kind != PlanStep::Kind::kLocal;
+      move.bytes += bytes_of(step).total;
     }
-    move.bytes = estimate_moved_bytes(*specs[i], *want);
     move.why = absl::StrFormat("%s: operand %s is %s, the op runs as %s", call.op->def.name,
                                operand_name(*call.op, static_cast<int>(i)), placed(*specs[i]),
                                resolution.why);
@@ -144,6 +145,7 @@ std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op,
                    : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}, forced));
   plan_moves(runtime, resolution, specs, *call);
   find_sums(resolution, *call);
+  call->indexed = resolution.indexed;
   if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
   for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
   const Coord* coord = runtime.coord_on(call->outputs[0]);

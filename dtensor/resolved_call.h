@@ -18,7 +18,7 @@ namespace tessera {
 struct OperandMove {
   int operand = 0;
   const Spec* to = nullptr;
-  std::int64_t bytes = 0;  ///< estimate over all ranks
+  std::int64_t bytes = 0;  ///< that all ranks together receive
   std::string why;
   bool communicates = false;
 };
@@ -42,6 +42,7 @@ struct ResolvedCall {
   absl::InlinedVector<Promotion, 1> promotions;
   absl::InlinedVector<OperandMove, 1> moves;
   ViewAliasing view;
+  std::vector<IndexedFactor> indexed;  ///< for the checked mode
   /// Operands that are sums and pass as sums beside operands that have to be finite.
   absl::InlinedVector<int, 2> sums;
   bool lowered = false;

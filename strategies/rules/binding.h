@@ -11,7 +11,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "placement/api.h"
-#include "strategies/rules/op.h"
+#include "strategies/rules/propagate.h"
 
 namespace tessera TSR_API {
 
@@ -63,6 +63,10 @@ int rule_operand_of(const Rule& rule, int index) noexcept;
 /// there is none.
 int index_operand_of(const Binding& binding, int factor,
                      std::span<const TensorMeta> inputs) noexcept;
+
+/// The indexed factors that some operand gives values for.
+std::vector<IndexedFactor> indexed_factors(const Binding& binding,
+                                           std::span<const TensorMeta> inputs);
 
 /// Errors: InvalidArgument for a number of dims that the rule does not take, or a dim attribute out
 /// of range.

@@ -36,4 +36,23 @@ int index_operand_of(const Binding& binding, int factor,
   return -1;
 }
 
+std::vector<IndexedFactor> indexed_factors(const Binding& binding,
+                                           std::span<const TensorMeta> inputs) {
+  std::vector<IndexedFactor> indexed;
+  for (std::size_t f = 0; f < binding.factors.size(); ++f) {
+    const Factor& factor = binding.factors[f];
+    if (factor.mark == nullptr || !factor.mark->indexed) continue;
+    IndexedFactor found{.factor = static_cast<int>(f), .size = factor.size};
+    found.index_operand = index_operand_of(binding, found.factor, inputs);
+    if (found.index_operand < 0) continue;
+    const auto count = static_cast<int>(binding.inputs.size() + binding.outputs.size());
+    for (int i = 0; i < count && found.addressed_operand < 0; ++i) {
+      found.addressed_dim = Binding::dim_of(binding.operand(i), found.factor);
+      if (found.addressed_dim >= 0) found.addressed_operand = i;
+    }
+    indexed.push_back(found);
+  }
+  return indexed;
+}
+
 }  // namespace tessera

@@ -190,6 +190,7 @@ StatusOr<Resolution> resolve(const Call& call, const Choice& choice) {
   }
   set_rows(call, choice, resolution);
   resolution.why = why_of(call, choice.rows);
+  resolution.indexed = indexed_factors(call.binding, call.inputs);
   return resolution;
 }
 

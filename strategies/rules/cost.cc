@@ -64,37 +64,39 @@ bool stays(const TensorCut& src, const TargetCut& dst) noexcept {
   return true;
 }
 
-// Each element is held by as many ranks as the axes that do not cut it have coords. What the target
-// needs and the source has agrees on an axis that cuts the same dim in the same place, and on 1 in
-// p ranks of any other.
+// An element goes to each rank that needs it and lacks it. A rank that needs it has it, if it
+// agrees with its owner on the axes that cut both source and target: always where these cut the
+// same dim in the same place, in 1 of p cases elsewhere. Of a reduced element, all summands but one
+// go to where they meet, which is a rank that needs the sum, and the sum goes from there to all
+// others.
 double moved_elements(std::span<const std::int64_t> axis_sizes, double num_elements,
                       const TensorCut& src, const TargetCut& dst) {
   const AxisMask matched = matched_axes(src, dst);
-  double need = num_elements, have = num_elements, reduced = num_elements, folds = 0.0;
+  double summands = 1.0, needed = 1.0;  // of an element: ranks
+  double kept = 1.0;                    // copies that stay apart: of replicas, or of a Partial
+  double at_hand = 1.0;                 // how often one of the ranks that need it has a part
+  double replicas = 1.0;                // ranks that have it and need it
   for (std::size_t a = 0; a < axis_sizes.size(); ++a) {
     const RowEntry& s = src.entries[a];
     const RowEntry& t = dst.entries[a];
     const auto p = static_cast<double>(axis_sizes[a]);
-    const bool target_cuts = is_shard(t);
-    if (is_partial(s)) {
-      if (is_partial(t) && !(s == t)) return std::numeric_limits<double>::infinity();
-      if (!target_cuts) {
-        need *= p;
-        have *= p;
-      }
-      if (is_partial(t)) {
-        reduced *= p;
-      } else {
-        folds += (p - 1.0) * (target_cuts ? 1.0 : 2.0);
-      }
-      continue;
+    const bool one_holds = is_shard(t) || (is_partial(t) && t.op != ReduceOp::kAvg);
+    if (is_partial(s) && is_partial(t)) {
+      if (!(s == t)) return std::numeric_limits<double>::infinity();
+      kept *= p;
+    } else if (is_partial(s)) {
+      summands *= p;
+      if (!is_shard(t)) needed *= p;
+    } else if (is_shard(s)) {
+      if (!is_shard(t)) needed *= p;
+      if (is_shard(t) && (matched >> a & 1) == 0) at_hand /= p;
+    } else if (!one_holds) {
+      replicas *= p;
     }
-    if (!target_cuts) need *= p;
-    if (!target_cuts && !is_shard(s)) have *= p;
-    if (target_cuts && is_shard(s) && (matched >> a & 1) == 0) have /= p;
-    if (!target_cuts && !is_shard(s)) reduced *= p;
   }
-  return need - have + reduced * folds;
+  const double received =
+      summands > 1.0 ? summands - 1.0 + needed * replicas - at_hand : (needed - at_hand) * replicas;
+  return num_elements * kept * received;
 }
 
 std::int64_t estimate_moved_bytes(const Spec& src, const Spec& dst) {

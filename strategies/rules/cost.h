@@ -1,6 +1,6 @@
-// strategies/rules/cost.h: closed-form estimate of what a change of placement moves, on a form that
-// is cheap to build. Exact for shards that nest and for replicas; a bound where a Partial is
-// reduced. Internal to strategies/.
+// strategies/rules/cost.h: what a change of placement moves, in closed form and on a form that is
+// cheap to build: the bytes of its plan, but where axes change places among dims. Internal to
+// strategies/.
 #pragma once
 
 #include <cstdint>

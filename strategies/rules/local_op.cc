@@ -75,7 +75,7 @@ LocalOp LocalOp::make(const Op& op, Resolution resolution, const Attrs& attrs, C
       state->input_views.push_back({&resolved.inputs[i], &state->input_coords[i]});
     }
     for (const Spec& spec : resolved.outputs) state->output_views.push_back({&spec, &state->coord});
-    find_index_maps(*state, attrs);
+    find_index_maps(*state);
   }
   state->global_attrs = attrs;
   state->local_attrs = op.def.localize != nullptr && distributed
@@ -98,42 +98,24 @@ LocalOp LocalOp::make(const Op& op, Resolution resolution, const Attrs& attrs, C
   return local;
 }
 
-void LocalOp::find_index_maps(State& state, const Attrs& attrs) {
+void LocalOp::find_index_maps(State& state) {
   const Resolution& resolved = state.resolution;
-  const bool masked = std::any_of(resolved.rows.begin(), resolved.rows.end(),
-                                  [](const Row& row) { return row.masked_factor >= 0; });
-  if (!masked) return;
-  std::vector<TensorMeta> inputs, outputs;
-  const Spec absent;
-  for (std::size_t i = 0; i < resolved.inputs.size(); ++i) {
-    const Spec& spec = resolved.inputs[i];
-    const bool optional =
-        i < state.op->def.args.size() && state.op->def.args[i].kind == ArgDef::Kind::kOptional;
-    inputs.push_back({spec.global_shape(), spec.dtype(), optional && spec == absent});
-  }
-  for (const Spec& spec : resolved.outputs) outputs.push_back({spec.global_shape(), spec.dtype()});
-  const Binding binding = value_or_throw(bind_rule(*state.op, inputs, outputs, attrs));
-  for (const Row& row : resolved.rows) {
-    if (row.masked_factor < 0) continue;
-    IndexMap map;
-    map.index_operand = index_operand_of(binding, row.masked_factor, inputs);
-    map.addressed_operand = -1;
-    const int count = static_cast<int>(inputs.size() + outputs.size());
-    for (int i = 0; i < count && map.addressed_operand < 0; ++i) {
-      map.addressed_dim = Binding::dim_of(binding.operand(i), row.masked_factor);
-      if (map.addressed_dim >= 0) map.addressed_operand = i;
-    }
+  for (const IndexedFactor& indexed : resolved.indexed) {
+    const bool masked =
+        std::any_of(resolved.rows.begin(), resolved.rows.end(),
+                    [&](const Row& row) { return row.masked_factor == indexed.factor; });
     const bool known = std::any_of(
         state.index_maps.begin(), state.index_maps.end(),
-        [&](const IndexMap& other) { return other.index_operand == map.index_operand; });
-    if (known) continue;  // one factor cut by several axes: the levels hold them all
-    const auto at = static_cast<std::size_t>(map.addressed_operand);
-    const bool is_input = at < inputs.size();
-    const Spec& spec = is_input ? resolved.inputs[at] : resolved.outputs[at - inputs.size()];
-    const auto dim = static_cast<std::size_t>(map.addressed_dim);
-    map.part = held_part({&spec, is_input ? &state.input_coords[at] : &state.coord},
-                         static_cast<int>(dim));
-    state.index_maps.push_back(std::move(map));
+        [&](const IndexMap& other) { return other.index_operand == indexed.index_operand; });
+    if (!masked || known) continue;
+    const auto at = static_cast<std::size_t>(indexed.addressed_operand);
+    const bool is_input = at < resolved.inputs.size();
+    const OperandView addressed =
+        is_input ? OperandView{&resolved.inputs[at], &state.input_coords[at]}
+                 : OperandView{&resolved.outputs[at - resolved.inputs.size()], &state.coord};
+    state.index_maps.push_back({indexed.index_operand, indexed.addressed_operand,
+                                indexed.addressed_dim,
+                                held_part(addressed, indexed.addressed_dim)});
   }
 }
 

@@ -69,7 +69,7 @@ class LocalOp {
     std::vector<OperandView> input_views;
     std::vector<OperandView> output_views;
   };
-  static void find_index_maps(State& state, const Attrs& attrs);
+  static void find_index_maps(State& state);
   Array localize_index(KernelContext& ctx, const IndexMap& map, const Array& index) const;
 
   std::shared_ptr<const State> state_;

@@ -68,8 +68,16 @@ Status check_meshes(const Op& op, SpecPointers inputs, int leader) {
 }
 
 /// All operands are plain: the op runs as it is.
-Resolution plain_resolution(SpecPointers inputs, const std::vector<TensorMeta>& outputs) {
+StatusOr<Resolution> plain_resolution(const Op& op, SpecPointers inputs,
+                                      const std::vector<TensorMeta>& metas,
+                                      const std::vector<TensorMeta>& outputs, const Attrs& attrs) {
   Resolution resolution;
+  const bool reads_indices = std::any_of(op.rule.marks.begin(), op.rule.marks.end(),
+                                         [](const RuleMark& mark) { return mark.indexed; });
+  if (reads_indices) {
+    TSR_ASSIGN_OR_RETURN(const Binding binding, bind_rule(op, metas, outputs, attrs));
+    resolution.indexed = indexed_factors(binding, metas);
+  }
   for (const Spec* spec : inputs) resolution.inputs.push_back(spec != nullptr ? *spec : Spec());
   for (const TensorMeta& meta : outputs) {
     resolution.outputs.push_back(Spec::plain(meta.shape, meta.dtype));
@@ -189,7 +197,7 @@ StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs
   const int leader = leading_operand(inputs);
   if (leader < 0 || op.def.strategies != nullptr) {
     TSR_ASSIGN_OR_RETURN(const std::vector<TensorMeta> outputs, infer(op, metas, attrs));
-    if (leader < 0) return plain_resolution(inputs, outputs);
+    if (leader < 0) return plain_resolution(op, inputs, metas, outputs, attrs);
     TSR_RETURN_IF_ERROR(check_meshes(op, inputs, leader));
     return propagate_strategies(op, inputs, outputs, attrs, forced);
   }

@@ -29,13 +29,23 @@ StatusOr<std::vector<Row>> rows_of(const Op& op, std::span<const TensorMeta> inp
 /// "S(0), R -> S(0)"
 std::string to_string(const Row& row);
 
+/// A factor (`#`) whose positions the values of an operand give.
+struct IndexedFactor {
+  int factor = -1;             ///< in the call's binding, as Row::masked_factor has it
+  std::int64_t size = 0;       ///< values lie in [0, size)
+  int index_operand = -1;      ///< whose values they are
+  int addressed_operand = -1;  ///< that has the factor: the first; results count after operands
+  int addressed_dim = -1;
+};
+
 /// The answer for one call.
 struct Resolution {
   std::vector<Spec> inputs;  ///< what each operand must be redistributed to (equal: stays)
   std::vector<Spec> outputs;
   std::vector<Row> rows;                  ///< chosen, one per mesh axis; empty for a C++ strategy
-  std::vector<std::int64_t> moved_bytes;  ///< estimate per operand, summed over ranks
+  std::vector<std::int64_t> moved_bytes;  ///< per operand, see estimate_moved_bytes()
   std::string why;
+  std::vector<IndexedFactor> indexed;  ///< of the op's rule
   std::string runner_up;  ///< what came second, and why it lost; empty if nothing else fits
   int lowering = -1;
   std::vector<int> lowering_axes;  ///< mesh axes that cut the lowered factor
@@ -54,7 +64,9 @@ struct ForcedRow {
 /// text names the reinterpretation to ask for).
 StatusOr<Resolution> propagate(const Op& op, std::span<const Spec* const> inputs,
                                const Attrs& attrs, std::span<const ForcedRow> forced = {});
-/// Closed-form estimate of bytes that all ranks together receive for src → dst. Cost: O(axes).
+/// Bytes that all ranks together receive for src → dst, in closed form: those of the plan, but
+/// where axes change places among dims (docs/redistribution.md). What would turn from Shard into
+/// Partial counts as if it became whole, for it costs that much to come back. Cost: O(axes).
 std::int64_t estimate_moved_bytes(const Spec& src, const Spec& dst);
 
 }  // namespace tessera
