@@ -7,6 +7,7 @@ function(tessera_emulation target)
   # The thread sanitizer is told of these by name: switches of stacks, and values that pass between lanes.
   set(told ${PROJECT_SOURCE_DIR}/emulation/block.cc ${PROJECT_SOURCE_DIR}/emulation/fiber.cc)
   list(REMOVE_ITEM sources ${told})
+  tessera_unite(sources ${target} ${sources})
   add_library(${target}_blocks OBJECT ${told})
   add_library(${target} STATIC ${sources} $<TARGET_OBJECTS:${target}_blocks>)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/emulation)
@@ -66,6 +67,7 @@ target_compile_options(tessera_emulated_device PRIVATE ${TESSERA_COLD_OPTION})
 # The NCCL backend, over NCCL emulated.
 file(GLOB nccl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/nccl/*.cu)
 set_source_files_properties(${nccl_sources} PROPERTIES LANGUAGE CXX)
+tessera_unite(nccl_sources tessera_emulated_nccl ${nccl_sources})
 add_library(tessera_emulated_nccl STATIC ${nccl_sources})
 target_precompile_headers(tessera_emulated_nccl REUSE_FROM tessera_precompiled)
 target_link_libraries(tessera_emulated_nccl PUBLIC tessera_runtime

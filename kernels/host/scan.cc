@@ -20,19 +20,38 @@ Array part_of(const Array& parts, std::int64_t k, int dim) {
   return one.as_strided(shape, strides, one.offset());
 }
 
+/// `out`, or where its dtype is neither x's nor that in which x's values join, an array of the
+/// latter, from which finish() fills it: so that two dtypes of results have code, not each.
+Array joined_in(KernelContext& ctx, const Array& x, const Array& out) {
+  const DType wide = is_floating(x.dtype()) ? DType::kF64 : DType::kI64;
+  if (out.dtype() == x.dtype() || out.dtype() == wide) return out;
+  return Array::empty(x.shape(), wide, ctx.allocator);
+}
+void finish(KernelContext& ctx, const Array& joined, const Array& out) {
+  if (joined.dtype() != out.dtype()) copy(ctx, joined, out);
+}
+
+/// f(the type of `joined`), which is T or Value.
+template <class T, class Value, class F>
+void visit_joined(const Array& joined, const F& f) {
+  if (joined.dtype() == dtype_of<Value>()) return f(TypeTag<Value>());
+  f(TypeTag<T>());
+}
+
 }  // namespace
 
 void cpu::scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Array& out) {
   require_dim("scan", x, dim);
   require_shape("scan", "output", out, x.shape());
-  const DimLines lines(dim, {&out, &x});
+  const Array joined = joined_in(ctx, x, out);
+  const DimLines lines(dim, {&joined, &x});
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     using Value = SumType<T>;
     visit_scan_fold<Value>(x.dtype(), fold, [&]<class Fold>(Fold) {
-      visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
+      visit_joined<T, Value>(joined, [&]<class To>(TypeTag<To>) {
         lines.for_each(ctx.threads, [&](const Offsets& offsets) {
           const T* from = x.data<T>() + offsets[1];
-          To* to = out.data<To>() + offsets[0];
+          To* to = joined.data<To>() + offsets[0];
           auto value = static_cast<Value>(Fold::kIdentity);
           for (std::int64_t i = 0; i < x.size(dim); ++i) {
             value = Fold::apply(value, convert<Value>(from[i * lines.stride(1)]));
@@ -42,18 +61,20 @@ void cpu::scan(KernelContext& ctx, Scan fold, const Array& x, int dim, const Arr
       });
     });
   });
+  finish(ctx, joined, out);
 }
 
 void cpu::sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out) {
   require_dim("sum_back", x, dim);
   require_shape("sum_back", "output", out, x.shape());
-  const DimLines lines(dim, {&out, &x});
+  const Array joined = joined_in(ctx, x, out);
+  const DimLines lines(dim, {&joined, &x});
   visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
     using Value = SumType<T>;
-    visit_dtype(out.dtype(), [&]<class To>(TypeTag<To>) {
+    visit_joined<T, Value>(joined, [&]<class To>(TypeTag<To>) {
       lines.for_each(ctx.threads, [&](const Offsets& offsets) {
         const T* from = x.data<T>() + offsets[1];
-        To* to = out.data<To>() + offsets[0];
+        To* to = joined.data<To>() + offsets[0];
         Value value = SumFold<Value>::kIdentity;
         for (std::int64_t i = x.size(dim); i-- > 0;) {
           value = SumFold<Value>::apply(value, convert<Value>(from[i * lines.stride(1)]));
@@ -62,6 +83,7 @@ void cpu::sum_back(KernelContext& ctx, const Array& x, int dim, const Array& out
       });
     });
   });
+  finish(ctx, joined, out);
 }
 
 void cpu::carry_scan(KernelContext& ctx, Scan fold, const Array& parts, std::int64_t count, int dim,
