@@ -37,4 +37,21 @@ Steps::Value Steps::gather(Value own) {
   return all;
 }
 
+Steps::Value Steps::window(Value operand, int dim, WindowFn windows) {
+  const Value fetched = value();
+  steps_.push_back({.kind = Kind::kWindow,
+                    .in = {operand.number},
+                    .out = {fetched.number},
+                    .dim = dim,
+                    .windows = std::move(windows)});
+  return fetched;
+}
+
+std::vector<LoweringStep> window_steps(Steps steps, int dim, WindowFn windows, Kernel make) {
+  Steps::Values in = steps.operands();
+  in.push_back(steps.window(steps.operand(0), dim, std::move(windows)));
+  steps.local(in, steps.results(), std::move(make));
+  return std::move(steps).take();
+}
+
 }  // namespace tessera::ops

@@ -35,6 +35,9 @@ class Steps {
   void all_reduce(const Values& values, ReduceOp op) { all_reduce(values, values, op); }
   /// Every rank's, one after another along dim 0, in the order of coords.
   Value gather(Value own);
+  /// Of an operand, what `windows` says of each rank, wherever it lies along `dim` (from the end
+  /// where negative).
+  Value window(Value operand, int dim, WindowFn windows);
 
   std::vector<LoweringStep> take() && { return std::move(steps_); }
 
@@ -44,5 +47,9 @@ class Steps {
   int num_operands_, num_results_, num_values_ = 0;
   std::vector<LoweringStep> steps_;
 };
+
+/// All that an op whose results are made of windows of its first operand does: `make` gets the
+/// operands, then this rank's window.
+std::vector<LoweringStep> window_steps(Steps steps, int dim, WindowFn windows, Kernel make);
 
 }  // namespace tessera::ops

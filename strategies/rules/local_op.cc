@@ -181,9 +181,8 @@ std::vector<Interval> LocalOp::windows_of(const LoweringStep& step, const Coord&
 std::vector<Interval> LocalOp::intervals_of(const LoweringStep& step, const Coord& coord) const {
   const Resolution& resolved = state_->resolution;
   const Spec& operand = resolved.inputs[static_cast<std::size_t>(step.in[0])];
-  const auto dim = static_cast<std::size_t>(step.dim);
-  return local_intervals(operand.mesh(), operand.global_shape()[dim], operand.layout().dims[dim],
-                         coord_on(operand.mesh(), resolved.outputs[0].mesh(), coord));
+  const Coord operand_coord = coord_on(operand.mesh(), resolved.outputs[0].mesh(), coord);
+  return held_part({&operand, &operand_coord}, step.dim).held;
 }
 
 void LocalOp::run_step(KernelContext& ctx, const LoweringStep& step,

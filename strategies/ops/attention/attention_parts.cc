@@ -6,6 +6,7 @@
 #include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
 #include "strategies/ops/steps.h"
+#include "strategies/rules/held_part.h"
 
 namespace tessera::ops {
 namespace {
@@ -51,14 +52,13 @@ void finish(KernelCall& call) {
 
 std::vector<Piece> pieces_of(const KernelCall& call, std::size_t operand, int dim) {
   const std::int64_t size = call.inputs[operand].size(dim);
-  const auto d = static_cast<std::size_t>(dim);
   const OperandView view =
       operand < call.input_views.size() ? call.input_views[operand] : OperandView{};
-  if (view.spec == nullptr || view.spec->layout().dims[d].empty()) return {{0, 0, size}};
+  if (view.spec == nullptr || view.spec->layout().dims[static_cast<std::size_t>(dim)].empty())
+    return {{0, 0, size}};
   std::vector<Piece> pieces;
   std::int64_t local = 0;
-  for (const Interval& run : local_intervals(view.spec->mesh(), view.spec->global_shape()[d],
-                                             view.spec->layout().dims[d], *view.coord)) {
+  for (const Interval& run : held_part(view, dim).held) {
     pieces.push_back({local, run.start, run.stop - run.start});
     local += pieces.back().size;
   }

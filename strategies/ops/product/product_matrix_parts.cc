@@ -3,6 +3,7 @@
 #include "kernels/reduce.h"
 #include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
+#include "strategies/rules/held_part.h"
 
 namespace tessera {
 namespace {
@@ -13,14 +14,11 @@ using Metas = StatusOr<std::vector<TensorMeta>>;
 /// Where local element 0, 1, … of dim `dim` stands in the whole tensor.
 std::vector<std::int64_t> global_places(const KernelCall& call, int dim) {
   std::vector<std::int64_t> places;
-  const auto d = static_cast<std::size_t>(dim);
   if (call.input_views.empty()) {
     for (std::int64_t i = 0; i < call.inputs[0].size(dim); ++i) places.push_back(i);
     return places;
   }
-  const OperandView& view = call.input_views[0];
-  for (const Interval& run : local_intervals(view.spec->mesh(), view.spec->global_shape()[d],
-                                             view.spec->layout().dims[d], *view.coord)) {
+  for (const Interval& run : held_part(call.input_views[0], dim).held) {
     for (std::int64_t i = run.start; i < run.stop; ++i) places.push_back(i);
   }
   return places;

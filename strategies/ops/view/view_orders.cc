@@ -6,6 +6,8 @@
 #include "strategies/ops/index/index_local.h"
 #include "strategies/ops/reduce/level_walk.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
+#include "strategies/rules/held_part.h"
 
 namespace tessera {
 namespace {
@@ -254,24 +256,18 @@ Array unfolded(const Array& x, const Windows& windows, std::int64_t count) {
 
 std::vector<LoweringStep> unfold_steps(const Attrs& attrs) {
   const std::int64_t size = attrs.get_int("size"), step = attrs.get_int("step");
-  LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {0}, .out = {2}};
-  fetch.dim = static_cast<int>(attrs.get_int("dimension"));
-  fetch.windows = [size, step, dim = fetch.dim](const Attrs&, const OperandView&,
-                                                const OperandView& result) {
-    const auto d = static_cast<std::size_t>(dim);
-    std::vector<Interval> needed =
-        local_intervals(result.spec->mesh(), result.spec->global_shape()[d],
-                        result.spec->layout().dims[d], *result.coord);
+  const int dim = static_cast<int>(attrs.get_int("dimension"));
+  const WindowFn windows = [size, step, dim](const Attrs&, const OperandView&,
+                                             const OperandView& result) {
+    std::vector<Interval> needed = held_part(result, dim).held;
     for (Interval& each : needed) each = {each.start * step, (each.stop - 1) * step + size};
     return needed;
   };
-  LoweringStep take{.kind = LoweringStep::Kind::kLocal, .in = {2}, .out = {1}};
-  take.kernel = [size, step, dim = fetch.dim](KernelCall& call) {
+  return ops::window_steps({1, 1}, dim, windows, [size, step, dim](KernelCall& call) {
     const Array& out = call.outputs[0];
     if (out.num_elements() == 0) return;
-    kernels::copy(call.ctx, unfolded(call.inputs[0], {dim, size, step}, out.size(dim)), out);
-  };
-  return {fetch, take};
+    kernels::copy(call.ctx, unfolded(call.inputs[1], {dim, size, step}, out.size(dim)), out);
+  });
 }
 
 void add_unfold(OpTable& table) {

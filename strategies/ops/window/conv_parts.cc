@@ -8,6 +8,7 @@
 #include "placement/checked_int.h"
 #include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 #include "strategies/ops/window/window_parts.h"
 
 namespace tessera::ops {
@@ -15,7 +16,6 @@ namespace {
 
 using kernels::WindowDim;
 using kernels::WindowPlane;
-using Kind = LoweringStep::Kind;
 using Role = ConvForm::Role;
 
 /// The weight's sizes, which neither the attributes nor every operand of a lowering's step say.
@@ -169,42 +169,28 @@ void run_cut(KernelCall& call, const ConvForm& form, int dim) {
 }
 
 std::vector<LoweringStep> halo_steps(const ConvForm& form, int dim, const Attrs& attrs) {
-  const int read = form.role == Role::kWeight ? 1 : 0;
   const WindowFn windows = [form, dim, attrs](const Attrs&, const OperandView& operand,
                                               const OperandView& result) {
     return needed(form, attrs, dim, operand, result);
   };
-  if (form.role == Role::kWeight) {
-    constexpr int kResult = 2, kWindow = 3, kOwn = 4;
-    return {
-        {.kind = Kind::kWindow, .in = {read}, .out = {kWindow}, .dim = 2 + dim, .windows = windows},
-        {.kind = Kind::kLocal,
-         .in = {0, 1, kWindow, kResult},
-         .out = {kOwn},
-         .kernel =
-             [form, dim](KernelCall& call) {
-               const Array& result = call.inputs.back();
-               const Array own = scratch(call, result.shape(), result.dtype());
-               call.outputs[0] = own;
-               KernelCall inner = call;
-               inner.inputs = call.inputs.first(3);
-               run_cut(inner, form, dim);
-             }},
-        {.kind = Kind::kReduce, .in = {kOwn}, .out = {kResult}, .reduce = ReduceOp::kSum}};
+  if (form.role != Role::kWeight) {
+    return window_steps({form.num_operands, 1}, 2 + dim, windows, [form, dim](KernelCall& call) {
+      run_cut(call, form, dim);
+      if (form.num_operands > 2) add_bias(call, 2);
+    });
   }
-  const int result = form.num_operands, fetched = result + 1;
-  std::vector<int> operands;
-  for (int i = 0; i < result; ++i) operands.push_back(i);
-  operands.push_back(fetched);
-  return {
-      {.kind = Kind::kWindow, .in = {read}, .out = {fetched}, .dim = 2 + dim, .windows = windows},
-      {.kind = Kind::kLocal,
-       .in = std::move(operands),
-       .out = {result},
-       .kernel = [form, dim](KernelCall& call) {
-         run_cut(call, form, dim);
-         if (form.num_operands > 2) add_bias(call, 2);
-       }}};
+  Steps steps(2, 1);
+  const auto grad = steps.operand(0), in = steps.operand(1), result = steps.result();
+  const auto fetched = steps.window(in, 2 + dim, windows), own = steps.value();
+  steps.local({grad, in, fetched, result}, {own}, [form, dim](KernelCall& call) {
+    const Array& like = call.inputs.back();
+    call.outputs[0] = scratch(call, like.shape(), like.dtype());
+    KernelCall inner = call;
+    inner.inputs = call.inputs.first(3);
+    run_cut(inner, form, dim);
+  });
+  steps.all_reduce({own}, {result}, ReduceOp::kSum);
+  return std::move(steps).take();
 }
 
 }  // namespace

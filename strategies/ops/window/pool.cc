@@ -7,6 +7,7 @@
 #include "kernels/elementwise.h"
 #include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
 #include "strategies/ops/window/window_parts.h"
 
 namespace tessera {
@@ -14,7 +15,6 @@ namespace {
 
 using kernels::WindowDim;
 using kernels::WindowPlane;
-using Kind = LoweringStep::Kind;
 using Metas = StatusOr<std::vector<TensorMeta>>;
 
 constexpr int kMostDims = kMaxDims - 1;  // one of height is put in
@@ -109,29 +109,18 @@ Interval held_by(const PoolForm& form, int dim, const OperandView& view) {
 
 /// Fetches what the rank's outputs read.
 std::vector<LoweringStep> forward_steps(const PoolForm& form, int dim, int num_outputs) {
-  std::vector<int> outputs;
-  for (int o = 0; o < num_outputs; ++o) outputs.push_back(1 + o);
-  const int fetched = 1 + num_outputs;
   const WindowFn windows = [form, dim](const Attrs& attrs, const OperandView& operand,
                                        const OperandView& result) {
     return ops::one_interval(
         whole_window(form, attrs, dim, operand, result).inputs_of(held_by(form, dim, result)));
   };
-  return {{.kind = Kind::kWindow,
-           .in = {0},
-           .out = {fetched},
-           .dim = form.from_end(dim),
-           .windows = windows},
-          {.kind = Kind::kLocal,
-           .in = {0, fetched},
-           .out = outputs,
-           .kernel = [form, dim](KernelCall& call) {
-             const OperandView& result = call.output_views[0];
-             const WindowDim window =
-                 whole_window(form, call.attrs, dim, call.input_views[0], result);
-             run_pool(call, form, call.inputs[1],
-                      {dim, ops::gathering(window, held_by(form, dim, result))});
-           }}};
+  return ops::window_steps(
+      {1, num_outputs}, form.from_end(dim), windows, [form, dim](KernelCall& call) {
+        const OperandView& result = call.output_views[0];
+        const WindowDim window = whole_window(form, call.attrs, dim, call.input_views[0], result);
+        run_pool(call, form, call.inputs[1],
+                 {dim, ops::gathering(window, held_by(form, dim, result))});
+      });
 }
 
 /// The outputs that read any of the rank's inputs.
@@ -143,24 +132,38 @@ WindowFn readers(const PoolForm& form, int dim) {
 }
 
 std::vector<LoweringStep> avg_grad_steps(const PoolForm& form, int dim) {
-  return {{.kind = Kind::kWindow,
-           .in = {0},
-           .out = {2},
-           .dim = form.from_end(dim),
-           .windows = readers(form, dim)},
-          {.kind = Kind::kLocal, .in = {0, 2}, .out = {1}, .kernel = [form, dim](KernelCall& call) {
-             const OperandView& result = call.output_views[0];
-             const WindowDim window =
-                 whole_window(form, call.attrs, dim, result, call.input_views[0]);
-             run_pool_grad(call.ctx, form, call.attrs, call.inputs[1], {}, call.outputs[0],
-                           {dim, ops::scattering(window, held_by(form, dim, result))});
-           }}};
+  return ops::window_steps(
+      {1, 1}, form.from_end(dim), readers(form, dim), [form, dim](KernelCall& call) {
+        const OperandView& result = call.output_views[0];
+        const WindowDim window = whole_window(form, call.attrs, dim, result, call.input_views[0]);
+        run_pool_grad(call.ctx, form, call.attrs, call.inputs[1], {}, call.outputs[0],
+                      {dim, ops::scattering(window, held_by(form, dim, result))});
+      });
+}
+
+/// call.inputs: the cotangent, the windows that read the rank's inputs, and what these read.
+void run_max_grad(KernelCall& call, const PoolForm& form, int dim) {
+  const Array &grad = call.inputs[1], &x = call.inputs[2], &out = call.outputs[0];
+  const OperandView& result = call.output_views[0];
+  const Interval own = held_by(form, dim, result);
+  WindowDim window = whole_window(form, call.attrs, dim, result, call.input_views[0]);
+  const Interval outs = window.outputs_of(own);
+  window = ops::gathering(window, outs);
+  const Array wide = ops::scratch(call, x.shape(), x.dtype());
+  run_pool_grad(call.ctx, form, call.attrs, grad, x, wide, {dim, window});
+  // Inputs that no window reads lie outside what was fetched.
+  kernels::fill(call.ctx, 0.0, out);
+  const int at = out.ndim() + form.from_end(dim);
+  const std::int64_t first = std::max(own.start, window.in_start);
+  const std::int64_t last = std::min(own.stop, window.in_start + wide.size(at));
+  if (first >= last) return;
+  kernels::copy(call.ctx, wide.slice(at, first - window.in_start, last - window.in_start),
+                out.slice(at, first - own.start, last - own.start));
 }
 
 /// Where the largest element stands is known from all that its window reads: a rank fetches the
 /// windows that read its inputs, and what these read.
 std::vector<LoweringStep> max_grad_steps(const PoolForm& form, int dim) {
-  constexpr int kResult = 2, kGrad = 3, kInput = 4;
   const WindowFn inputs = [form, dim](const Attrs& attrs, const OperandView& operand,
                                       const OperandView& result) {
     // The cotangent's whole size follows from the input's.
@@ -168,43 +171,18 @@ std::vector<LoweringStep> max_grad_steps(const PoolForm& form, int dim) {
     window.out_size = ops::window_attr(attrs, "grad_size", dim, 0);
     return ops::one_interval(window.inputs_of(window.outputs_of(held_by(form, dim, result))));
   };
-  return {{.kind = Kind::kWindow,
-           .in = {0},
-           .out = {kGrad},
-           .dim = form.from_end(dim),
-           .windows = readers(form, dim)},
-          {.kind = Kind::kWindow,
-           .in = {1},
-           .out = {kInput},
-           .dim = form.from_end(dim),
-           .windows = inputs},
-          {.kind = Kind::kLocal,
-           .in = {0, kGrad, kInput},
-           .out = {kResult},
-           .kernel = [form, dim](KernelCall& call) {
-             const Array &grad = call.inputs[1], &x = call.inputs[2], &out = call.outputs[0];
-             const OperandView& result = call.output_views[0];
-             const Interval own = held_by(form, dim, result);
-             WindowDim window = whole_window(form, call.attrs, dim, result, call.input_views[0]);
-             const Interval outs = window.outputs_of(own);
-             window = ops::gathering(window, outs);
-             const Array wide = ops::scratch(call, x.shape(), x.dtype());
-             run_pool_grad(call.ctx, form, call.attrs, grad, x, wide, {dim, window});
-             // Inputs that no window reads lie outside what was fetched.
-             kernels::fill(call.ctx, 0.0, out);
-             const int at = out.ndim() + form.from_end(dim);
-             const std::int64_t first = std::max(own.start, window.in_start);
-             const std::int64_t last = std::min(own.stop, window.in_start + wide.size(at));
-             if (first >= last) return;
-             kernels::copy(call.ctx,
-                           wide.slice(at, first - window.in_start, last - window.in_start),
-                           out.slice(at, first - own.start, last - own.start));
-           }}};
+  ops::Steps steps(2, 1);
+  const auto grad = steps.operand(0), input = steps.operand(1);
+  const auto read_by = steps.window(grad, form.from_end(dim), readers(form, dim));
+  const auto read = steps.window(input, form.from_end(dim), inputs);
+  steps.local({grad, read_by, read}, steps.results(),
+              [form, dim](KernelCall& call) { run_max_grad(call, form, dim); });
+  return std::move(steps).take();
 }
 
-using Steps = std::vector<LoweringStep> (*)(const PoolForm&, int dim);
+using StepsOf = std::vector<LoweringStep> (*)(const PoolForm&, int dim);
 
-std::vector<Lowering> lowerings(const PoolForm& form, Steps steps) {
+std::vector<Lowering> lowerings(const PoolForm& form, StepsOf steps) {
   std::vector<Lowering> all;
   for (int dim = 0; dim < form.num_dims; ++dim) {
     all.push_back({ops::window_letter(dim, form.num_dims),
@@ -386,7 +364,7 @@ void add_pool(OpTable& table, const PoolForm& form, std::string name, std::strin
             .args = {in("self").dims(form.num_dims, kMostDims)}};
   def.attrs = attrs_of(form);
   def.rule = dims + " -> " + dims;
-  Steps steps = [](const PoolForm& f, int dim) { return forward_steps(f, dim, 1); };
+  StepsOf steps = [](const PoolForm& f, int dim) { return forward_steps(f, dim, 1); };
   if (form.what == PoolForm::What::kMaxWithIndices) {
     def.rule += ", " + dims + " int | " + window_marks(form);
     def.num_outputs = 2;

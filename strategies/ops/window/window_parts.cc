@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strategies/ops/product/product.h"
+#include "strategies/rules/held_part.h"
 
 namespace tessera::ops {
 
@@ -26,10 +27,7 @@ Status check_window_attr(const Attrs& attrs, std::string_view name, int num_dims
 }
 
 Interval local_interval(const OperandView& view, int dim) {
-  const auto d = static_cast<std::size_t>(dim);
-  const Spec& spec = *view.spec;
-  const std::vector<Interval> held =
-      local_intervals(spec.mesh(), spec.global_shape()[d], spec.layout().dims[d], *view.coord);
+  const std::vector<Interval> held = held_part(view, dim).held;
   return held.empty() ? Interval{} : held.front();
 }
 
