@@ -117,15 +117,46 @@ std::uint32_t cutting_axes(const Layout& layout) {
   return axes;
 }
 
+std::vector<int> axes_of(const Levels& levels) {
+  std::vector<int> axes;
+  for (const Level& level : levels) {
+    if (level.kind == Level::Kind::kAxis) axes.push_back(level.axis);
+  }
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+Layout with_common_partial(Layout layout, std::span<const Spec* const> tensors) {
+  for (std::size_t axis = 0; axis < layout.partial.size(); ++axis) {
+    for (const Spec* tensor : tensors) {
+      if (tensor->layout().partial[axis] != layout.partial[axis]) layout.partial[axis].reset();
+    }
+  }
+  return layout;
+}
+
+StatusOr<Strategy> laid_out(std::span<const Spec* const> inputs, const Layout& in,
+                            std::span<const TensorMeta> outputs, const Layout& out,
+                            std::string why) {
+  Strategy strategy{.why = std::move(why)};
+  for (const Spec* input : inputs) {
+    TSR_ASSIGN_OR_RETURN(Spec spec,
+                         Spec::make(input->mesh(), input->global_shape(), input->dtype(), in));
+    strategy.inputs.push_back(std::move(spec));
+  }
+  for (const TensorMeta& output : outputs) {
+    TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(inputs[0]->mesh(), output.shape, output.dtype, out));
+    strategy.outputs.push_back(std::move(spec));
+  }
+  return strategy;
+}
+
 namespace {
 
-StatusOr<Strategy> make_strategy(const Spec& input, const TensorMeta& output, Layout in, Layout out,
-                                 std::string why) {
-  TSR_ASSIGN_OR_RETURN(
-      Spec in_spec, Spec::make(input.mesh(), input.global_shape(), input.dtype(), std::move(in)));
-  TSR_ASSIGN_OR_RETURN(Spec out_spec,
-                       Spec::make(input.mesh(), output.shape, output.dtype, std::move(out)));
-  return Strategy{{std::move(in_spec)}, {std::move(out_spec)}, std::move(why)};
+StatusOr<Strategy> make_strategy(const Spec& input, const TensorMeta& output, const Layout& in,
+                                 const Layout& out, std::string why) {
+  const Spec* const operand = &input;
+  return laid_out({&operand, 1}, in, {&output, 1}, out, std::move(why));
 }
 
 /// What one axis that does not fit could do instead.
@@ -245,8 +276,8 @@ StatusOr<std::vector<Strategy>> dim_map_strategies(const Spec& input, const Tens
   for (std::size_t d = 0; d < sources.size(); ++d) {
     if (sources[d] >= 0) out.dims[d] = in.dims[static_cast<std::size_t>(sources[d])];
   }
-  TSR_ASSIGN_OR_RETURN(Strategy strategy, make_strategy(input, output, std::move(in),
-                                                        std::move(out), "dims keep their cuts"));
+  TSR_ASSIGN_OR_RETURN(Strategy strategy,
+                       make_strategy(input, output, in, out, "dims keep their cuts"));
   return std::vector<Strategy>{std::move(strategy)};
 }
 

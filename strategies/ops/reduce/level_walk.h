@@ -14,10 +14,18 @@ namespace tessera::ops {
 /// does not fit.
 using LevelWalk = std::function<StatusOr<std::vector<Levels>>(const std::vector<Levels>&)>;
 
-/// The axes that cut a dim, as bits.
+/// The axes that cut a tensor's dims, as bits.
 std::uint32_t cutting_axes(const Layout& layout);
+/// The axes that cut a dim, ascending.
+std::vector<int> axes_of(const Levels& levels);
 /// `layout` without the cuts by these axes; a dim that no axis cuts any more is whole.
 Layout without_axes(const Layout& layout, std::uint32_t axes);
+/// `layout`, Partial only where all `tensors` are, of that kind.
+Layout with_common_partial(Layout layout, std::span<const Spec* const> tensors);
+/// All operands under the layout `in`, all results under `out`.
+StatusOr<Strategy> laid_out(std::span<const Spec* const> inputs, const Layout& in,
+                            std::span<const TensorMeta> outputs, const Layout& out,
+                            std::string why);
 
 /// The walk of a tensor of shape `from` seen as `to` (equal numbers of elements, row-major).
 LevelWalk reshape_walk(const Mesh& mesh, Shape from, Shape to);

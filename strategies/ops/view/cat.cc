@@ -3,7 +3,10 @@
 
 #include "kernels/elementwise.h"
 #include "placement/checked_int.h"
+#include "strategies/ops/reduce/level_walk.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
+#include "strategies/ops/view/index_map.h"
 
 namespace tessera {
 namespace {
@@ -29,43 +32,6 @@ StatusOr<std::vector<TensorMeta>> infer_cat(std::span<const TensorMeta> inputs,
   return std::vector<TensorMeta>{out};
 }
 
-/// One operand's layout for all: the joined dim whole, Partial where all are Partial of that kind.
-Layout joint_layout(const Spec& leader, std::span<const Spec* const> inputs, std::size_t dim) {
-  Layout layout = leader.layout();
-  layout.dims[dim].clear();
-  for (std::size_t axis = 0; axis < layout.partial.size(); ++axis) {
-    for (const Spec* input : inputs) {
-      if (input->layout().partial[axis] != layout.partial[axis]) layout.partial[axis].reset();
-    }
-  }
-  return layout;
-}
-
-/// All operands under `layout`; the result too.
-StatusOr<Strategy> joined(std::span<const Spec* const> inputs, const TensorMeta& output,
-                          const Layout& layout) {
-  Strategy strategy;
-  strategy.why = "the joined dim whole, all else cut alike";
-  for (const Spec* input : inputs) {
-    TSR_ASSIGN_OR_RETURN(Spec spec,
-                         Spec::make(input->mesh(), input->global_shape(), input->dtype(), layout));
-    strategy.inputs.push_back(std::move(spec));
-  }
-  TSR_ASSIGN_OR_RETURN(Spec out, Spec::make(inputs[0]->mesh(), output.shape, output.dtype, layout));
-  strategy.outputs.push_back(std::move(out));
-  return strategy;
-}
-
-/// The joined dim cut by the leader's axes, in mesh order.
-std::vector<int> joined_axes(const Spec& leader, std::size_t dim) {
-  std::vector<int> axes;
-  for (const Level& level : leader.layout().dims[dim]) {
-    if (level.kind == Level::Kind::kAxis) axes.push_back(level.axis);
-  }
-  std::sort(axes.begin(), axes.end());
-  return axes;
-}
-
 StatusOr<std::vector<Strategy>> cat_strategies(std::span<const Spec* const> inputs,
                                                std::span<const TensorMeta> outputs,
                                                const Attrs& attrs) {
@@ -74,13 +40,17 @@ StatusOr<std::vector<Strategy>> cat_strategies(std::span<const Spec* const> inpu
   std::vector<Layout> layouts;
   std::vector<Strategy> strategies;
   for (const Spec* leader : inputs) {
-    Layout layout = joint_layout(*leader, inputs, place);
+    // The joined dim whole.
+    Layout layout = ops::with_common_partial(leader->layout(), inputs);
+    layout.dims[place].clear();
     if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end()) {
       layouts.push_back(layout);
-      TSR_ASSIGN_OR_RETURN(Strategy whole, joined(inputs, outputs[0], layout));
+      TSR_ASSIGN_OR_RETURN(Strategy whole,
+                           ops::laid_out(inputs, layout, outputs, layout,
+                                         "the joined dim whole, all else cut alike"));
       strategies.push_back(std::move(whole));
     }
-    const std::vector<int> axes = joined_axes(*leader, place);
+    const std::vector<int> axes = ops::axes_of(leader->layout().dims[place]);
     if (axes.empty()) continue;
     for (const int axis : axes) {
       layout.dims[place].push_back(Level::of_axis(axis));
@@ -88,8 +58,10 @@ StatusOr<std::vector<Strategy>> cat_strategies(std::span<const Spec* const> inpu
     }
     if (std::find(layouts.begin(), layouts.end(), layout) != layouts.end()) continue;
     layouts.push_back(layout);
-    TSR_ASSIGN_OR_RETURN(Strategy cut, joined(inputs, outputs[0], layout));
-    cut.why = "the joined dim stays cut, each rank fetches its share of the result";
+    TSR_ASSIGN_OR_RETURN(
+        Strategy cut,
+        ops::laid_out(inputs, layout, outputs, layout,
+                      "the joined dim stays cut, each rank fetches its share of the result"));
     cut.lowering = 0;
     cut.lowering_axes = axes;
     strategies.push_back(std::move(cut));
@@ -115,40 +87,18 @@ Attrs localize_cat(const Attrs& attrs, std::span<const Spec> inputs, std::span<c
   return local;
 }
 
-/// What a rank's share of the result takes from the operand that stands at [start, start + size).
-WindowFn share_of_part(int dim, std::int64_t start, std::int64_t size) {
-  return [dim, start, size](const Attrs&, const OperandView&, const OperandView& result) {
-    const auto d = static_cast<std::size_t>(dim);
-    std::vector<Interval> needed;
-    for (const Interval& own : local_intervals(result.spec->mesh(), result.spec->global_shape()[d],
-                                               result.spec->layout().dims[d], *result.coord)) {
-      const Interval part = {std::max<std::int64_t>(own.start - start, 0),
-                             std::min(own.stop - start, size)};
-      if (part.start < part.stop) needed.push_back(part);
-    }
-    return needed;
-  };
-}
-
 std::vector<LoweringStep> cat_steps(const Attrs& attrs) {
   const int dim = static_cast<int>(attrs.get_int("dim"));
   const Shape parts = attrs.get_ints(kParts);
-  const int count = static_cast<int>(parts.size());
-  std::vector<LoweringStep> steps;
-  LoweringStep join{.kind = LoweringStep::Kind::kLocal, .out = {count}};
+  ops::Steps steps(static_cast<int>(parts.size()), 1);
+  ops::Steps::Values fetched;
   std::int64_t start = 0;
-  for (int i = 0; i < count; ++i) {
-    const std::int64_t size = parts[static_cast<std::size_t>(i)];
-    LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {i}, .out = {count + 1 + i}};
-    fetch.dim = dim;
-    fetch.windows = share_of_part(dim, start, size);
-    steps.push_back(std::move(fetch));
-    join.in.push_back(count + 1 + i);
-    start += size;
+  for (const ops::Steps::Value operand : steps.operands()) {
+    fetched.push_back(steps.window(operand, dim, ops::window_of_part(dim, start)));
+    start += parts[static_cast<std::size_t>(operand.number)];
   }
-  join.kernel = run_cat;
-  steps.push_back(std::move(join));
-  return steps;
+  steps.local(fetched, steps.results(), run_cat);
+  return std::move(steps).take();
 }
 
 void run_cat(KernelCall& call) {

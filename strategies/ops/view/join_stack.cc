@@ -33,25 +33,13 @@ Strategies stack_strategies(std::span<const Spec* const> inputs,
   std::vector<Layout> layouts;
   std::vector<Strategy> found;
   for (const Spec* leader : inputs) {
-    Layout layout = leader->layout();
-    for (std::size_t axis = 0; axis < layout.partial.size(); ++axis) {
-      for (const Spec* input : inputs) {
-        if (input->layout().partial[axis] != layout.partial[axis]) layout.partial[axis].reset();
-      }
-    }
+    const Layout layout = ops::with_common_partial(leader->layout(), inputs);
     if (std::find(layouts.begin(), layouts.end(), layout) != layouts.end()) continue;
     layouts.push_back(layout);
-    Strategy strategy;
-    strategy.why = "all cut alike, the new dim whole";
-    for (const Spec* input : inputs) {
-      TSR_ASSIGN_OR_RETURN(
-          Spec spec, Spec::make(input->mesh(), input->global_shape(), input->dtype(), layout));
-      strategy.inputs.push_back(std::move(spec));
-    }
-    layout.dims.insert(layout.dims.begin() + dim, Levels{});
-    TSR_ASSIGN_OR_RETURN(Spec out,
-                         Spec::make(leader->mesh(), outputs[0].shape, outputs[0].dtype, layout));
-    strategy.outputs.push_back(std::move(out));
+    Layout out = layout;
+    out.dims.insert(out.dims.begin() + dim, Levels{});
+    TSR_ASSIGN_OR_RETURN(Strategy strategy, ops::laid_out(inputs, layout, outputs, out,
+                                                          "all cut alike, the new dim whole"));
     found.push_back(std::move(strategy));
   }
   return found;

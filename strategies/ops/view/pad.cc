@@ -8,92 +8,58 @@
 #include "kernels/take_map.h"
 #include "placement/checked_int.h"
 #include "strategies/ops/call_rule.h"
-#include "strategies/ops/product/product.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
+#include "strategies/ops/view/index_map.h"
 #include "strategies/ops/window/window_parts.h"
 
 namespace tessera {
 namespace {
 
-using Kind = LoweringStep::Kind;
+using Kind = ops::DimMap::Kind;
 using Metas = StatusOr<std::vector<TensorMeta>>;
-using Places = std::vector<std::int64_t>;
+using ops::DimMap;
+using ops::Places;
 
 constexpr int kLoweredDims = 3;
 constexpr std::string_view kLetters = "zyxwvutsrqponmlk";  // of dims, the last one first
 constexpr auto kMostDims = static_cast<int>(kLetters.size());
 
-/// How a dim's positions are taken.
+/// How the last dims' positions are taken.
 struct TakeForm {
-  enum class What : std::uint8_t {
-    kConstant,
-    kReflect,
-    kReplicate,
-    kCircular,
-    kNearest
-  } what = What::kConstant;
+  Kind kind = Kind::kConstant;
   std::string_view attr = "padding";  ///< the list that says how much
   int num_dims = 0;                   ///< that it must speak of; 0: any
+
+  bool nearest() const { return kind == Kind::kNearest; }
 };
-
-/// One dim of a call.
-struct DimMap {
-  TakeForm::What what;
-  std::int64_t before = 0;
-  std::int64_t size = 0;
-  std::int64_t out_size = 0;
-
-  /// The position that result position `o` is taken from, or −1.
-  std::int64_t source(std::int64_t o) const {
-    using What = TakeForm::What;
-    const std::int64_t i = o - before;
-    switch (what) {
-      case What::kConstant:
-        return i >= 0 && i < size ? i : -1;
-      case What::kReflect:
-        return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
-      case What::kReplicate:
-        return std::clamp<std::int64_t>(i, 0, size - 1);
-      case What::kCircular:
-        return ((i % size) + size) % size;
-      case What::kNearest:
-        break;
-    }
-    return o * size / out_size;
-  }
-};
-
-/// Entries of the list for the dim `place` places from the end: (before, after), or the new size.
-std::pair<std::int64_t, std::int64_t> entries_of(const TakeForm& form, const Attrs& attrs,
-                                                 std::size_t place, int num_dims) {
-  const Shape list = attrs.get_ints(form.attr);
-  if (form.what == TakeForm::What::kNearest) {
-    const int dim = num_dims - 1 - static_cast<int>(place);
-    return {ops::window_attr(attrs, form.attr, dim, 1), 0};
-  }
-  return {list[2 * place], list[2 * place + 1]};
-}
 
 /// How many dims, from the last on, the call maps.
-int mapped_dims(const TakeForm& form, const Attrs& attrs) {
+int num_mapped(const TakeForm& form, const Attrs& attrs) {
   return form.num_dims != 0 ? form.num_dims
                             : static_cast<int>(attrs.get_ints(form.attr).size() / 2);
 }
 
-/// The map of the dim `place` places from the end of an operand dim of `size`.
-DimMap map_of(const TakeForm& form, const Attrs& attrs, std::size_t place, std::int64_t size) {
-  const auto [first, second] = entries_of(form, attrs, place, mapped_dims(form, attrs));
-  if (form.what == TakeForm::What::kNearest) return {form.what, 0, size, first};
-  return {form.what, first, size, (CheckedInt(size) + first + second).clamped()};
+/// The mapped dims of an operand of `shape`, the last one first. The list has (before, after) for
+/// each, in this order, or the new sizes.
+ops::MappedDims maps_of(const TakeForm& form, const Attrs& attrs, const Shape& shape) {
+  const Shape list = attrs.get_ints(form.attr);
+  const int count = num_mapped(form, attrs);
+  ops::MappedDims maps;
+  for (int place = 0; place < count; ++place) {
+    const int dim = static_cast<int>(shape.size()) - 1 - place;
+    const std::int64_t size = shape[static_cast<std::size_t>(dim)];
+    const auto at = static_cast<std::size_t>(2 * place);
+    const std::int64_t before = form.nearest() ? 0 : list[at];
+    const std::int64_t out_size = form.nearest()
+                                      ? ops::window_attr(attrs, form.attr, count - 1 - place, 1)
+                                      : (CheckedInt(size) + before + list[at + 1]).clamped();
+    maps.push_back({dim, {form.kind, before, size, out_size}});
+  }
+  return maps;
 }
 
 bool keeps(const DimMap& map) { return map.before == 0 && map.size == map.out_size; }
-
-Places sources_of(const DimMap& map, Interval outs) {
-  Places places;
-  for (std::int64_t o = outs.start; o < outs.stop; ++o) places.push_back(map.source(o));
-  return places;
-}
 
 /// Ascending, each once, without −1.
 Places distinct(Places places) {
@@ -135,122 +101,104 @@ Places relative(const Places& places, const Places& held) {
   return result;
 }
 
-/// The dim's size in the whole tensor: one that the call keeps may be cut.
-std::int64_t whole_size(std::span<const OperandView> views, const Array& local, int dim) {
-  return views.empty() || views[0].spec == nullptr
-             ? local.size(dim)
-             : views[0].spec->global_shape()[static_cast<std::size_t>(dim)];
+/// The shape of a call's first operand or result in the whole tensor: a dim that the call keeps may
+/// be cut.
+const Shape& whole_shape(std::span<const OperandView> views, const Array& local) {
+  const bool whole = views.empty() || views[0].spec == nullptr;
+  return whole ? local.shape() : views[0].spec->global_shape();
 }
 
-/// Takes along each mapped dim in turn; `cut`'s places are given.
-struct CutPlaces {
+/// The places of one dim.
+struct DimPlaces {
   int dim = -1;
   Places places;
 };
-void take_all(KernelCall& call, const TakeForm& form, Array x, const CutPlaces& cut) {
-  const Array& out = call.outputs[0];
+/// What a call does along one dim: it takes, or adds up what goes back.
+using Along = void (*)(KernelCall& call, const Array& x, const DimPlaces& taken, const Array& out);
+
+void take(KernelCall& call, const Array& x, const DimPlaces& taken, const Array& out) {
   const double value = call.attrs.get_double_or("value", 0.0);
-  std::vector<std::pair<int, Places>> steps;
-  for (int place = 0; place < mapped_dims(form, call.attrs); ++place) {
-    const int dim = x.ndim() - 1 - place;
+  kernels::take_map(call.ctx, x, taken.dim, taken.places, value, out);
+}
+void add(KernelCall& call, const Array& x, const DimPlaces& taken, const Array& out) {
+  kernels::add_map(call.ctx, x, taken.dim, taken.places, out);
+}
+
+/// Along each dim that is not kept in turn; the places of `cut` are given.
+void run_along(KernelCall& call, const ops::MappedDims& maps, Along along, Array x,
+               const DimPlaces& cut) {
+  const Array& out = call.outputs[0];
+  std::vector<DimPlaces> dims;
+  for (const auto& [dim, map] : maps) {
     if (dim == cut.dim) {
-      steps.emplace_back(dim, cut.places);
-      continue;
+      dims.push_back(cut);
+    } else if (!keeps(map)) {
+      dims.push_back({dim, map.sources({0, map.out_size})});
     }
-    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place),
-                              whole_size(call.input_views, x, dim));
-    if (!keeps(map)) steps.emplace_back(dim, sources_of(map, {0, map.out_size}));
   }
-  if (steps.empty()) kernels::copy(call.ctx, x, out);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const auto& [dim, places] = steps[i];
+  if (dims.empty()) kernels::copy(call.ctx, x, out);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
     Shape shape = x.shape();
-    shape[static_cast<std::size_t>(dim)] = static_cast<std::int64_t>(places.size());
-    const Array next = i + 1 == steps.size() ? out : ops::scratch(call, shape, x.dtype());
-    kernels::take_map(call.ctx, x, dim, places, value, next);
+    shape[static_cast<std::size_t>(dims[i].dim)] = out.size(dims[i].dim);
+    const Array next = i + 1 == dims.size() ? out : ops::scratch(call, shape, x.dtype());
+    along(call, x, dims[i], next);
     x = next;
   }
 }
 
-/// The sums that go back, dim by dim; `call.attrs` has input_size.
-void add_all(KernelCall& call, const TakeForm& form, Array grad, const CutPlaces& cut) {
-  const Array& out = call.outputs[0];
-  std::vector<std::pair<int, Places>> steps;
-  for (int place = 0; place < mapped_dims(form, call.attrs); ++place) {
-    const int dim = grad.ndim() - 1 - place;
-    if (dim == cut.dim) {
-      steps.emplace_back(dim, cut.places);
-      continue;
-    }
-    const DimMap map = map_of(form, call.attrs, static_cast<std::size_t>(place),
-                              whole_size(call.output_views, out, dim));
-    if (!keeps(map)) steps.emplace_back(dim, sources_of(map, {0, map.out_size}));
-  }
-  if (steps.empty()) kernels::copy(call.ctx, grad, out);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const auto& [dim, places] = steps[i];
-    Shape shape = grad.shape();
-    shape[static_cast<std::size_t>(dim)] = out.size(dim);
-    const Array next = i + 1 == steps.size() ? out : ops::scratch(call, shape, grad.dtype());
-    kernels::add_map(call.ctx, grad, dim, places, next);
-    grad = next;
-  }
+void take_all(KernelCall& call, const TakeForm& form, const Array& x, const DimPlaces& cut) {
+  const Shape& whole = whole_shape(call.input_views, x);
+  run_along(call, maps_of(form, call.attrs, whole), take, x, cut);
+}
+/// The sums that go back; `call.attrs` has input_size.
+void add_all(KernelCall& call, const TakeForm& form, const Array& grad, const DimPlaces& cut) {
+  const Shape& whole = whole_shape(call.output_views, call.outputs[0]);
+  run_along(call, maps_of(form, call.attrs, whole), add, grad, cut);
 }
 
-std::int64_t size_at(const OperandView& view, int place) {
-  return view.spec->global_shape()[static_cast<std::size_t>(view.spec->ndim() - 1 - place)];
+/// The map of the dim `place` places from the end of `whole`, the forward call's operand.
+DimMap map_at(const TakeForm& form, const Attrs& attrs, const OperandView& whole, int place) {
+  return maps_of(form, attrs, whole.spec->global_shape())[static_cast<std::size_t>(place)].map;
 }
 Interval held_at(const OperandView& view, int place) {
   return ops::local_interval(view, view.spec->ndim() - 1 - place);
 }
 
 std::vector<LoweringStep> take_steps(const TakeForm& form, int place) {
-  const auto at = static_cast<std::size_t>(place);
-  const WindowFn windows = [form, place, at](const Attrs& attrs, const OperandView& operand,
-                                             const OperandView& result) {
-    const DimMap map = map_of(form, attrs, at, size_at(operand, place));
-    return intervals_of(distinct(sources_of(map, held_at(result, place))));
+  const auto sources = [form, place](const Attrs& attrs, const OperandView& operand,
+                                     const OperandView& result) {
+    return map_at(form, attrs, operand, place).sources(held_at(result, place));
   };
-  return {{.kind = Kind::kWindow, .in = {0}, .out = {2}, .dim = -1 - place, .windows = windows},
-          {.kind = Kind::kLocal,
-           .in = {0, 2},
-           .out = {1},
-           .kernel = [form, place, at](KernelCall& call) {
-             const DimMap map = map_of(form, call.attrs, at, size_at(call.input_views[0], place));
-             const Places sources = sources_of(map, held_at(call.output_views[0], place));
-             const Array& fetched = call.inputs[1];
-             take_all(call, form, fetched,
-                      {fetched.ndim() - 1 - place, relative(sources, distinct(sources))});
-           }}};
+  const WindowFn windows = [sources](const Attrs& attrs, const OperandView& operand,
+                                     const OperandView& result) {
+    return intervals_of(distinct(sources(attrs, operand, result)));
+  };
+  return ops::window_steps({1, 1}, -1 - place, windows, [form, place, sources](KernelCall& call) {
+    const Places needed = sources(call.attrs, call.input_views[0], call.output_views[0]);
+    const Array& fetched = call.inputs[1];
+    take_all(call, form, fetched, {fetched.ndim() - 1 - place, relative(needed, distinct(needed))});
+  });
 }
 
 std::vector<LoweringStep> add_steps(const TakeForm& form, int place) {
-  const auto at = static_cast<std::size_t>(place);
-  const WindowFn windows = [form, place, at](const Attrs& attrs, const OperandView&,
-                                             const OperandView& result) {
-    const DimMap map = map_of(form, attrs, at, size_at(result, place));
-    return intervals_of(takers_of(map, held_at(result, place)));
+  const WindowFn windows = [form, place](const Attrs& attrs, const OperandView&,
+                                         const OperandView& result) {
+    return intervals_of(takers_of(map_at(form, attrs, result, place), held_at(result, place)));
   };
-  return {{.kind = Kind::kWindow, .in = {0}, .out = {2}, .dim = -1 - place, .windows = windows},
-          {.kind = Kind::kLocal,
-           .in = {0, 2},
-           .out = {1},
-           .kernel = [form, place, at](KernelCall& call) {
-             const OperandView& result = call.output_views[0];
-             const DimMap map = map_of(form, call.attrs, at, size_at(result, place));
-             const Interval own = held_at(result, place);
-             Places places;
-             for (const std::int64_t o : takers_of(map, own)) {
-               places.push_back(map.source(o) - own.start);
-             }
-             const Array& fetched = call.inputs[1];
-             add_all(call, form, fetched, {fetched.ndim() - 1 - place, std::move(places)});
-           }}};
+  return ops::window_steps({1, 1}, -1 - place, windows, [form, place](KernelCall& call) {
+    const OperandView& result = call.output_views[0];
+    const DimMap map = map_at(form, call.attrs, result, place);
+    const Interval own = held_at(result, place);
+    Places places;
+    for (const std::int64_t o : takers_of(map, own)) places.push_back(map.source(o) - own.start);
+    const Array& fetched = call.inputs[1];
+    add_all(call, form, fetched, {fetched.ndim() - 1 - place, std::move(places)});
+  });
 }
 
-using Steps = std::vector<LoweringStep> (*)(const TakeForm&, int place);
+using StepsOf = std::vector<LoweringStep> (*)(const TakeForm&, int place);
 
-std::vector<Lowering> lowerings(const TakeForm& form, Steps steps) {
+std::vector<Lowering> lowerings(const TakeForm& form, StepsOf steps) {
   std::vector<Lowering> all;
   for (int place = 0; place < kLoweredDims; ++place) {
     all.push_back({std::string(1, kLetters[static_cast<std::size_t>(place)]),
@@ -264,32 +212,29 @@ std::vector<Lowering> lowerings(const TakeForm& form, Steps steps) {
 /// `whole` is the operand of the forward call.
 std::string dims_rule(const TakeForm& form, const Attrs& attrs, const Shape& whole) {
   if (whole.empty()) return "* -> *";  // a rule has no letter for no dim
-  std::string letters, marks;
-  for (std::size_t place = 0; place < whole.size(); ++place) {
-    const char letter = kLetters[place];
-    letters.insert(letters.begin(), letter);
-    if (static_cast<int>(place) >= mapped_dims(form, attrs)) continue;
-    if (keeps(map_of(form, attrs, place, whole[whole.size() - 1 - place]))) continue;
-    marks += (marks.empty() ? " | " : " ") + std::string(1, letter) + "~";
+  std::string letters(kLetters.substr(0, whole.size()));
+  std::reverse(letters.begin(), letters.end());
+  std::string marks;
+  for (const auto& [dim, map] : maps_of(form, attrs, whole)) {
+    if (keeps(map)) continue;
+    marks += (marks.empty() ? " | " : " ") + letters.substr(static_cast<std::size_t>(dim), 1) + "~";
   }
   return letters + " -> " + letters + marks;
 }
 
-bool has_value(const TakeForm& form) { return form.what == TakeForm::What::kConstant; }
+bool has_value(const TakeForm& form) { return form.kind == Kind::kConstant; }
 
 Status check_entries(const TakeForm& form, const DimMap& map) {
-  using What = TakeForm::What;
   const CheckedInt after = CheckedInt(map.out_size) - map.size - map.before;
-  const bool nearest = form.what == What::kNearest;
-  bool fits = map.out_size >= (nearest ? 1 : 0) && (has_value(form) || map.size > 0);
-  if (form.what == What::kReflect) fits = fits && map.before < map.size && after < map.size;
-  if (form.what == What::kCircular) fits = fits && map.before <= map.size && after <= map.size;
-  fits = fits && (has_value(form) || nearest || (map.before >= 0 && after >= 0));
+  bool fits = map.out_size >= (form.nearest() ? 1 : 0) && (has_value(form) || map.size > 0);
+  if (form.kind == Kind::kReflect) fits = fits && map.before < map.size && after < map.size;
+  if (form.kind == Kind::kCircular) fits = fits && map.before <= map.size && after <= map.size;
+  fits = fits && (has_value(form) || form.nearest() || (map.before >= 0 && after >= 0));
   if (fits) return absl::OkStatus();
   return invalid_argument(
       "a dim of " + std::to_string(map.size) + " cannot become " + std::to_string(map.out_size) +
-      (form.what == What::kReflect    ? "; a reflection is shorter than the dim"
-       : form.what == What::kCircular ? "; a circular padding is at most as long as the dim"
+      (form.kind == Kind::kReflect    ? "; a reflection is shorter than the dim"
+       : form.kind == Kind::kCircular ? "; a circular padding is at most as long as the dim"
                                       : ""));
 }
 
@@ -297,21 +242,18 @@ Infer infer_taken(const TakeForm& form) {
   return [form](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
     TensorMeta out = inputs[0];
     const Shape list = attrs.get_ints(form.attr);
-    const bool pairs = form.what != TakeForm::What::kNearest;
-    const auto wanted = static_cast<std::size_t>(pairs ? 2 * form.num_dims : form.num_dims);
+    const auto wanted =
+        static_cast<std::size_t>(form.nearest() ? form.num_dims : 2 * form.num_dims);
     const bool counted = form.num_dims != 0 ? list.size() == wanted : list.size() % 2 == 0;
-    const int mapped = mapped_dims(form, attrs);
-    if (!counted || mapped > static_cast<int>(out.shape.size())) {
+    if (!counted || num_mapped(form, attrs) > static_cast<int>(out.shape.size())) {
       return invalid_argument(std::string(form.attr) + " " + to_string(list) + " for " +
                               to_string(out.shape) + "; need " +
-                              (pairs ? "(before, after) for each of the last dims"
-                                     : "one size for each of the last dims"));
+                              (form.nearest() ? "one size for each of the last dims"
+                                              : "(before, after) for each of the last dims"));
     }
-    for (int place = 0; place < mapped; ++place) {
-      std::int64_t& size = out.shape[out.shape.size() - 1 - static_cast<std::size_t>(place)];
-      const DimMap map = map_of(form, attrs, static_cast<std::size_t>(place), size);
+    for (const auto& [dim, map] : maps_of(form, attrs, inputs[0].shape)) {
       TSR_RETURN_IF_ERROR(check_entries(form, map));
-      size = map.out_size;
+      out.shape[static_cast<std::size_t>(dim)] = map.out_size;
     }
     return std::vector<TensorMeta>{out};
   };
@@ -346,7 +288,7 @@ std::vector<Sample> samples_of(const TakeForm& form) {
   const auto sample = [&](Shape shape, Shape list) {
     return Sample{.shapes = {std::move(shape)}, .attrs = {{form.attr, std::move(list)}}};
   };
-  const bool nearest = form.what == TakeForm::What::kNearest;
+  const bool nearest = form.nearest();
   if (form.num_dims == 1) {
     return {sample({7, 6}, nearest ? Shape{9} : Shape{2, 1}),
             sample({2, 3}, nearest ? Shape{5} : Shape{1, 2}),
@@ -387,7 +329,7 @@ std::vector<Sample> grad_samples_of(const TakeForm& form) {
 
 /// Positions fit 64 bits, whatever stands before and after.
 AttrDef list_attr(const TakeForm& form) {
-  const std::int64_t least = form.what == TakeForm::What::kNearest ? 1 : -kMaxTensorBytes;
+  const std::int64_t least = form.nearest() ? 1 : -kMaxTensorBytes;
   return ops::ints_attr(std::string(form.attr)).between(least, kMaxTensorBytes);
 }
 
@@ -426,18 +368,17 @@ void add_family(OpTable& table, const TakeForm& form, const std::string& name, s
 }  // namespace
 
 void add_pad_ops(OpTable& table) {
-  using What = TakeForm::What;
-  add_family(table, {What::kConstant, "pad", 0}, "constant_pad_nd",
+  add_family(table, {Kind::kConstant, "pad", 0}, "constant_pad_nd",
              "`value` before and after the last dims; a negative padding takes away.");
-  add_family(table, {What::kCircular, "pad", 0}, "_pad_circular",
+  add_family(table, {Kind::kCircular, "pad", 0}, "_pad_circular",
              "The last dims continued as if they were circles.");
   for (const int num_dims : {1, 2}) {
     const std::string dims = std::to_string(num_dims) + "d";
-    add_family(table, {What::kReflect, "padding", num_dims}, "reflection_pad" + dims,
+    add_family(table, {Kind::kReflect, "padding", num_dims}, "reflection_pad" + dims,
                "The last dims continued by their mirror image, without the border itself.");
-    add_family(table, {What::kReplicate, "padding", num_dims}, "replication_pad" + dims,
+    add_family(table, {Kind::kReplicate, "padding", num_dims}, "replication_pad" + dims,
                "The last dims continued by their border elements.");
-    add_family(table, {What::kNearest, "output_size", num_dims}, "upsample_nearest" + dims,
+    add_family(table, {Kind::kNearest, "output_size", num_dims}, "upsample_nearest" + dims,
                "The last dims in other sizes: each position takes the nearest one before it.");
   }
 }

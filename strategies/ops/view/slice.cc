@@ -7,6 +7,9 @@
 #include "placement/checked_int.h"
 #include "strategies/ops/index/index_local.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
+#include "strategies/ops/view/index_map.h"
+#include "strategies/rules/held_part.h"
 
 namespace tessera {
 namespace {
@@ -95,43 +98,34 @@ void run_part(KernelCall& call) {
 /// What a rank's share of the result is taken from, and the share itself out of that.
 template <WindowOf kWindow>
 std::vector<LoweringStep> part_steps(const Attrs& attrs) {
-  LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {0}, .out = {2}};
-  fetch.dim = static_cast<int>(attrs.get_int("dim"));
-  fetch.windows = [](const Attrs& global, const OperandView& operand, const OperandView& result) {
+  const WindowFn windows = [](const Attrs& global, const OperandView& operand,
+                              const OperandView& result) {
     const Window window = value_or_throw(kWindow(operand.spec->global_shape(), global));
-    const auto d = static_cast<std::size_t>(window.dim);
-    std::vector<Interval> needed =
-        local_intervals(result.spec->mesh(), result.spec->global_shape()[d],
-                        result.spec->layout().dims[d], *result.coord);
+    std::vector<Interval> needed = held_part(result, window.dim).held;
     for (Interval& each : needed) {
       each = {window.start + each.start * window.step,
               window.start + (each.stop - 1) * window.step + 1};
     }
     return needed;
   };
-  LoweringStep take{.kind = LoweringStep::Kind::kLocal, .in = {2}, .out = {1}};
-  take.kernel = [](KernelCall& call) {
-    const Array& fetched = call.inputs[0];
-    const int dim = ops::kernel_dim(call, fetched);
+  const int dim = static_cast<int>(attrs.get_int("dim"));
+  return ops::window_steps({1, 1}, dim, windows, [dim](KernelCall& call) {
+    const Array& fetched = call.inputs[1];
     kernels::copy(call.ctx,
                   part_of(fetched, {dim, 0, fetched.size(dim), call.attrs.get_int_or("step", 1)}),
                   call.outputs[0]);
-  };
-  return {fetch, take};
+  });
 }
 
 std::vector<LoweringStep> select_steps(const Attrs& attrs) {
-  LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {0}, .out = {2}};
-  fetch.dim = static_cast<int>(attrs.get_int("dim"));
-  fetch.windows = [](const Attrs& global, const OperandView& operand, const OperandView&) {
+  const WindowFn windows = [](const Attrs& global, const OperandView& operand, const OperandView&) {
     const Window window = value_or_throw(select_window(operand.spec->global_shape(), global));
     return std::vector<Interval>{{window.start, window.stop}};
   };
-  LoweringStep take{.kind = LoweringStep::Kind::kLocal, .in = {2}, .out = {1}};
-  take.kernel = [](KernelCall& call) {
-    kernels::copy(call.ctx, call.inputs[0].try_view(call.outputs[0].shape()), call.outputs[0]);
-  };
-  return {fetch, take};
+  const int dim = static_cast<int>(attrs.get_int("dim"));
+  return ops::window_steps({1, 1}, dim, windows, [](KernelCall& call) {
+    kernels::copy(call.ctx, call.inputs[1].try_view(call.outputs[0].shape()), call.outputs[0]);
+  });
 }
 
 void run_select(KernelCall& call) {
@@ -164,37 +158,17 @@ std::vector<Var> part_gradient(GradContext& c) {
 /// A rank's share of the padded dim: the operand's elements that fall into it, zeros around them.
 std::vector<LoweringStep> pad_steps(const Attrs& attrs) {
   const std::int64_t start = attrs.get_int("start");
-  LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {0}, .out = {2}};
-  fetch.dim = static_cast<int>(attrs.get_int("dim"));
-  fetch.windows = [start](const Attrs& global, const OperandView& operand,
-                          const OperandView& result) {
-    const Shape& shape = operand.spec->global_shape();
-    const auto d = static_cast<std::size_t>(
-        value_or_throw(ops::dim_attr(global, static_cast<int>(shape.size()))));
-    std::vector<Interval> needed;
-    for (const Interval& own : local_intervals(result.spec->mesh(), result.spec->global_shape()[d],
-                                               result.spec->layout().dims[d], *result.coord)) {
-      const Interval part = {std::max<std::int64_t>(own.start - start, 0),
-                             std::min(own.stop - start, shape[d])};
-      if (part.start < part.stop) needed.push_back(part);
-    }
-    return needed;
-  };
-  LoweringStep place{.kind = LoweringStep::Kind::kLocal, .in = {2}, .out = {1}};
-  place.kernel = [start](KernelCall& call) {
-    const Array& fetched = call.inputs[0];
+  const int dim = static_cast<int>(attrs.get_int("dim"));
+  const auto place = [start, dim](KernelCall& call) {
+    const Array& fetched = call.inputs[1];
     const Array& out = call.outputs[0];
-    const int dim = ops::kernel_dim(call, out);
     kernels::fill(call.ctx, 0.0, out);
     if (fetched.num_elements() == 0) return;
-    const OperandView& view = call.output_views[0];
-    const auto d = static_cast<std::size_t>(dim);
-    const std::int64_t first = local_to_global(view.spec->mesh(), view.spec->global_shape()[d],
-                                               view.spec->layout().dims[d], *view.coord, 0);
+    const std::int64_t first = held_part(call.output_views[0], dim).held.front().start;
     const std::int64_t at = std::max<std::int64_t>(start - first, 0);
     kernels::copy(call.ctx, fetched, out.slice(dim, at, at + fetched.size(dim)));
   };
-  return {fetch, place};
+  return ops::window_steps({1, 1}, dim, ops::window_of_part(dim, start), place);
 }
 
 void add_slice_grad(OpTable& table) {

@@ -1,18 +1,19 @@
-// Elements moved along dims: roll, flip, rot90; repeated: repeat, tile, repeat_interleave; and
-// windows over a dim: unfold.
+// Elements moved along dims: roll, flip, rot90; and repeated: repeat, tile, repeat_interleave.
 #include <algorithm>
 
 #include "kernels/elementwise.h"
 #include "placement/checked_int.h"
+#include "strategies/ops/reduce/level_walk.h"
 #include "strategies/ops/schema.h"
-#include "strategies/ops/view/view_window.h"
+#include "strategies/ops/view/index_map.h"
 
 namespace tessera {
 namespace {
 
 using Metas = StatusOr<std::vector<TensorMeta>>;
 using Strategies = StatusOr<std::vector<Strategy>>;
-using Order = std::vector<std::int64_t>;
+using Kind = ops::DimMap::Kind;
+using Maps = StatusOr<ops::MappedDims>;
 
 /// The dims listed, in order, from the front, each once.
 StatusOr<std::vector<int>> listed_dims(const Attrs& attrs, std::size_t ndim) {
@@ -28,18 +29,6 @@ StatusOr<std::vector<int>> listed_dims(const Attrs& attrs, std::size_t ndim) {
   return dims;
 }
 
-/// x with elements order(size) of each dim of `dims` but `skipped`.
-template <class OrderOf>
-Array reordered(KernelCall& call, const Array& x, const std::vector<int>& dims, int skipped,
-                OrderOf order_of) {
-  Array result = x;
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] == skipped) continue;
-    result = ops::taken(call, result, dims[i], order_of(i, result.size(dims[i])));
-  }
-  return result;
-}
-
 // ---- roll ----
 
 Metas infer_roll(std::span<const TensorMeta> inputs, const Attrs& attrs) {
@@ -51,34 +40,15 @@ Metas infer_roll(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   return std::vector<TensorMeta>{inputs[0]};
 }
 
-std::int64_t wrapped(std::int64_t at, std::int64_t size) { return (at % size + size) % size; }
-
-void roll_all_but(KernelCall& call, int fetched) {
-  const Array& x = call.inputs[0];
-  const auto dims = value_or_throw(listed_dims(call.attrs, x.shape().size()));
-  const Shape shifts = call.attrs.get_ints("shifts");
-  const auto order_of = [&](std::size_t i, std::int64_t size) {
-    Order order(static_cast<std::size_t>(size));
-    for (std::int64_t at = 0; at < size; ++at) {
-      order[static_cast<std::size_t>(at)] = wrapped(at - shifts[i], size);
-    }
-    return order;
-  };
-  kernels::copy(call.ctx, reordered(call, x, dims, fetched, order_of), call.outputs[0]);
-}
-
-std::vector<Interval> roll_windows(const Attrs& attrs, std::size_t position, std::int64_t size,
-                                   const std::vector<Interval>& result) {
-  const std::int64_t shift = attrs.get_ints("shifts")[position];
-  std::vector<Interval> needed;
-  for (const Interval& each : result) {
-    const std::int64_t start = wrapped(each.start - shift, size);
-    const std::int64_t length = each.stop - each.start;
-    const std::int64_t first = std::min(length, size - start);
-    needed.push_back({start, start + first});
-    if (length > first) needed.push_back({0, length - first});
+Maps roll_map(const Attrs& attrs, const Shape& shape) {
+  TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, shape.size()));
+  const Shape shifts = attrs.get_ints("shifts");
+  ops::MappedDims maps;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::int64_t size = shape[static_cast<std::size_t>(dims[i])];
+    maps.push_back({dims[i], {Kind::kCircular, shifts[i], size, size}});
   }
-  return needed;
+  return maps;
 }
 
 void add_roll(OpTable& table) {
@@ -91,7 +61,6 @@ void add_roll(OpTable& table) {
       .attrs = {ops::ints_attr("shifts").between(-kMaxTensorBytes, kMaxTensorBytes),
                 ops::ints_attr("dims")},
       .rule = "",
-      .kernel = [](KernelCall& call) { roll_all_but(call, -1); },
       .infer = infer_roll,
       .gradient = [](GradContext& c) -> std::vector<Var> {
         Shape back = c.attrs().get_ints("shifts");
@@ -101,35 +70,25 @@ void add_roll(OpTable& table) {
       },
       .samples = {{.shapes = {{8, 6}}, .attrs = {{"shifts", Shape{3, -2}}, {"dims", Shape{0, 1}}}},
                   {.shapes = {{5, 3}}, .attrs = {{"shifts", Shape{7}}, {"dims", Shape{-2}}}}}};
-  ops::use_windows(roll, {listed_dims, roll_windows, roll_all_but});
+  ops::use_index_map(roll, roll_map);
   table.must_add(std::move(roll));
 }
 
 // ---- flip ----
 
-Order backwards(std::int64_t size) {
-  Order order(static_cast<std::size_t>(size));
-  for (std::int64_t at = 0; at < size; ++at) order[static_cast<std::size_t>(at)] = size - 1 - at;
-  return order;
-}
-
-/// The fetched dim holds the mirror intervals in ascending order, so it is flipped like the others.
-void flip_all(KernelCall& call, int) {
-  const Array& x = call.inputs[0];
-  const auto dims = value_or_throw(listed_dims(call.attrs, x.shape().size()));
-  kernels::copy(
-      call.ctx,
-      reordered(call, x, dims, -1, [](std::size_t, std::int64_t size) { return backwards(size); }),
-      call.outputs[0]);
-}
-
-std::vector<Interval> flip_windows(const Attrs&, std::size_t, std::int64_t size,
-                                   const std::vector<Interval>& result) {
-  std::vector<Interval> needed;
-  for (auto each = result.rbegin(); each != result.rend(); ++each) {
-    needed.push_back({size - each->stop, size - each->start});
+/// The dims given, backwards.
+ops::MappedDims backwards(const std::vector<int>& dims, const Shape& shape) {
+  ops::MappedDims maps;
+  for (const int dim : dims) {
+    const std::int64_t size = shape[static_cast<std::size_t>(dim)];
+    maps.push_back({dim, {Kind::kBackwards, 0, size, size}});
   }
-  return needed;
+  return maps;
+}
+
+Maps flip_map(const Attrs& attrs, const Shape& shape) {
+  TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, shape.size()));
+  return backwards(dims, shape);
 }
 
 void add_flip(OpTable& table) {
@@ -138,7 +97,6 @@ void add_flip(OpTable& table) {
                 .args = {in("self")},
                 .attrs = {ops::ints_attr("dims")},
                 .rule = "",
-                .kernel = [](KernelCall& call) { flip_all(call, -1); },
                 .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
                   TSR_RETURN_IF_ERROR(listed_dims(attrs, inputs[0].shape.size()).status());
                   return std::vector<TensorMeta>{inputs[0]};
@@ -148,7 +106,7 @@ void add_flip(OpTable& table) {
                 },
                 .samples = {{.shapes = {{8, 6}}, .attrs = {{"dims", Shape{0, 1}}}},
                             {.shapes = {{5, 3}}, .attrs = {{"dims", Shape{-2}}}}}};
-  ops::use_windows(flip, {listed_dims, flip_windows, flip_all});
+  ops::use_index_map(flip, flip_map);
   table.must_add(std::move(flip));
 }
 
@@ -159,21 +117,18 @@ int turns(const Attrs& attrs) { return static_cast<int>((attrs.get_int("k") % 4 
 /// Only a dim that is turned round must be whole.
 Strategies rot90_strategies(std::span<const Spec* const> inputs,
                             std::span<const TensorMeta> outputs, const Attrs& attrs) {
-  const Spec& input = *inputs[0];
-  TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, input.global_shape().size()));
-  Layout layout = input.layout();
+  TSR_ASSIGN_OR_RETURN(const auto dims, listed_dims(attrs, inputs[0]->global_shape().size()));
+  Layout in = inputs[0]->layout();
   const int k = turns(attrs);
-  Levels& first = layout.dims[static_cast<std::size_t>(dims[0])];
-  Levels& second = layout.dims[static_cast<std::size_t>(dims[1])];
-  if (k == 1 || k == 2) second.clear();
-  if (k == 2 || k == 3) first.clear();
-  TSR_ASSIGN_OR_RETURN(Spec kept,
-                       Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
-  if (k % 2 == 1) std::swap(first, second);
-  TSR_ASSIGN_OR_RETURN(Spec out,
-                       Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
-  return std::vector<Strategy>{
-      {{std::move(kept)}, {std::move(out)}, "dims that are not turned round keep their cuts"}};
+  const auto first = static_cast<std::size_t>(dims[0]), second = static_cast<std::size_t>(dims[1]);
+  if (k == 1 || k == 2) in.dims[second].clear();
+  if (k == 2 || k == 3) in.dims[first].clear();
+  Layout out = in;
+  if (k % 2 == 1) std::swap(out.dims[first], out.dims[second]);
+  TSR_ASSIGN_OR_RETURN(
+      Strategy strategy,
+      ops::laid_out(inputs, in, outputs, out, "dims that are not turned round keep their cuts"));
+  return std::vector<Strategy>{std::move(strategy)};
 }
 
 void add_rot90(OpTable& table) {
@@ -191,9 +146,7 @@ void add_rot90(OpTable& table) {
              std::vector<int> flipped;
              if (k == 1 || k == 2) flipped.push_back(dims[1]);
              if (k == 2 || k == 3) flipped.push_back(dims[0]);
-             const Array mirrored =
-                 reordered(call, x, flipped, -1,
-                           [](std::size_t, std::int64_t size) { return backwards(size); });
+             const Array mirrored = ops::mapped(call, x, backwards(flipped, x.shape()));
              kernels::copy(call.ctx, k % 2 == 1 ? mirrored.transpose(dims[0], dims[1]) : mirrored,
                            call.outputs[0]);
            },
@@ -247,45 +200,16 @@ Metas infer_repeat(std::span<const TensorMeta> inputs, const Attrs& attrs) {
   return std::vector<TensorMeta>{out};
 }
 
-StatusOr<std::vector<int>> repeated_dims(const Attrs& attrs, std::size_t ndim) {
-  TSR_ASSIGN_OR_RETURN(const Shape repeats, repeats_of(attrs, ndim));
-  const std::size_t lead = repeats.size() - ndim;
-  std::vector<int> dims;
-  for (std::size_t d = 0; d < ndim; ++d) {
-    if (repeats[lead + d] != 1) dims.push_back(static_cast<int>(d));
+Maps repeat_map(const Attrs& attrs, const Shape& shape) {
+  TSR_ASSIGN_OR_RETURN(const Shape repeats, repeats_of(attrs, shape.size()));
+  const std::size_t lead = repeats.size() - shape.size();
+  ops::MappedDims maps;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (repeats[lead + d] == 1) continue;
+    const std::int64_t out_size = (CheckedInt(shape[d]) * repeats[lead + d]).clamped();
+    maps.push_back({static_cast<int>(d), {Kind::kCircular, 0, shape[d], out_size}});
   }
-  return dims;
-}
-
-void repeat_all_but(KernelCall& call, int fetched) {
-  if (call.outputs[0].num_elements() == 0) return;
-  const Array& x = call.inputs[0];
-  const Shape repeats = value_or_throw(repeats_of(call.attrs, x.shape().size()));
-  const std::size_t lead = repeats.size() - x.shape().size();
-  const auto dims = value_or_throw(repeated_dims(call.attrs, x.shape().size()));
-  const Array repeated = reordered(call, x, dims, fetched, [&](std::size_t i, std::int64_t size) {
-    Order order(static_cast<std::size_t>(size * repeats[lead + static_cast<std::size_t>(dims[i])]));
-    for (std::size_t at = 0; at < order.size(); ++at) {
-      order[at] = static_cast<std::int64_t>(at) % size;
-    }
-    return order;
-  });
-  kernels::copy(call.ctx, ops::broadcast_view(repeated, call.outputs[0].shape()), call.outputs[0]);
-}
-
-/// Global positions of the repeated dim, taken modulo its size.
-std::vector<Interval> repeat_windows(const Attrs&, std::size_t, std::int64_t size,
-                                     const std::vector<Interval>& result) {
-  std::vector<Interval> needed;
-  for (const Interval& each : result) {
-    for (std::int64_t at = each.start; at < each.stop;) {
-      const std::int64_t from = at % size;
-      const std::int64_t length = std::min(size - from, each.stop - at);
-      needed.push_back({from, from + length});
-      at += length;
-    }
-  }
-  return needed;
+  return maps;
 }
 
 /// The sum over all copies: the cotangent seen as (repeats, size) on each dim.
@@ -313,7 +237,6 @@ void add_repeat(OpTable& table, std::string name, std::string attr, std::string 
                   .args = {in("self")},
                   .attrs = {ops::ints_attr(std::move(attr))},
                   .rule = "",
-                  .kernel = [](KernelCall& call) { repeat_all_but(call, -1); },
                   .infer = infer_repeat,
                   .gradient = repeat_gradient,
                   .samples = {{.shapes = {{8, 6}}, .attrs = {{key, Shape{1, 2}}}},
@@ -322,7 +245,7 @@ void add_repeat(OpTable& table, std::string name, std::string attr, std::string 
   if (key == "dims") {
     repeat.samples.push_back({.shapes = {{5, 3}}, .attrs = {{key, Shape{2}}}});
   }
-  ops::use_windows(repeat, {repeated_dims, repeat_windows, repeat_all_but});
+  ops::use_index_map(repeat, repeat_map);
   table.must_add(std::move(repeat));
 }
 
@@ -352,12 +275,8 @@ void add_repeat_interleave(OpTable& table) {
              if (call.outputs[0].num_elements() == 0) return;
              const Array& x = call.inputs[0];
              const int dim = ops::kernel_dim(call, x);
-             const std::int64_t repeats = call.attrs.get_int("repeats");
-             Order order(static_cast<std::size_t>(x.size(dim) * repeats));
-             for (std::size_t at = 0; at < order.size(); ++at) {
-               order[at] = static_cast<std::int64_t>(at) / repeats;
-             }
-             kernels::copy(call.ctx, ops::taken(call, x, dim, order), call.outputs[0]);
+             const ops::DimMap map = {Kind::kNearest, 0, x.size(dim), call.outputs[0].size(dim)};
+             kernels::copy(call.ctx, ops::mapped(call, x, {{dim, map}}), call.outputs[0]);
            },
        .infer = [](std::span<const TensorMeta> inputs, const Attrs& attrs) -> Metas {
          TensorMeta out = inputs[0];

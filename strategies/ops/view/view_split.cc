@@ -3,7 +3,10 @@
 
 #include "kernels/elementwise.h"
 #include "placement/checked_int.h"
+#include "strategies/ops/reduce/level_walk.h"
 #include "strategies/ops/schema.h"
+#include "strategies/ops/steps.h"
+#include "strategies/ops/view/index_map.h"
 
 namespace tessera {
 namespace {
@@ -93,16 +96,6 @@ constexpr std::string_view kPartSizes = "part_sizes";
 /// Likewise: the axes that cut the dim, ascending.
 constexpr std::string_view kPartAxes = "part_axes";
 
-/// The axes that cut a dim, ascending.
-Shape cutting_axes(const Levels& levels) {
-  Shape axes;
-  for (const Level& level : levels) {
-    if (level.kind == Level::Kind::kAxis) axes.push_back(level.axis);
-  }
-  std::sort(axes.begin(), axes.end());
-  return axes;
-}
-
 template <PartsOf kParts>
 Attrs localize_split(const Attrs& attrs, std::span<const Spec> inputs, std::span<const Spec>,
                      const Coord&) {
@@ -110,7 +103,8 @@ Attrs localize_split(const Attrs& attrs, std::span<const Spec> inputs, std::span
   int dim = 0;
   local.set(kPartSizes, value_or_throw(parts_of<kParts>(attrs, inputs[0].global_shape(), dim)));
   local.set("dim", std::int64_t{dim});
-  local.set(kPartAxes, cutting_axes(inputs[0].layout().dims[static_cast<std::size_t>(dim)]));
+  const auto axes = ops::axes_of(inputs[0].layout().dims[static_cast<std::size_t>(dim)]);
+  local.set(kPartAxes, Shape(axes.begin(), axes.end()));
   return local;
 }
 
@@ -128,43 +122,12 @@ void run_split(KernelCall& call) {
   }
 }
 
-StatusOr<Strategy> alike(const Spec& input, std::span<const TensorMeta> outputs,
-                         const Layout& layout, std::string why) {
-  Strategy strategy;
-  strategy.why = std::move(why);
-  TSR_ASSIGN_OR_RETURN(Spec in,
-                       Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
-  strategy.inputs.push_back(std::move(in));
-  for (const TensorMeta& output : outputs) {
-    TSR_ASSIGN_OR_RETURN(Spec out, Spec::make(input.mesh(), output.shape, output.dtype, layout));
-    strategy.outputs.push_back(std::move(out));
-  }
-  return strategy;
-}
-
 Strategies split_strategies(std::span<const Spec* const> inputs,
                             std::span<const TensorMeta> outputs, const Attrs& attrs) {
-  const Spec& input = *inputs[0];
-  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, input.ndim()));
-  const auto place = static_cast<std::size_t>(dim);
-  Layout layout = input.layout();
-  const Shape axes = cutting_axes(layout.dims[place]);
-  std::vector<Strategy> found;
-  layout.dims[place].clear();
-  if (!axes.empty()) {
-    Layout cut = layout;
-    for (const std::int64_t axis : axes) {
-      cut.dims[place].push_back(Level::of_axis(static_cast<int>(axis)));
-    }
-    TSR_ASSIGN_OR_RETURN(Strategy stays,
-                         alike(input, outputs, cut, "each rank fetches its share of every part"));
-    stays.lowering = 0;
-    stays.lowering_axes.assign(axes.begin(), axes.end());
-    found.push_back(std::move(stays));
-  }
-  TSR_ASSIGN_OR_RETURN(Strategy whole,
-                       alike(input, outputs, layout, "the dim whole, all else as it is"));
-  found.push_back(std::move(whole));
+  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, inputs[0]->ndim()));
+  TSR_ASSIGN_OR_RETURN(auto found, ops::mapped_strategies(inputs, outputs, {dim}));
+  found.front().why = "each rank fetches its share of every part";
+  found.back().why = "the dim whole, all else as it is";
   return found;
 }
 
@@ -181,30 +144,24 @@ WindowFn share_of(const Levels& levels, std::int64_t start, std::int64_t size) {
 
 std::vector<LoweringStep> split_steps(const Attrs& attrs) {
   const Shape parts = attrs.get_ints(kPartSizes);
-  const int count = static_cast<int>(parts.size());
   Levels levels;
   for (const std::int64_t axis : attrs.get_ints(kPartAxes)) {
     levels.push_back(Level::of_axis(static_cast<int>(axis)));
   }
-  std::vector<LoweringStep> steps;
-  LoweringStep finish{.kind = LoweringStep::Kind::kLocal};
+  ops::Steps steps(1, static_cast<int>(parts.size()));
+  ops::Steps::Values shares;
   std::int64_t start = 0;
-  for (int i = 0; i < count; ++i) {
-    LoweringStep fetch{.kind = LoweringStep::Kind::kWindow, .in = {0}, .out = {1 + count + i}};
-    fetch.dim = static_cast<int>(attrs.get_int("dim"));
-    fetch.windows = share_of(levels, start, parts[static_cast<std::size_t>(i)]);
-    steps.push_back(std::move(fetch));
-    finish.in.push_back(1 + count + i);
-    finish.out.push_back(1 + i);
-    start += parts[static_cast<std::size_t>(i)];
+  for (const std::int64_t size : parts) {
+    shares.push_back(steps.window(steps.operand(0), static_cast<int>(attrs.get_int("dim")),
+                                  share_of(levels, start, size)));
+    start += size;
   }
-  finish.kernel = [](KernelCall& call) {
+  steps.local(shares, steps.results(), [](KernelCall& call) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       kernels::copy(call.ctx, call.inputs[i], call.outputs[i]);
     }
-  };
-  steps.push_back(std::move(finish));
-  return steps;
+  });
+  return std::move(steps).take();
 }
 
 std::vector<Var> split_gradient(GradContext& c) {
@@ -250,20 +207,13 @@ void add_parts(OpTable& table, std::string name, std::string doc, AttrDef attr,
 
 Strategies unbind_strategies(std::span<const Spec* const> inputs,
                              std::span<const TensorMeta> outputs, const Attrs& attrs) {
-  const Spec& input = *inputs[0];
-  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, input.ndim()));
-  Layout layout = input.layout();
-  layout.dims[static_cast<std::size_t>(dim)].clear();
-  Strategy strategy;
-  strategy.why = "the dim whole, all else as it is";
-  TSR_ASSIGN_OR_RETURN(Spec in,
-                       Spec::make(input.mesh(), input.global_shape(), input.dtype(), layout));
-  strategy.inputs.push_back(std::move(in));
-  layout.dims.erase(layout.dims.begin() + dim);
-  for (const TensorMeta& output : outputs) {
-    TSR_ASSIGN_OR_RETURN(Spec out, Spec::make(input.mesh(), output.shape, output.dtype, layout));
-    strategy.outputs.push_back(std::move(out));
-  }
+  TSR_ASSIGN_OR_RETURN(const int dim, ops::dim_attr(attrs, inputs[0]->ndim()));
+  Layout whole = inputs[0]->layout();
+  whole.dims[static_cast<std::size_t>(dim)].clear();
+  Layout without = whole;
+  without.dims.erase(without.dims.begin() + dim);
+  TSR_ASSIGN_OR_RETURN(Strategy strategy, ops::laid_out(inputs, whole, outputs, without,
+                                                        "the dim whole, all else as it is"));
   return std::vector<Strategy>{std::move(strategy)};
 }
 
