@@ -16,6 +16,7 @@
 #include "dtensor/redistribute.h"
 #include "kernels/elementwise.h"
 #include "kernels/memory_use.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 
@@ -147,6 +148,15 @@ void check_grad_count(std::string_view where, const Spec& spec, const GradPlacem
                                        where, grad.size(), spec.mesh().ndim(), spec.to_string())));
 }
 
+std::int64_t averaged_parts(const Spec& spec) {
+  std::int64_t parts = 1;
+  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
+    const std::optional<ReduceOp>& partial = spec.layout().partial[axis];
+    if (partial && divides(*partial)) parts *= spec.mesh().size(axis);
+  }
+  return parts;
+}
+
 Layout dual_layout(const Spec& source, const Spec& cotangent) {
   const Layout& src = source.layout();
   Layout dual = cotangent.layout();
@@ -208,18 +218,9 @@ DTensor owned(const DTensor& grad) {
 Layout home_of(const Spec& leaf) {
   Layout layout = leaf.layout();
   for (std::optional<ReduceOp>& partial : layout.partial) {
-    const bool extreme = partial == ReduceOp::kMax || partial == ReduceOp::kMin;
-    partial = extreme ? std::optional(ReduceOp::kSum) : std::nullopt;
+    partial = partial && is_extreme(*partial) ? std::optional(ReduceOp::kSum) : std::nullopt;
   }
   return layout;
-}
-/// Summands that an average leaf is made of; each has this part of the gradient.
-std::int64_t averaged_parts(const Spec& leaf) {
-  std::int64_t parts = 1;
-  for (int axis = 0; axis < leaf.mesh().ndim(); ++axis) {
-    if (leaf.layout().partial[axis] == ReduceOp::kAvg) parts *= leaf.mesh().size(axis);
-  }
-  return parts;
 }
 
 /// The cotangent as the leaf's gradient. Collective: yes, where it is placed otherwise.

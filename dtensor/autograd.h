@@ -104,6 +104,8 @@ void backward_within(Runtime& runtime, std::vector<BackwardRoot> roots, std::uin
 /// The layout of a cotangent at its source: cut axes stay cut, P(sum) and P(avg) become R, and on R
 /// axes the cotangent keeps what it has.
 Layout dual_layout(const Spec& source, const Spec& cotangent);
+/// Summands of which the axes of P(avg) make one value; each gets this part of its cotangent.
+std::int64_t averaged_parts(const Spec& spec);
 /// Throws InvalidArgument where `grad` does not have one entry for each axis of the mesh; `where`
 /// is the function that takes it.
 void check_grad_count(std::string_view where, const Spec& spec, const GradPlacements& grad);

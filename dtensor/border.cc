@@ -10,6 +10,7 @@
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
 #include "dtensor/redistribute.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 
@@ -47,13 +48,13 @@ struct AxisGrad {
     if (dim >= 0) return check_shard(dim);
     if (!partial) return apply_replicate(layout);
     const bool leaves = border == Border::kFromLocal;
-    if (leaves && *partial != ReduceOp::kSum && *partial != ReduceOp::kAvg) {
+    if (leaves && !is_linear(*partial)) {
       return failed_precondition(absl::StrFormat(
           "from_local: %s is %s on axis %s and needs a gradient, which only P(sum) and P(avg) hand "
           "back; reduce it inside the region. %s",
           label, placement_on(spec, axis), spec.mesh().axis_label(axis), where()));
     }
-    if (!leaves && *partial != ReduceOp::kSum) {
+    if (!leaves && !passes_cotangent(*partial)) {
       return refuse(
           "only P(sum) has a cotangent that each rank can use; redistribute it to R or S first");
     }
@@ -211,9 +212,7 @@ DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Place
   set_base(result, local);
   if (!records(runtime, local)) return result;
   auto node = std::make_shared<FromLocalNode>(runtime, site);
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (spec->layout().partial[axis] == ReduceOp::kAvg) node->parts *= mesh.size(axis);
-  }
+  node->parts = averaged_parts(*spec);
   Layout dual =
       cotangent_layout(AxisGrad::Border::kFromLocal, *spec, label_of(local, "the tensor"), grad);
   node->dual = intern_layout(runtime, *spec, std::move(dual));

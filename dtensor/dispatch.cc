@@ -19,6 +19,7 @@
 #include "kernels/elementwise.h"
 #include "placement/plan_cost.h"
 #include "placement/printable.h"
+#include "placement/reduce_op.h"
 #include "strategies/rules/binding.h"
 #include "strategies/rules/in_place.h"
 
@@ -116,9 +117,8 @@ absl::InlinedVector<const Spec*, 4> specs_of(Operands operands) {
 
 bool is_sum(const Spec& spec) {
   const auto& partial = spec.layout().partial;
-  return std::any_of(partial.begin(), partial.end(), [](const std::optional<ReduceOp>& kind) {
-    return kind == ReduceOp::kSum || kind == ReduceOp::kAvg;
-  });
+  return std::any_of(partial.begin(), partial.end(),
+                     [](const std::optional<ReduceOp>& kind) { return kind && is_linear(*kind); });
 }
 
 void find_sums(const Resolution& resolution, ResolvedCall& call) {

@@ -14,44 +14,30 @@
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
 #include "kernels/elementwise.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 
 namespace {
 
-bool has_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds) {
-  for (const std::optional<ReduceOp>& partial : spec.layout().partial) {
-    for (const ReduceOp kind : kinds) {
-      if (partial == kind) return true;
-    }
-  }
-  return false;
-}
-
 /// True where max (or min) is the only kind of Partial: each rank's share of the cotangent then
 /// follows from its own elements. Of mixed kinds no rank's element is the result, and the cotangent
 /// goes back whole.
-bool is_extreme(const Spec& spec) {
+bool is_one_extreme(const Spec& spec) {
   std::optional<ReduceOp> kind;
   for (const std::optional<ReduceOp>& partial : spec.layout().partial) {
     if (!partial) continue;
     if (kind && *kind != *partial) return false;
     kind = partial;
   }
-  return kind == ReduceOp::kMax || kind == ReduceOp::kMin;
+  return kind && is_extreme(*kind);
 }
 
-/// `spec` with every Partial of the kinds listed held otherwise (nullopt: whole).
-Layout with_partial(const Spec& spec, std::initializer_list<ReduceOp> kinds,
-                    std::optional<ReduceOp> instead) {
+/// `spec` with its extremes held otherwise (nullopt: whole).
+Layout with_extremes_as(const Spec& spec, std::optional<ReduceOp> instead) {
   Layout layout = spec.layout();
   for (std::optional<ReduceOp>& partial : layout.partial) {
-    for (const ReduceOp kind : kinds) {
-      if (partial == kind) {
-        partial = instead;
-        break;
-      }
-    }
+    if (partial && is_extreme(*partial)) partial = instead;
   }
   return layout;
 }
@@ -107,29 +93,25 @@ DTensor MoveNode::to_source(const DTensor& cotangent, const Spec& dual_of) const
 }
 
 DTensor MoveNode::shares_of_average(const DTensor& cotangent) const {
-  std::int64_t parts = 1;
   Layout layout = cotangent.spec().layout();
   for (int axis = 0; axis < from->mesh().ndim(); ++axis) {
-    if (from->layout().partial[axis] != ReduceOp::kAvg) continue;
-    parts *= from->mesh().size(axis);
-    layout.partial[axis] = ReduceOp::kSum;
+    const std::optional<ReduceOp>& partial = from->layout().partial[axis];
+    if (partial && divides(*partial)) layout.partial[axis] = ReduceOp::kSum;
   }
-  const DTensor share = mul(cotangent, 1.0 / static_cast<double>(parts), site);
+  const DTensor share = mul(cotangent, 1.0 / static_cast<double>(averaged_parts(*from)), site);
   return make_tensor(runtime, intern_layout(runtime, cotangent.spec(), std::move(layout)),
                      share.local());
 }
 
 DTensor MoveNode::shares_of_extreme(const DTensor& cotangent) const {
-  const std::initializer_list<ReduceOp> extremes = {ReduceOp::kMax, ReduceOp::kMin};
   const DTensor mine = restore(*source, "source");
   // Everything is compared at the source's cut, whole on the reduced axes.
-  const Spec* whole = intern_layout(runtime, *from, with_partial(*from, extremes, std::nullopt));
+  const Spec* whole = intern_layout(runtime, *from, with_extremes_as(*from, std::nullopt));
   const MoveInfo info{Origin::kExplicit, "gradient", "backward of redistribute from P(max|min)"};
   const DTensor best = move(restore(*result, "result"), whole, info, site);
   const DTensor grad =
       move(cotangent, runtime.intern(whole->with_dtype(cotangent.dtype())), info, site);
-  const Spec* shares =
-      intern_layout(runtime, grad.spec(), with_partial(*from, extremes, ReduceOp::kSum));
+  const Spec* shares = intern_layout(runtime, grad.spec(), with_extremes_as(*from, ReduceOp::kSum));
   if (mine.local().is_null()) return make_tensor(runtime, shares, Array());
   const DTensor own = make_tensor(runtime, whole, mine.local());
   // The NaN that won, too.
@@ -152,7 +134,7 @@ void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads
     return;
   }
   grads[0] = to_source(cotangents[0], *from);
-  if (has_partial(*from, {ReduceOp::kAvg})) grads[0] = shares_of_average(grads[0]);
+  if (averaged_parts(*from) > 1) grads[0] = shares_of_average(grads[0]);
 }
 
 void record_move(const DTensor& x, const DTensor& result, const MoveInfo& info, const Site& site) {
@@ -161,7 +143,7 @@ void record_move(const DTensor& x, const DTensor& result, const MoveInfo& info, 
   node->from = x.impl()->spec;
   node->stated.assign(info.grad.begin(), info.grad.end());
   node->edges.push_back(edge_of(x));
-  if (is_extreme(from)) {
+  if (is_one_extreme(from)) {
     node->source = save(x);
     node->result = save(result);
   }
@@ -295,7 +277,11 @@ void check_stated(const DTensor& x, const GradPlacements& grad) {
         "the tensor, and P. [%s]",
         spec.mesh().axis_label(axis), to_string(*one), spec.to_string())));
   }
-  if (!has_partial(spec, {ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd})) return;
+  const auto& partial = spec.layout().partial;
+  const bool passes = std::all_of(partial.begin(), partial.end(), [](const auto& kind) {
+    return !kind || passes_cotangent(*kind);
+  });
+  if (passes) return;
   throw Error(failed_precondition(absl::StrFormat(
       "redistribute: what each rank gets of the cotangent of %s follows from its own elements; "
       "leave the placement of its gradient out. [%s]",

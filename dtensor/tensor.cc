@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,7 +8,9 @@
 #include "dtensor/autograd.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/tensor_impl.h"
+#include "kernels/box_moves.h"
 #include "kernels/elementwise.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 
@@ -62,15 +65,15 @@ Array local_part(Runtime& runtime, const Array& full, const Spec& spec, const Co
   return local;
 }
 
-double identity_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return -0.0;
-    case ReduceOp::kProd:
-      return 1.0;
-    default:
-      return 0.0;  // avg, max and min of equal values are that value: every coord keeps it
+/// The kind whose identity a rank holds of what is whole on coord 0; nullopt where it holds the
+/// value, too.
+std::optional<ReduceOp> identity_held(const Spec& spec, const Coord& coord) {
+  std::optional<ReduceOp> held;
+  for (std::size_t axis = 0; axis < coord.size(); ++axis) {
+    const std::optional<ReduceOp> op = spec.layout().partial[axis];
+    if (op && !is_idempotent(*op) && coord[axis] != 0) held = op;
   }
+  return held;
 }
 
 }  // namespace
@@ -165,12 +168,8 @@ DTensor distribute(Runtime& runtime, const Array& full_array, const Spec& spec) 
   const Coord* coord = runtime.coord_on(interned);
   if (coord == nullptr) return make_tensor(runtime, interned, Array());
   Array local = local_part(runtime, full_array, spec, *coord);
-  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
-    const std::optional<ReduceOp> op = spec.layout().partial[axis];
-    const bool identity = op == ReduceOp::kSum || op == ReduceOp::kProd;
-    // The value stays on coord 0; the others hold what changes nothing.
-    if (identity && (*coord)[axis] != 0) kernels::fill(runtime.kernels(), identity_of(*op), local);
-  }
+  const std::optional<ReduceOp> identity = identity_held(spec, *coord);
+  if (identity) kernels::fill_identity(runtime.kernels(), *identity, local);
   return make_tensor(runtime, interned, std::move(local));
 }
 
@@ -189,13 +188,11 @@ DTensor full(Runtime& runtime, const Spec& spec, double value) {
   DTensor result = empty(runtime, spec);
   if (result.local().is_null()) return result;
   const Coord& coord = *runtime.coord_on(result.impl()->spec);
-  double mine = value;
-  for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
-    const std::optional<ReduceOp> op = spec.layout().partial[axis];
-    const bool identity = op == ReduceOp::kSum || op == ReduceOp::kProd;
-    if (identity && coord[axis] != 0) mine = identity_of(*op);
+  if (const std::optional<ReduceOp> identity = identity_held(spec, coord)) {
+    kernels::fill_identity(runtime.kernels(), *identity, result.local());
+  } else {
+    kernels::fill(runtime.kernels(), value, result.local());
   }
-  kernels::fill(runtime.kernels(), mine, result.local());
   return result;
 }
 

@@ -4,12 +4,14 @@
 #include <charconv>
 
 #include "absl/strings/str_format.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kForms =
-    "allowed are R, S(dim), SS(dim,split_factor), P(sum|avg|max|min|prod)";
+std::string forms() {
+  return "allowed are R, S(dim), SS(dim,split_factor), P(" + names_of_reduce_ops("|") + ")";
+}
 
 /// Reads placements character by character; columns count from 1.
 class Reader {
@@ -50,7 +52,7 @@ class Reader {
         at_ == text_.size() ? "the end" : absl::StrFormat("'%s'", std::string(text_.substr(at_)));
     return invalid_argument(absl::StrFormat("placement '%s', column %d: %s expected, %s seen; %s",
                                             std::string(text_), static_cast<int>(at_) + 1,
-                                            std::string(expected), seen, std::string(kForms)));
+                                            std::string(expected), seen, forms()));
   }
 
   StatusOr<Placement> placement() {
@@ -110,12 +112,11 @@ class Reader {
 }  // namespace
 
 StatusOr<ReduceOp> parse_reduce_op(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(ReduceOp::kProd); ++i) {
-    const auto op = static_cast<ReduceOp>(i);
+  for (const ReduceOp op : kReduceOps) {
     if (name == name_of(op)) return op;
   }
-  return invalid_argument(absl::StrFormat(
-      "reduction '%s' is not known; allowed are sum, avg, max, min, prod", std::string(name)));
+  return invalid_argument(absl::StrFormat("reduction '%s' is not known; allowed are %s",
+                                          std::string(name), names_of_reduce_ops(", ")));
 }
 
 std::string to_string(const Placement& placement) {

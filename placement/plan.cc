@@ -20,6 +20,7 @@
 #include "placement/plan_refine.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_step.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {

@@ -9,6 +9,7 @@
 #include "placement/plan_cost.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_step.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {

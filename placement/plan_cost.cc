@@ -6,6 +6,7 @@
 #include "placement/plan_refine.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_tally.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
@@ -258,7 +259,7 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst,
       src.mesh(), [&](int axis, std::size_t a) { return from.partial[a] && !stays(axis, a); });
   const std::int64_t targets = product_of(dst.mesh(), [&](int axis, std::size_t a) {
     return to.dim_of_axis(axis) < 0 &&
-           (!to.partial[a] || (*to.partial[a] == ReduceOp::kAvg && !stays(axis, a)));
+           (!to.partial[a] || (divides(*to.partial[a]) && !stays(axis, a)));
   });
   const std::int64_t elements = times(num_elements(dst.global_shape()), groups);
   std::int64_t met = 0;  // elements that a target rank has a summand of
@@ -271,7 +272,7 @@ std::int64_t partial_bound_elements(const Spec& src, const Spec& dst,
     met /= product_of(src.mesh(), [&](int axis, std::size_t a) {
       if (from.dim_of_axis(axis) >= 0 || stays(axis, a)) return false;
       if (contributors > 1) return to.dim_of_axis(axis) < 0;
-      return to.partial[a] && *to.partial[a] != ReduceOp::kAvg;
+      return to.partial[a] && !divides(*to.partial[a]);
     });
   } else {
     for (const std::int64_t rank : dst.mesh().ranks()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "placement/plan.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 
@@ -22,10 +23,6 @@ struct Roles {
   std::vector<bool> fills;        ///< of the target's mesh: coords other than 0 read nothing
 };
 
-inline bool is_linear(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
-/// True if the order in which two kinds reduce does not matter.
-inline bool commute(ReduceOp a, ReduceOp b) { return a == b || (is_linear(a) && is_linear(b)); }
-
 /// True if all Partial kinds of a layout have one identity, so that shards can stay in place beside
 /// it.
 inline bool has_one_identity(const Layout& layout) {
@@ -41,7 +38,7 @@ inline bool has_one_identity(const Layout& layout) {
 /// are. An average needs the value on every coord.
 inline bool keeps_shards(const Layout& src, const Layout& dst, int axis) {
   const auto& to = dst.partial[static_cast<std::size_t>(axis)];
-  return to && *to != ReduceOp::kAvg && src.dim_of_axis(axis) >= 0 && has_one_identity(dst);
+  return to && !divides(*to) && src.dim_of_axis(axis) >= 0 && has_one_identity(dst);
 }
 
 /// The axes of one step.
@@ -63,7 +60,7 @@ inline Roles roles_of(const PlanStep& step) {
     const auto a = static_cast<std::size_t>(axis);
     const auto& to = dst.partial[a];
     const bool stays = one_mesh && (src.partial[a] || keeps_shards(src, dst, axis));
-    roles.fills.push_back(to && *to != ReduceOp::kAvg && !stays);
+    roles.fills.push_back(to && !divides(*to) && !stays);
   }
   return roles;
 }

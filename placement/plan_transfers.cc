@@ -3,6 +3,7 @@
 #include "placement/layout_pattern.h"
 #include "placement/plan_hosted.h"
 #include "placement/plan_roles.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
@@ -312,8 +313,8 @@ std::optional<Fold> fold_of(const PlanStep& step) {
     if (roles.of_axis[a] != AxisRole::kFold) continue;
     const ReduceOp op = *step.src.layout().partial[a];
     if (!fold) fold.emplace();
-    fold->op = op == ReduceOp::kAvg ? ReduceOp::kSum : op;
-    if (op == ReduceOp::kAvg) fold->divisor *= step.src.mesh().size(axis);
+    fold->op = folded_by(op);
+    if (divides(op)) fold->divisor *= step.src.mesh().size(axis);
   }
   return fold;
 }
@@ -330,7 +331,7 @@ std::optional<ReduceOp> fill_of(const PlanStep& step, std::int64_t rank) {
       last;  // kinds reduce from the last axis on, so that the last one must not notice
   for (std::size_t a = 0; a < coord->size(); ++a) {
     const auto& op = dst.partial[a];
-    if (!op || *op == ReduceOp::kAvg) continue;
+    if (!op || divides(*op)) continue;
     const bool keeps = one_mesh && keeps_shards(src, dst, static_cast<int>(a));
     if (!keeps && (*coord)[a] == 0) continue;
     fills = fills || keeps || roles.fills[a];

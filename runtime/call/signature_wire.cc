@@ -3,6 +3,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "placement/reduce_op.h"
+
 namespace tessera {
 namespace {
 
@@ -108,8 +110,7 @@ StatusOr<Signature> read_signature(std::span<const char> bytes, std::set<std::st
   call.device.kind = in.value<DeviceId::Kind>();
   call.device.ordinal = in.value<std::int32_t>();
   const bool known = call.kind <= CollectiveCall::kLastKind && call.dtype <= kLastDType &&
-                     call.reduce <= ReduceOp::kProd &&
-                     call.device.kind <= DeviceId::Kind::kEmulated;
+                     call.reduce <= kLastReduceOp && call.device.kind <= DeviceId::Kind::kEmulated;
   if (!in.is_whole() || !known) return io_error("a peer's signature is malformed");
   call.site.file = files.insert(std::move(file)).first->c_str();
   return call;

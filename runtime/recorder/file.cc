@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_format.h"
 #include "placement/printable.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
@@ -205,7 +206,7 @@ Status Parser::check_slot(const Slot& slot) const {
   const auto most = [](auto last) { return static_cast<std::int64_t>(last); };
   TSR_RETURN_IF_ERROR(check("kind", slot.kind, 0, most(CollectiveCall::kLastKind)));
   TSR_RETURN_IF_ERROR(check("dtype", slot.dtype, 0, most(kLastDType)));
-  TSR_RETURN_IF_ERROR(check("reduce op", slot.reduce, 0, most(ReduceOp::kProd)));
+  TSR_RETURN_IF_ERROR(check("reduce op", slot.reduce, 0, most(kLastReduceOp)));
   TSR_RETURN_IF_ERROR(check("fold", slot.fold, 0, 1));
   TSR_RETURN_IF_ERROR(check("ndim", slot.ndim, 0, kMaxDims));
   TSR_RETURN_IF_ERROR(

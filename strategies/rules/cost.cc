@@ -42,8 +42,7 @@ TensorCut cut_of(const Spec& spec, std::span<const int> axis_of, std::size_t num
       if (level.kind == Level::Kind::kAxis) {
         level.axis = axis_of[static_cast<std::size_t>(level.axis)];
         if (level.axis < 0) continue;
-        cut.entries[static_cast<std::size_t>(level.axis)] = {Kind::kShard, static_cast<int>(d),
-                                                             ReduceOp::kSum};
+        cut.entries[static_cast<std::size_t>(level.axis)] = {Kind::kShard, static_cast<int>(d)};
         cut.axes[d] |= AxisMask{1} << level.axis;
       }
       cut.levels[d].push_back(level);

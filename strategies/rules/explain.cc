@@ -197,7 +197,7 @@ std::optional<Wish> Explainer::best_wish(std::size_t i) const {
   for (int axis = 0; axis < result_.mesh.ndim(); ++axis) {
     if (result_.mesh.size(axis) == 1) continue;
     for (int dim = 0; dim < inputs_[i]->ndim(); ++dim) {
-      consider(axis, {Kind::kShard, dim, ReduceOp::kSum});
+      consider(axis, {Kind::kShard, dim});
     }
     consider(axis, {});
   }

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "placement/reduce_op.h"
+
 namespace tessera {
 namespace {
 
@@ -22,8 +24,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 Status bad_entry(std::string_view entry) {
-  return invalid_argument("saw '" + std::string(entry) +
-                          "'; an entry is R, S, S(1), P, P(sum|avg|max|min|prod) or _");
+  return invalid_argument("saw '" + std::string(entry) + "'; an entry is R, S, S(1), P, P(" +
+                          names_of_reduce_ops("|") + ") or _");
 }
 
 StatusOr<RowPattern::Entry> parse_entry(std::string_view text) {
@@ -47,11 +49,9 @@ StatusOr<RowPattern::Entry> parse_entry(std::string_view text) {
     entry.dim = dim;
     return entry;
   }
-  for (const ReduceOp op :
-       {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd}) {
-    if (inner == name_of(op)) entry.op = op;
-  }
-  if (!entry.op) return bad_entry(text);
+  const StatusOr<ReduceOp> op = parse_reduce_op(inner);
+  if (!op.ok()) return bad_entry(text);
+  entry.op = *op;
   return entry;
 }
 
@@ -84,7 +84,7 @@ RowEntry entry_of(const Spec& spec, int axis) {
     return {RowEntry::Kind::kPartial, -1, *partial};
   }
   const int dim = layout.dim_of_axis(axis);
-  return dim < 0 ? RowEntry{} : RowEntry{RowEntry::Kind::kShard, dim, ReduceOp::kSum};
+  return dim < 0 ? RowEntry{} : RowEntry{RowEntry::Kind::kShard, dim};
 }
 
 Layout with_entry(Layout layout, int axis, const RowEntry& entry) {

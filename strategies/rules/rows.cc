@@ -4,19 +4,36 @@
 #include <bit>
 #include <cmath>
 
+#include "placement/reduce_op.h"
+
 namespace tessera {
 namespace {
 
 using Kind = RuleLinearity::Kind;
 using Mask = std::uint32_t;
 
-constexpr RowEntry shard(int dim) { return {RowEntry::Kind::kShard, dim, ReduceOp::kSum}; }
+constexpr RowEntry shard(int dim) { return {RowEntry::Kind::kShard, dim}; }
 constexpr RowEntry partial(ReduceOp op) { return {RowEntry::Kind::kPartial, -1, op}; }
 
-/// What a decreasing function makes of an extreme.
-ReduceOp opposite(ReduceOp op) { return op == ReduceOp::kMax ? ReduceOp::kMin : ReduceOp::kMax; }
-
-bool adds(ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+/// Whether operands of a clause may be Partial of this kind.
+bool carries(Kind clause, ReduceOp op) {
+  switch (clause) {
+    case Kind::kLin:
+      return is_linear(op);
+    case Kind::kAff:  // a constant is its own average
+      return is_linear(op) && divides(op);
+    case Kind::kMono:
+    case Kind::kAnti:
+      return is_extreme(op);
+    case Kind::kMax:
+      return op == ReduceOp::kMax;
+    case Kind::kMin:
+      return op == ReduceOp::kMin;
+    case Kind::kProd:
+      return op == ReduceOp::kProd;
+  }
+  return false;
+}
 
 class RowMaker {
  public:
@@ -50,7 +67,7 @@ class RowMaker {
   void linearity_rows(int index);
   void polynomial_rows(int index, ReduceOp reduce);
   void extreme_rows(int index, ReduceOp reduce);
-  void product_rows(int index);
+  void product_rows(int index, ReduceOp reduce);
   void added_row(int index);
   bool place(CompactRow& row, RowEntry& entry, int operand, const RowPattern::Entry& want) const;
   bool left_out(const CompactRow& row) const;
@@ -145,7 +162,7 @@ void RowMaker::contraction_rows(const CompactRow& base, int f, ReduceOp reduce) 
   std::vector<Mask> open;
   Mask choosable = 0;
   const Mask cut = carriers_of(f);
-  if (reduce == ReduceOp::kSum) {
+  if (is_linear(reduce)) {
     if (!finite_) return;
     for (const RuleLinearity& linearity : op_.rule.linearity) {
       if (linearity.kind != Kind::kLin || !guard_holds(linearity)) continue;
@@ -175,24 +192,16 @@ void RowMaker::contraction_rows(const CompactRow& base, int f, ReduceOp reduce) 
 }
 
 void RowMaker::linearity_rows(int index) {
-  switch (op_.rule.linearity[static_cast<std::size_t>(index)].kind) {
-    case Kind::kLin:
-      polynomial_rows(index, ReduceOp::kSum);
-      polynomial_rows(index, ReduceOp::kAvg);
-      return;
-    case Kind::kAff:
-      return polynomial_rows(index, ReduceOp::kAvg);
-    case Kind::kMono:
-    case Kind::kAnti:
-      extreme_rows(index, ReduceOp::kMax);
-      extreme_rows(index, ReduceOp::kMin);
-      return;
-    case Kind::kMax:
-      return extreme_rows(index, ReduceOp::kMax);
-    case Kind::kMin:
-      return extreme_rows(index, ReduceOp::kMin);
-    case Kind::kProd:
-      return product_rows(index);
+  const Kind clause = op_.rule.linearity[static_cast<std::size_t>(index)].kind;
+  for (const ReduceOp reduce : kReduceOps) {
+    if (!carries(clause, reduce)) continue;
+    if (is_linear(reduce)) {
+      polynomial_rows(index, reduce);
+    } else if (is_extreme(reduce)) {
+      extreme_rows(index, reduce);
+    } else {
+      product_rows(index, reduce);
+    }
   }
 }
 
@@ -206,7 +215,7 @@ void RowMaker::polynomial_rows(int index, ReduceOp reduce) {
   for (Mask chosen = all & (~all + 1); chosen != 0; chosen = (chosen - all) & all) {
     const bool fits = std::all_of(terms.begin(), terms.end(), [&](Mask term) {
       const int count = std::popcount(term & chosen);
-      return count == 1 || (count == 0 && reduce == ReduceOp::kAvg);
+      return count == 1 || (count == 0 && divides(reduce));
     });
     if (!fits) continue;
     CompactRow row = blank(CompactRow::Origin::kLinearity);
@@ -264,22 +273,20 @@ void RowMaker::extreme_rows(int index, ReduceOp reduce) {
     row.linearity = static_cast<std::int16_t>(index);
     row.reduce = reduce;
     set_partial(row, chosen, reduce);
-    const ReduceOp result = linearity.kind == Kind::kAnti ? opposite(reduce) : reduce;
+    const ReduceOp result = linearity.kind == Kind::kAnti ? *opposite_of(reduce) : reduce;
     if (set_partial_outputs(row, linearity, result)) add(std::move(row));
   }
 }
 
 /// A product passes where every operand listed is one.
-void RowMaker::product_rows(int index) {
+void RowMaker::product_rows(int index, ReduceOp reduce) {
   const RuleLinearity& linearity = op_.rule.linearity[static_cast<std::size_t>(index)];
   for (const Mask term : monomials(linearity)) {
     CompactRow row = blank(CompactRow::Origin::kLinearity);
     row.linearity = static_cast<std::int16_t>(index);
-    row.reduce = ReduceOp::kProd;
-    set_partial(row, term, ReduceOp::kProd);
-    if (set_partial_outputs(row, linearity, ReduceOp::kProd) && dtypes_allow(row)) {
-      add(std::move(row));
-    }
+    row.reduce = reduce;
+    set_partial(row, term, reduce);
+    if (set_partial_outputs(row, linearity, reduce) && dtypes_allow(row)) add(std::move(row));
   }
 }
 
@@ -394,22 +401,15 @@ bool RowMaker::set_partial_outputs(CompactRow& row, const RuleLinearity& lineari
 /// Sums are exact for floats (in true arithmetic) and for integers that stay integers; averages for
 /// floats only.
 bool RowMaker::dtypes_allow(const CompactRow& row) const {
-  const auto allows = [](DType dtype, ReduceOp reduce) {
-    // U8 summands wrap, so that a wider result would not be their sum.
-    if (dtype == DType::kBool || dtype == DType::kU8) {
-      return !adds(reduce) && reduce != ReduceOp::kProd;
-    }
-    return is_floating(dtype) || reduce != ReduceOp::kAvg;
-  };
   bool floating_in = false;
   for (std::size_t i = 0; i < row.inputs.size(); ++i) {
     if (row.inputs[i].kind != RowEntry::Kind::kPartial) continue;
-    if (!allows(inputs_[i].dtype, row.inputs[i].op)) return false;
+    if (!allows(row.inputs[i].op, inputs_[i].dtype)) return false;
     floating_in |= is_floating(inputs_[i].dtype);
   }
   for (std::size_t o = 0; o < row.outputs.size(); ++o) {
     if (row.outputs[o].kind != RowEntry::Kind::kPartial) continue;
-    if (!allows(outputs_[o].dtype, row.outputs[o].op)) return false;
+    if (!allows(row.outputs[o].op, outputs_[o].dtype)) return false;
     if (floating_in && !is_floating(outputs_[o].dtype)) return false;  // a cast to integers rounds
   }
   return true;

@@ -13,6 +13,8 @@
 #include <bit>
 #include <cmath>
 
+#include "placement/reduce_op.h"
+
 namespace tessera {
 namespace {
 
@@ -325,9 +327,6 @@ void Search::keep(double bytes, int moved) {
 }  // namespace
 
 bool may_combine(const CompactRow& a, const CompactRow& b) noexcept {
-  const auto mixes = [](ReduceOp x, ReduceOp y) {
-    return x == ReduceOp::kMax && y == ReduceOp::kMin;
-  };
   if (!a.passes_partials() || !b.passes_partials()) return true;
   // What counts is what the results become: with `mono A | anti B`, P(max) of B gives P(min).
   const auto result = [](const CompactRow& row) {
@@ -336,7 +335,7 @@ bool may_combine(const CompactRow& a, const CompactRow& b) noexcept {
     });
     return at == row.outputs.end() ? row.reduce : at->op;
   };
-  if (!mixes(result(a), result(b)) && !mixes(result(b), result(a))) return true;
+  if (opposite_of(result(a)) != result(b)) return true;
   for (std::size_t i = 0; i < a.inputs.size(); ++i) {
     if (a.inputs[i].kind != b.inputs[i].kind) return false;
   }

@@ -367,9 +367,7 @@ StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals) {
         for (std::size_t e = 0; e < count; ++e)
           total[e] = combine(*op, total[e], summands[s + i][e]);
       }
-      if (*op == ReduceOp::kAvg) {
-        for (double& value : total) value /= static_cast<double>(size);
-      }
+      for (double& value : total) value = reduced(*op, value, size);
       folded.push_back(std::move(total));
     }
     summands = std::move(folded);
@@ -392,6 +390,10 @@ double combine(ReduceOp op, double a, double b) {
       return a * b;
   }
   return 0.0;
+}
+
+double reduced(ReduceOp op, double total, std::size_t count) {
+  return op == ReduceOp::kAvg ? total / static_cast<double>(count) : total;
 }
 
 bool nearly_equal(double a, double b, DType dtype) {

@@ -43,8 +43,10 @@ std::vector<Array> cut(const WholeTensor& whole, const Spec& spec, VerifyRandom&
 /// the first. Errors: Internal naming a rank whose shape is wrong, or whose replica differs.
 StatusOr<WholeTensor> join(const Spec& spec, std::span<const Array> locals);
 
-/// One step of a Partial's reduction; a NaN wins, averages are divided at the end.
+/// One step of a Partial's reduction; a NaN wins.
 double combine(ReduceOp op, double a, double b);
+/// The end of it: what `count` ranks' values combined to, averages divided.
+double reduced(ReduceOp op, double total, std::size_t count);
 
 /// "" if equal (to rounding, for floating types), else the first difference: where, both values.
 std::string difference(const WholeTensor& got, const WholeTensor& expected);

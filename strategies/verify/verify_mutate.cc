@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
@@ -139,7 +140,8 @@ void Mutator::change_mark(std::size_t m) {
       other.reduce = other.owned ? std::nullopt : std::optional<ReduceOp>(ReduceOp::kSum);
     });
   } else if (mark.reduce) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd}) {
+    for (const ReduceOp op : kReduceOps) {
+      if (divides(op)) continue;
       mutate(name + ": as :" + std::string(name_of(op)),
              [m, op](Rule& rule) { rule.marks[m].reduce = op; });
     }

@@ -13,9 +13,7 @@ using Entries = std::vector<RowEntry>;
 constexpr std::size_t kExhaustive = 3;  // operands that are assigned freely, all at once
 constexpr std::int64_t kLargestAxis = 3;
 
-RowEntry shard(std::size_t dim) {
-  return {RowEntry::Kind::kShard, static_cast<int>(dim), ReduceOp::kSum};
-}
+RowEntry shard(std::size_t dim) { return {RowEntry::Kind::kShard, static_cast<int>(dim)}; }
 
 /// All of one op's samples, and the search over one of them.
 class RowSearch {

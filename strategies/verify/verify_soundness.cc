@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "placement/reduce_op.h"
 #include "strategies/rules/aliasing.h"
 #include "strategies/verify/verify_lowering.h"
 #include "strategies/verify/verify_placements.h"
@@ -31,7 +32,7 @@ bool has_extremes(const Resolution& resolution) {
   const auto extreme = [](const Spec& spec) {
     const auto& partial = spec.layout().partial;
     return std::any_of(partial.begin(), partial.end(), [](const std::optional<ReduceOp>& kind) {
-      return kind == ReduceOp::kMax || kind == ReduceOp::kMin;
+      return kind && is_extreme(*kind);
     });
   };
   return resolution.lowering >= 0 ||
@@ -124,7 +125,7 @@ AssumedFinite assumed_finite(const Op& op, const Resolution& resolution) {
   std::uint32_t sums = 0;
   for (std::size_t i = 0; i < resolution.inputs.size() && i < 32; ++i) {
     for (const std::optional<ReduceOp>& kind : resolution.inputs[i].layout().partial) {
-      if (kind == ReduceOp::kSum || kind == ReduceOp::kAvg) sums |= std::uint32_t{1} << i;
+      if (kind && is_linear(*kind)) sums |= std::uint32_t{1} << i;
     }
   }
   AssumedFinite assumed;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/elementwise.h"
+#include "placement/reduce_op.h"
 #include "strategies/verify/verify_gradient.h"
 #include "strategies/verify/verify_search.h"
 
@@ -72,7 +73,7 @@ bool reduces_to(const WholeTensor& whole, const std::vector<std::vector<double>>
   for (std::size_t e = 0; e < whole.values.size(); ++e) {
     double total = parts[0][e];
     for (std::size_t r = 1; r < parts.size(); ++r) total = combine(kind, total, parts[r][e]);
-    if (kind == ReduceOp::kAvg) total /= static_cast<double>(parts.size());
+    total = reduced(kind, total, parts.size());
     if (!nearly_equal(total, whole.values[e], whole.dtype)) return false;
   }
   return true;
@@ -98,10 +99,10 @@ void make_lonely(WholeTensor& whole, bool lowest, VerifyRandom& random) {
 }  // namespace
 
 std::vector<ReduceOp> partial_kinds(DType dtype) {
-  // One byte: truth values have no sum, and sums of U8 wrap.
-  if (size_of(dtype) == 1) return {ReduceOp::kMax, ReduceOp::kMin};
-  std::vector<ReduceOp> kinds = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd};
-  if (is_floating(dtype)) kinds.insert(kinds.begin() + 1, ReduceOp::kAvg);
+  std::vector<ReduceOp> kinds;
+  for (const ReduceOp op : kReduceOps) {
+    if (allows(op, dtype)) kinds.push_back(op);
+  }
   return kinds;
 }
 
@@ -156,9 +157,11 @@ void TrialData::draw_values(Draw& draw, std::size_t number) {
 }
 
 bool TrialData::may_be_accident(const Verdict& verdict) const {
+  std::uint32_t sums = 0;
+  for (const ReduceOp op : kReduceOps) {
+    if (is_linear(op)) sums |= bit_of({RowEntry::Kind::kPartial, -1, op});
+  }
   for (std::size_t o = 0; o < verdict.size(); ++o) {
-    const std::uint32_t sums = bit_of({RowEntry::Kind::kPartial, -1, ReduceOp::kSum}) |
-                               bit_of({RowEntry::Kind::kPartial, -1, ReduceOp::kAvg});
     const bool cut_or_summed = (verdict[o] & ~(kCuts | sums)) == 0;
     if (!cut_or_summed || !is_floating(outputs_[o].dtype)) return true;
   }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/index_tuple.h"
+#include "placement/reduce_op.h"
 #include "strategies/ops/reduce/level_walk.h"
 #include "strategies/ops/schema.h"
 
@@ -101,20 +102,10 @@ Layout read_layout(const Tuple& tuple, const Layout& self, std::uint32_t axes, s
 enum class ValuesOn : std::uint8_t { kSame, kWhole, kNever };
 
 ValuesOn values_on(ReduceOp self, const std::optional<ReduceOp>& values, bool accumulate) {
-  switch (self) {
-    case ReduceOp::kSum:
-      return ValuesOn::kSame;
-    case ReduceOp::kAvg:
-      return values == self ? ValuesOn::kSame : ValuesOn::kWhole;
-    case ReduceOp::kMax:
-    case ReduceOp::kMin:
-      // Adding is not monotone where infinities meet, nor where integers wrap.
-      if (accumulate) return ValuesOn::kNever;
-      return values == self ? ValuesOn::kSame : ValuesOn::kWhole;
-    case ReduceOp::kProd:
-      return values == self && !accumulate ? ValuesOn::kSame : ValuesOn::kNever;
-  }
-  return ValuesOn::kNever;
+  // Only a sum adds up: adding is not monotone where infinities meet or integers wrap.
+  if (accumulate && !is_linear(self)) return ValuesOn::kNever;
+  if (values == self || self == ReduceOp::kSum) return ValuesOn::kSame;
+  return is_idempotent(self) ? ValuesOn::kWhole : ValuesOn::kNever;
 }
 
 /// The values' layout beside self's; `axes` cut the tuple. Absent where self's Partial does not
@@ -191,8 +182,8 @@ Status add_partial_values(Specs inputs, std::span<const TensorMeta> outputs, con
   for (std::size_t a = 0; a < kept.partial.size(); ++a) {
     kept.partial[a].reset();
     const std::optional<ReduceOp>& kind = values.layout().partial[a];
-    const bool extreme = kind == ReduceOp::kMax || kind == ReduceOp::kMin;
-    const bool passes = kind == ReduceOp::kAvg || (extreme && !attrs.get_bool("accumulate"));
+    const bool passes =
+        kind && is_idempotent(*kind) && (is_linear(*kind) || !attrs.get_bool("accumulate"));
     if (!passes || ((used >> a) & 1) != 0) continue;
     given.partial[a] = kind;
     any = true;
