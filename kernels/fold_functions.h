@@ -1,5 +1,7 @@
 // kernels/fold_functions.h: what folds do to one element, on the processor and on a device: how it
-// is widened to the type that accumulates, what combines two, and what changes nothing.
+// is widened to the type that accumulates, what combines two, and what changes nothing. A kind of
+// reduction is a struct here, with_op() finds it; placement/reduce_op.h has what plans ask of
+// kinds.
 #pragma once
 
 #include <bit>
@@ -68,6 +70,10 @@ void with_element(DType dtype, F&& f) {
 
 struct Sum {
   template <class A>
+  TSR_HOST_DEVICE static constexpr A identity() noexcept {
+    return std::is_floating_point_v<A> ? static_cast<A>(-0.0) : A{0};
+  }
+  template <class A>
   TSR_HOST_DEVICE static A of(A a, A b) noexcept {
     if constexpr (std::is_same_v<A, std::uint8_t>) {
       return static_cast<A>(a | b);
@@ -80,6 +86,10 @@ struct Sum {
   }
 };
 struct Prod {
+  template <class A>
+  TSR_HOST_DEVICE static constexpr A identity() noexcept {
+    return A{1};
+  }
   template <class A>
   TSR_HOST_DEVICE static A of(A a, A b) noexcept {
     if constexpr (std::is_same_v<A, std::uint8_t>) {
@@ -95,48 +105,52 @@ struct Prod {
 // `a != a` is true for NaN alone; where b is NaN both tests fail and b is taken.
 struct Max {
   template <class A>
+  TSR_HOST_DEVICE static constexpr A identity() noexcept {
+    using Limits = std::numeric_limits<A>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
+  template <class A>
   TSR_HOST_DEVICE static A of(A a, A b) noexcept {
     return ((a > b) | (a != a)) ? a : b;
   }
 };
 struct Min {
   template <class A>
+  TSR_HOST_DEVICE static constexpr A identity() noexcept {
+    using Limits = std::numeric_limits<A>;
+    if constexpr (std::is_same_v<A, std::uint8_t>) return A{1};
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  template <class A>
   TSR_HOST_DEVICE static A of(A a, A b) noexcept {
     return ((a < b) | (a != a)) ? a : b;
   }
 };
 
+/// Calls f with the struct of a kind; of an average with that of its sum.
 template <class F>
-void with_op(ReduceOp op, F&& f) {
+TSR_HOST_DEVICE constexpr decltype(auto) with_op(ReduceOp op, F&& f) {
   switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return f(Sum{});
     case ReduceOp::kMax:
       return f(Max{});
     case ReduceOp::kMin:
       return f(Min{});
     case ReduceOp::kProd:
       return f(Prod{});
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      break;
   }
+  return f(Sum{});
 }
 
 template <class A>
 TSR_HOST_DEVICE A identity_of(ReduceOp op) noexcept {
-  using Limits = std::numeric_limits<A>;
-  constexpr bool kIsBool = std::is_same_v<A, std::uint8_t>;
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return std::is_floating_point_v<A> ? static_cast<A>(-0.0) : A{0};
-    case ReduceOp::kMax:
-      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    case ReduceOp::kMin:
-      return Limits::has_infinity ? Limits::infinity() : (kIsBool ? A{1} : Limits::max());
-    case ReduceOp::kProd:
-      return A{1};
-  }
-  return A{};
+  return with_op(op, []<class Op>(Op) { return Op::template identity<A>(); });
+}
+template <class A>
+TSR_HOST_DEVICE A combined(ReduceOp op, A a, A b) noexcept {
+  return with_op(op, [&]<class Op>(Op) { return Op::of(a, b); });
 }
 
 }  // namespace tessera::folds::inline TSR_MACHINE

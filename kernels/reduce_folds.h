@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "kernels/array.h"
 #include "kernels/dtype_switch.h"
+#include "kernels/fold_functions.h"
 #include "placement/status.h"
 
 namespace tessera::kernels {
@@ -22,25 +23,13 @@ template <class T>
 struct SumFold {
   using Value = SumType<T>;
   static constexpr Value kIdentity = 0;
-  TSR_HOST_DEVICE static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>) {
-      return static_cast<Value>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    } else {
-      return a + b;
-    }
-  }
+  TSR_HOST_DEVICE static Value apply(Value a, Value b) { return folds::Sum::of(a, b); }
 };
 template <class T>
 struct ProdFold {
   using Value = SumType<T>;
   static constexpr Value kIdentity = 1;
-  TSR_HOST_DEVICE static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>) {
-      return static_cast<Value>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    } else {
-      return a * b;
-    }
-  }
+  TSR_HOST_DEVICE static Value apply(Value a, Value b) { return folds::Prod::of(a, b); }
 };
 /// What every value of T is at least (BOOL is 0 or 1).
 template <class T>
@@ -61,24 +50,30 @@ template <class T>
 struct MaxFold {
   using Value = ComputeType<T>;
   static constexpr Value kIdentity = lowest_of<T>();
-  TSR_HOST_DEVICE static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>)
-      return a > b ? a : b;
-    else
-      return ((a > b) | (a != a)) ? a : b;
-  }
+  TSR_HOST_DEVICE static Value apply(Value a, Value b) { return folds::Max::of(a, b); }
 };
 template <class T>
 struct MinFold {
   using Value = ComputeType<T>;
   static constexpr Value kIdentity = highest_of<T>();
-  TSR_HOST_DEVICE static Value apply(Value a, Value b) {
-    if constexpr (std::is_integral_v<Value>)
-      return a < b ? a : b;
-    else
-      return ((a < b) | (a != a)) ? a : b;
-  }
+  TSR_HOST_DEVICE static Value apply(Value a, Value b) { return folds::Min::of(a, b); }
 };
+
+/// Calls f with what folds by `op`: a template of the type of the elements.
+template <class F>
+void with_reduce_fold(ReduceOp op, const F& f) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAvg:
+      return f.template operator()<SumFold>();
+    case ReduceOp::kMax:
+      return f.template operator()<MaxFold>();
+    case ReduceOp::kMin:
+      return f.template operator()<MinFold>();
+    case ReduceOp::kProd:
+      return f.template operator()<ProdFold>();
+  }
+}
 
 /// Marks of the dims to reduce. Errors: InvalidArgument for a dim that does not exist.
 inline absl::InlinedVector<bool, 6> reduced_marks(const Array& x, std::span<const int> dims) {

@@ -149,20 +149,6 @@ __global__ void __launch_bounds__(kBlock, 3)
   });
 }
 
-template <class Acc>
-__device__ Acc combined(ReduceOp op, Acc a, Acc b) {
-  switch (op) {
-    case ReduceOp::kMax:
-      return folds::Max::of(a, b);
-    case ReduceOp::kMin:
-      return folds::Min::of(a, b);
-    case ReduceOp::kProd:
-      return folds::Prod::of(a, b);
-    default:
-      return folds::Sum::of(a, b);
-  }
-}
-
 template <class E, class M>
 __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M moves) {
   if (moves.is_broken_off()) return;
@@ -180,7 +166,7 @@ __global__ void __launch_bounds__(kBlock) fold_boxes(const __grid_constant__ M m
       const BoxChunk<T> chunk = tables.part<T>(move, c, 0).read(spot);
       for (int i = 0; i < kMost; ++i) {
         const Acc value = E::widen(chunk.values[i]);
-        sums[i] = c == 0 ? value : combined(moves.how.op, sums[i], value);
+        sums[i] = c == 0 ? value : folds::combined(moves.how.op, sums[i], value);
       }
     }
     BoxChunk<T> result;

@@ -5,6 +5,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/lines.h"
 #include "kernels/reduce_folds.h"
+#include "placement/reduce_op.h"
 
 namespace tessera::kernels::TSR_CUDA {
 namespace {
@@ -178,22 +179,6 @@ void fold_in_parts(KernelContext& ctx, Reduced reduced, const Array& kept, const
                                  first_elements(ctx, folded, folded.ndim() - 1), out);
 }
 
-template <class T>
-void reduce_typed(KernelContext& ctx, const Reduced& reduced, ReduceOp op, const Array& kept,
-                  const Array& out) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return fold_in_parts<SumFold, T>(ctx, reduced, kept, out);
-    case ReduceOp::kProd:
-      return fold_in_parts<ProdFold, T>(ctx, reduced, kept, out);
-    case ReduceOp::kMax:
-      return fold_in_parts<MaxFold, T>(ctx, reduced, kept, out);
-    case ReduceOp::kMin:
-      return fold_in_parts<MinFold, T>(ctx, reduced, kept, out);
-  }
-}
-
 /// The kept dims of x before those that go, dense.
 Array reduced_last(KernelContext& ctx, const Array& x, absl::InlinedVector<bool, 6>& marks) {
   Shape shape, strides;
@@ -225,7 +210,7 @@ void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int
     reduced = {};
     merge_reduced(source, marks, reduced);
   }
-  if (op == ReduceOp::kAvg) reduced.divisor = reduced.count;
+  if (divides(op)) reduced.divisor = reduced.count;
   // The dims that stay, and out without those that it keeps as 1.
   Array kept = source, result = out;
   const bool keeps_ones = out.ndim() == x.ndim();
@@ -233,8 +218,11 @@ void reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<const int
     if (marks[static_cast<std::size_t>(d)]) kept = first_elements(ctx, kept, d);
     if (keeps_ones && asked[static_cast<std::size_t>(d)]) result = first_elements(ctx, result, d);
   }
-  visit_dtype(x.dtype(),
-              [&]<class T>(TypeTag<T>) { reduce_typed<T>(ctx, reduced, op, kept, result); });
+  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
+    with_reduce_fold(op, [&]<template <class> class Fold>() {
+      fold_in_parts<Fold, T>(ctx, reduced, kept, result);
+    });
+  });
 }
 
 }  // namespace tessera::kernels::TSR_CUDA

@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "kernels/fold_functions.h"
+#include "placement/reduce_op.h"
 
 namespace tessera {
 namespace {
@@ -124,13 +125,14 @@ void fold_blocks(const Fold& how, std::span<const std::byte* const> srcs, std::b
 }  // namespace
 
 Status check_fold(DType dtype, ReduceOp op) {
-  if (op != ReduceOp::kAvg || is_floating(dtype)) return absl::OkStatus();
-  return invalid_argument("avg of " + std::string(name_of(dtype)) +
-                          ": allowed for floating types; reduce by sum");
+  if (!facts_of(op).has_fractions || is_floating(dtype)) return absl::OkStatus();
+  return invalid_argument(std::string(name_of(op)) + " of " + std::string(name_of(dtype)) +
+                          ": allowed for floating types; reduce by " +
+                          std::string(name_of(folded_by(op))));
 }
 
 Fold fold_by(ReduceOp op, std::int64_t divisor) noexcept {
-  return op == ReduceOp::kAvg ? Fold{ReduceOp::kSum, divisor} : Fold{op, 1};
+  return {folded_by(op), divides(op) ? divisor : 1};
 }
 
 void fold(DType dtype, const Fold& how, std::span<const std::byte* const> srcs, std::byte* dst,

@@ -9,6 +9,7 @@
 #include "kernels/parallel_loop.h"
 #include "kernels/reduce_folds.h"
 #include "kernels/strided_loop.h"
+#include "placement/reduce_op.h"
 
 namespace tessera::kernels {
 namespace {
@@ -184,7 +185,7 @@ void store_results(const Value* results, ReduceOp op, std::int64_t count, const 
         offset += rest % out.shape()[d] * out.strides()[d];
         rest /= out.shape()[d];
       }
-      to[offset] = op == ReduceOp::kAvg
+      to[offset] = divides(op)
                        ? convert<To>(static_cast<double>(results[i]) / static_cast<double>(count))
                        : convert<To>(results[i]);
     }
@@ -206,7 +207,7 @@ void fold_and_store(const Reduction& reduction, const Array& x, const Array& out
   Value few[kOnStack];
   std::unique_ptr<Value[]> many;
   const bool direct =
-      dtype_of<Value>() == out.dtype() && reduction.op != ReduceOp::kAvg && out.is_contiguous();
+      dtype_of<Value>() == out.dtype() && !divides(reduction.op) && out.is_contiguous();
   Value* values = direct ? out.data<Value>() : few;
   if (!direct && results > kOnStack) {
     many = std::make_unique_for_overwrite<Value[]>(static_cast<std::size_t>(results));
@@ -214,21 +215,6 @@ void fold_and_store(const Reduction& reduction, const Array& x, const Array& out
   }
   fold_all<Fold>(reduction.threads, reduction.geometry, x.data<T>(), values);
   if (!direct) store_results(values, reduction.op, reduction.count, out);
-}
-
-template <class T>
-void reduce_typed(const Reduction& reduction, const Array& x, const Array& out) {
-  switch (reduction.op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAvg:
-      return fold_and_store<SumFold<T>, T>(reduction, x, out);
-    case ReduceOp::kProd:
-      return fold_and_store<ProdFold<T>, T>(reduction, x, out);
-    case ReduceOp::kMax:
-      return fold_and_store<MaxFold<T>, T>(reduction, x, out);
-    case ReduceOp::kMin:
-      return fold_and_store<MinFold<T>, T>(reduction, x, out);
-  }
 }
 
 }  // namespace
@@ -247,7 +233,11 @@ void cpu::reduce(KernelContext& ctx, ReduceOp op, const Array& x, std::span<cons
     geometry = describe(source, marks);
   }
   const Reduction reduction{op, ctx.threads, count, *geometry};
-  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) { reduce_typed<T>(reduction, source, out); });
+  visit_dtype(x.dtype(), [&]<class T>(TypeTag<T>) {
+    with_reduce_fold(op, [&]<template <class> class Fold>() {
+      fold_and_store<Fold<T>, T>(reduction, source, out);
+    });
+  });
 }
 
 }  // namespace tessera::kernels
