@@ -76,4 +76,8 @@ constexpr bool allows(ReduceOp op, DType dtype) noexcept {
 /// Every part enters the result with factor one: its cotangent is that of the result.
 constexpr bool passes_cotangent(ReduceOp op) noexcept { return is_linear(op) && !divides(op); }
 
+static_assert(commute(ReduceOp::kSum, ReduceOp::kAvg) && !commute(ReduceOp::kMax, ReduceOp::kMin));
+static_assert(opposite_of(ReduceOp::kMax) == ReduceOp::kMin && !is_extreme(ReduceOp::kProd));
+static_assert(allows(ReduceOp::kMax, DType::kBool) && !allows(ReduceOp::kAvg, DType::kI64));
+
 }  // namespace tessera

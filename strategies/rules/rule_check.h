@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "placement/reduce_op.h"
 #include "strategies/rules/rule_scan.h"
 
 namespace tessera::rule_grammar {
@@ -201,14 +202,12 @@ class Parser : private Scanner {
       mark.owned = true;
       return true;
     }
-    constexpr std::string_view kKinds[] = {"sum", "max", "min", "prod"};
-    constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProd};
-    for (int i = 0; i < (mark.indexed ? 1 : 4); ++i) {
-      if (at_word(kKinds[i])) {
-        pos_ += kKinds[i].size();
-        mark.reduce = kOps[i];
-        return true;
-      }
+    for (const ReduceOp op : kReduceOps) {
+      const bool allowed = !divides(op) && (!mark.indexed || is_linear(op));
+      if (!allowed || !at_word(name_of(op))) continue;
+      pos_ += name_of(op).size();
+      mark.reduce = op;
+      return true;
     }
     return fail(mark.indexed ? "sum or own" : "sum, max, min or prod");
   }
