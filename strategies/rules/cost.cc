@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "placement/reduce_op.h"
+
 namespace tessera {
 namespace {
 
@@ -79,7 +81,7 @@ double moved_elements(std::span<const std::int64_t> axis_sizes, double num_eleme
     const RowEntry& s = src.entries[a];
     const RowEntry& t = dst.entries[a];
     const auto p = static_cast<double>(axis_sizes[a]);
-    const bool one_holds = is_shard(t) || (is_partial(t) && t.op != ReduceOp::kAvg);
+    const bool one_holds = is_shard(t) || (is_partial(t) && !divides(t.op));
     if (is_partial(s) && is_partial(t)) {
       if (!(s == t)) return std::numeric_limits<double>::infinity();
       kept *= p;
