@@ -7,55 +7,63 @@
 #include "kernels/array.h"
 #include "placement/api.h"
 
+// A line for each function: its struct in elementwise_functions.h, which names its enumerator too,
+// and its name. Those of `Both` have a form of integers; of integers `Floating` ones are computed
+// as floating numbers.
+// clang-format off
+#define TSR_UNARY_FUNCTIONS(Both, Floating) \
+  Both(Neg, "neg")                          \
+  Both(Abs, "abs")                          \
+  Floating(Exp, "exp")                      \
+  Floating(Log, "log")                      \
+  Floating(Sqrt, "sqrt")                    \
+  Floating(Rsqrt, "rsqrt")                  \
+  Both(Relu, "relu")                        \
+  Floating(Sigmoid, "sigmoid")              \
+  Floating(Silu, "silu")                    \
+  Floating(Tanh, "tanh")                    \
+  Floating(Gelu, "gelu")                    \
+  Floating(Reciprocal, "reciprocal")        \
+  Both(Square, "square")                    \
+  Both(Sign, "sign")                        \
+  Floating(Sin, "sin")                      \
+  Floating(Cos, "cos")                      \
+  Both(Floor, "floor")                      \
+  Both(Ceil, "ceil")                        \
+  Both(LogicalNot, "logical_not")           \
+  Both(IsNan, "is_nan")
+#define TSR_BINARY_FUNCTIONS(Both, Floating) \
+  Both(Add, "add")                           \
+  Both(Sub, "sub")                           \
+  Both(Mul, "mul")                           \
+  Floating(Div, "div")                       \
+  Both(Maximum, "maximum")                   \
+  Both(Minimum, "minimum")                   \
+  Both(Pow, "pow")                           \
+  Both(Eq, "eq")                             \
+  Both(Ne, "ne")                             \
+  Both(Lt, "lt")                             \
+  Both(Le, "le")                             \
+  Both(Gt, "gt")                             \
+  Both(Ge, "ge")                             \
+  Both(LogicalAnd, "logical_and")            \
+  Both(LogicalOr, "logical_or")              \
+  Both(FloorDivide, "floor_divide")          \
+  Both(Remainder, "remainder")               \
+  Both(ReluGrad, "relu_grad")                \
+  Floating(SigmoidGrad, "sigmoid_grad")      \
+  Floating(TanhGrad, "tanh_grad")            \
+  Floating(SiluGrad, "silu_grad")            \
+  Floating(GeluGrad, "gelu_grad")
+// clang-format on
+
 namespace tessera TSR_API {
 namespace kernels {
 
-enum class Unary : std::uint8_t {
-  kNeg,
-  kAbs,
-  kExp,
-  kLog,
-  kSqrt,
-  kRsqrt,
-  kRelu,
-  kSigmoid,
-  kSilu,
-  kTanh,
-  kGelu,
-  kReciprocal,
-  kSquare,
-  kSign,
-  kSin,
-  kCos,
-  kFloor,
-  kCeil,
-  kLogicalNot,
-  kIsNan
-};
-enum class Binary : std::uint8_t {
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kMaximum,
-  kMinimum,
-  kPow,
-  kEq,
-  kNe,
-  kLt,
-  kLe,
-  kGt,
-  kGe,
-  kLogicalAnd,
-  kLogicalOr,
-  kFloorDivide,
-  kRemainder,
-  kReluGrad,     ///< (grad, out) → grad but where out <= 0
-  kSigmoidGrad,  ///< (grad, out) → grad·out·(1 − out)
-  kTanhGrad,     ///< (grad, out) → grad·(1 − out²)
-  kSiluGrad,     ///< (grad, x)
-  kGeluGrad      ///< (grad, x), tanh form
-};
+#define TSR_ENUMERATOR(Function, name) k##Function,
+enum class Unary : std::uint8_t { TSR_UNARY_FUNCTIONS(TSR_ENUMERATOR, TSR_ENUMERATOR) };
+enum class Binary : std::uint8_t { TSR_BINARY_FUNCTIONS(TSR_ENUMERATOR, TSR_ENUMERATOR) };
+#undef TSR_ENUMERATOR
 
 /// Copies with any strides, casting where dtypes differ; NaN and −0.0 bit-exact where they do not.
 void copy(KernelContext& ctx, const Array& src, const Array& dst);

@@ -306,24 +306,28 @@ struct FloorDivide {
   }
 };
 
+/// (grad, out) → grad but where out <= 0.
 struct ReluGrad {
   template <class C>
   TSR_HOST_DEVICE static C apply(C grad, C out) {
     return out <= C{0} ? C{0} : grad;
   }
 };
+/// (grad, out) → grad·out·(1 − out).
 struct SigmoidGrad {
   template <class C>
   TSR_HOST_DEVICE static C apply(C grad, C out) {
     return grad * (out * (C{1} - out));
   }
 };
+/// (grad, out) → grad·(1 − out²).
 struct TanhGrad {
   template <class C>
   TSR_HOST_DEVICE static C apply(C grad, C out) {
     return grad * (C{1} - out * out);
   }
 };
+/// (grad, x).
 struct SiluGrad {
   TSR_HOST_DEVICE static float apply(float grad, float x) {
     const float s = sigmoid_f32(x);
@@ -334,6 +338,7 @@ struct SiluGrad {
     return grad * (s * (1.0 + x * (1.0 - s)));
   }
 };
+/// (grad, x), tanh form.
 struct GeluGrad {
   template <class C>
   TSR_HOST_DEVICE static C apply(C grad, C x) {

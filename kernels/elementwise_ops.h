@@ -29,119 +29,30 @@ TSR_HOST_DEVICE R no_function([[maybe_unused]] const char* kernel) {
 #endif
 }
 
-/// Calls f(function) of what `op` computes of values of C; integers have no more than they need.
-template <class C, class F>
-TSR_HOST_DEVICE auto visit_unary(Unary op, F&& f) -> decltype(f(Neg{})) {
-  if constexpr (!kIsInteger<C>) {
-    switch (op) {
-      case Unary::kExp:
-        return f(Exp{});
-      case Unary::kLog:
-        return f(Log{});
-      case Unary::kSqrt:
-        return f(Sqrt{});
-      case Unary::kRsqrt:
-        return f(Rsqrt{});
-      case Unary::kSigmoid:
-        return f(Sigmoid{});
-      case Unary::kSilu:
-        return f(Silu{});
-      case Unary::kTanh:
-        return f(Tanh{});
-      case Unary::kGelu:
-        return f(Gelu{});
-      case Unary::kReciprocal:
-        return f(Reciprocal{});
-      case Unary::kSin:
-        return f(Sin{});
-      case Unary::kCos:
-        return f(Cos{});
-      default:
-        break;
-    }
-  }
-  switch (op) {
-    case Unary::kNeg:
-      return f(Neg{});
-    case Unary::kAbs:
-      return f(Abs{});
-    case Unary::kRelu:
-      return f(Relu{});
-    case Unary::kSquare:
-      return f(Square{});
-    case Unary::kSign:
-      return f(Sign{});
-    case Unary::kFloor:
-      return f(Floor{});
-    case Unary::kCeil:
-      return f(Ceil{});
-    case Unary::kLogicalNot:
-      return f(LogicalNot{});
-    case Unary::kIsNan:
-      return f(IsNan{});
-    default:
-      return no_function<decltype(f(Neg{}))>("unary");
-  }
-}
+#define TSR_CASE(Function, name) \
+  case Op::k##Function:          \
+    return f(Function{});
+#define TSR_FLOATING_CASE(Function, name)               \
+  case Op::k##Function:                                 \
+    if constexpr (!kIsInteger<C>) return f(Function{}); \
+    break;
 
 /// Calls f(function) of what `op` computes of values of C; integers have no more than they need.
 template <class C, class F>
-TSR_HOST_DEVICE auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
-  if constexpr (!kIsInteger<C>) {
-    switch (op) {
-      case Binary::kDiv:
-        return f(Div{});
-      case Binary::kSigmoidGrad:
-        return f(SigmoidGrad{});
-      case Binary::kTanhGrad:
-        return f(TanhGrad{});
-      case Binary::kSiluGrad:
-        return f(SiluGrad{});
-      case Binary::kGeluGrad:
-        return f(GeluGrad{});
-      default:
-        break;
-    }
-  }
-  switch (op) {
-    case Binary::kAdd:
-      return f(Add{});
-    case Binary::kSub:
-      return f(Sub{});
-    case Binary::kMul:
-      return f(Mul{});
-    case Binary::kMaximum:
-      return f(Maximum{});
-    case Binary::kMinimum:
-      return f(Minimum{});
-    case Binary::kPow:
-      return f(Pow{});
-    case Binary::kEq:
-      return f(Eq{});
-    case Binary::kNe:
-      return f(Ne{});
-    case Binary::kLt:
-      return f(Lt{});
-    case Binary::kLe:
-      return f(Le{});
-    case Binary::kGt:
-      return f(Gt{});
-    case Binary::kGe:
-      return f(Ge{});
-    case Binary::kLogicalAnd:
-      return f(LogicalAnd{});
-    case Binary::kLogicalOr:
-      return f(LogicalOr{});
-    case Binary::kFloorDivide:
-      return f(FloorDivide{});
-    case Binary::kRemainder:
-      return f(Remainder{});
-    case Binary::kReluGrad:
-      return f(ReluGrad{});
-    default:
-      return no_function<decltype(f(Add{}))>("binary");
-  }
+TSR_HOST_DEVICE auto visit_unary(Unary op, F&& f) -> decltype(f(Neg{})) {
+  using Op = Unary;
+  switch (op) { TSR_UNARY_FUNCTIONS(TSR_CASE, TSR_FLOATING_CASE) }
+  return no_function<decltype(f(Neg{}))>("unary");
 }
+template <class C, class F>
+TSR_HOST_DEVICE auto visit_binary(Binary op, F&& f) -> decltype(f(Add{})) {
+  using Op = Binary;
+  switch (op) { TSR_BINARY_FUNCTIONS(TSR_CASE, TSR_FLOATING_CASE) }
+  return no_function<decltype(f(Add{}))>("binary");
+}
+
+#undef TSR_CASE
+#undef TSR_FLOATING_CASE
 
 inline Status division_by_zero(const char* op) {
   return out_of_range(std::string(op) +
@@ -154,54 +65,27 @@ inline Status division_by_zero(const char* op) {
 
 // What an op is called, and in which type it computes.
 
+struct Listed {
+  std::string_view name;
+  bool needs_floating;  ///< integers are computed as floating numbers
+};
+#define TSR_BOTH(Function, name) {name, false},
+#define TSR_FLOATING(Function, name) {name, true},
 // Outside of the functions, which would write them down anew at each call.
-inline constexpr std::string_view kUnaryNames[] = {
-    "neg",     "abs",  "exp",   "log",  "sqrt",        "rsqrt",  "relu",
-    "sigmoid", "silu", "tanh",  "gelu", "reciprocal",  "square", "sign",
-    "sin",     "cos",  "floor", "ceil", "logical_not", "is_nan"};
-inline constexpr std::string_view kBinaryNames[] = {
-    "add",          "sub",         "mul",        "div",          "maximum",   "minimum",
-    "pow",          "eq",          "ne",         "lt",           "le",        "gt",
-    "ge",           "logical_and", "logical_or", "floor_divide", "remainder", "relu_grad",
-    "sigmoid_grad", "tanh_grad",   "silu_grad",  "gelu_grad"};
+inline constexpr Listed kUnaryList[] = {TSR_UNARY_FUNCTIONS(TSR_BOTH, TSR_FLOATING)};
+inline constexpr Listed kBinaryList[] = {TSR_BINARY_FUNCTIONS(TSR_BOTH, TSR_FLOATING)};
+#undef TSR_BOTH
+#undef TSR_FLOATING
 
-constexpr std::string_view name_of(Unary op) noexcept { return kUnaryNames[static_cast<int>(op)]; }
-
-/// Integers are computed as floating numbers.
-constexpr bool needs_floating(Unary op) noexcept {
-  switch (op) {
-    case Unary::kNeg:
-    case Unary::kAbs:
-    case Unary::kRelu:
-    case Unary::kSquare:
-    case Unary::kSign:
-    case Unary::kFloor:
-    case Unary::kCeil:
-    case Unary::kLogicalNot:
-    case Unary::kIsNan:
-      return false;
-    default:
-      return true;
-  }
-}
-
-inline DType compute_dtype(Unary op, DType x, DType out) {
-  if (!needs_floating(op) || is_floating(x)) return x;
-  require_floating(name_of(op), out);
-  return out;
-}
-
-constexpr std::string_view name_of(Binary op) noexcept {
-  return kBinaryNames[static_cast<int>(op)];
-}
-
-constexpr bool needs_floating(Binary op) noexcept {
-  return op == Binary::kDiv || op >= Binary::kSigmoidGrad;
-}
+constexpr const Listed& listed(Unary op) noexcept { return kUnaryList[static_cast<int>(op)]; }
+constexpr const Listed& listed(Binary op) noexcept { return kBinaryList[static_cast<int>(op)]; }
+constexpr std::string_view name_of(Unary op) noexcept { return listed(op).name; }
+constexpr std::string_view name_of(Binary op) noexcept { return listed(op).name; }
 
 /// The dtype to compute in, where the operands' own is `operands`.
-inline DType compute_dtype(Binary op, DType operands, DType out) {
-  if (!needs_floating(op) || is_floating(operands)) return operands;
+template <class Op>
+DType compute_dtype(Op op, DType operands, DType out) {
+  if (!listed(op).needs_floating || is_floating(operands)) return operands;
   require_floating(name_of(op), out);
   return out;
 }
