@@ -203,11 +203,6 @@ void take_scalars_as_lines(OpDef& def) {
   };
 }
 
-OpDef of_numbers(OpDef def) {
-  for (ArgDef& arg : def.args) arg = arg.numbers();
-  return def;
-}
-
 Array scratch(KernelCall& call, const Shape& shape, DType dtype) {
   return Array::empty(shape, dtype, call.ctx.allocator);
 }

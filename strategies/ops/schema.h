@@ -100,8 +100,6 @@ Var unsqueeze_all(GradContext& context, Var value, std::span<const int> dims);
 /// Lets `def`, which works along one dim of its operands, take 0-d ones: as lines of one element,
 /// whose dim is 0 or -1; results are 0-d again. Source: ATen.
 void take_scalars_as_lines(OpDef& def);
-/// `def` with operands of numbers: BOOL is refused.
-OpDef of_numbers(OpDef def);
 /// An array for an intermediate of a kernel.
 Array scratch(KernelCall& call, const Shape& shape, DType dtype);
 /// An alias of `x` repeated to `shape` with strides of 0.

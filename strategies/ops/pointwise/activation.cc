@@ -8,14 +8,13 @@ namespace {
 
 using kernels::Binary;
 using kernels::Unary;
+using ops::PointwiseDef;
 
-std::vector<Sample> one_operand() {
-  return {{.shapes = {{8, 6}}}, {.shapes = {{5, 3}}}, {.shapes = {{1, 8, 2}}}};
-}
-std::vector<Sample> operands(int count) {
+std::vector<Sample> one_operand() { return ops::samples_of({{{8, 6}}, {{5, 3}}, {{1, 8, 2}}}); }
+std::vector<Sample> operands(std::size_t count) {
   std::vector<Sample> samples;
   for (const Shape& shape : {Shape{8, 6}, Shape{5, 3}, Shape{2, 8}}) {
-    samples.push_back({.shapes = std::vector<Shape>(static_cast<std::size_t>(count), shape)});
+    samples.push_back({.shapes = std::vector<Shape>(count, shape)});
   }
   return samples;
 }
@@ -23,49 +22,18 @@ std::vector<Sample> operands(int count) {
 /// What an activation's gradient op reads beside the cotangent.
 enum class Saved : std::uint8_t { kInput, kOutput };
 
-struct Activation {
-  std::string name;
-  std::string doc;
-  std::string rule;
-  Saved saved = Saved::kInput;
-  std::string grad_rule = "*, * -> * | lin A";
-  std::vector<std::string> grad_declined = {};
-  std::vector<int> grad_finite = {};  ///< OpDef::finite
-};
-
-template <Unary kForward, Binary kGrad>
-void add_activation(OpTable& table, const Activation& activation) {
-  const std::string grad_name = activation.name + "_grad";
-  OpDef def = {.name = activation.name,
-               .doc = activation.doc,
-               .args = {in("self")},
-               .rule = activation.rule,
-               .kernel =
-                   [](KernelCall& call) {
-                     kernels::unary(call.ctx, kForward, call.inputs[0], call.outputs[0]);
-                   },
-               .infer = ops::infer_floating,
-               .samples = one_operand()};
-  const Saved saved = activation.saved;
-  (saved == Saved::kInput ? def.saved_inputs : def.saved_outputs) = {0};
-  def.gradient = [grad_name, saved](GradContext& c) -> std::vector<Var> {
-    const Var value = saved == Saved::kInput ? c.input(0) : c.output(0);
-    return {c.call(grad_name, {c.cotangent(0), value})};
+void add_activation(OpTable& table, Saved saved, PointwiseDef forward, PointwiseDef grad) {
+  const bool is_input = saved == Saved::kInput;
+  grad.name = forward.name + "_grad";
+  grad.doc = "Cotangent of " + forward.name + "'s operand.";
+  grad.args = {in("grad"), in(is_input ? "self" : "result")};
+  grad.samples = operands(2);
+  forward.gradient = [is_input, name = grad.name](GradContext& c) -> std::vector<Var> {
+    return {c.call(name, {c.cotangent(0), is_input ? c.input(0) : c.output(0)})};
   };
-  table.must_add(std::move(def));
-  table.must_add({.name = grad_name,
-                  .doc = "Cotangent of " + activation.name + "'s operand.",
-                  .args = {in("grad"), in(saved == Saved::kInput ? "self" : "result")},
-                  .rule = activation.grad_rule,
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::binary(call.ctx, kGrad, call.inputs[0], call.inputs[1],
-                                        call.outputs[0]);
-                      },
-                  .infer = ops::infer_floating,
-                  .finite = activation.grad_finite,
-                  .declined = activation.grad_declined,
-                  .samples = operands(2)});
+  (is_input ? forward.saved_inputs : forward.saved_outputs) = {0};
+  forward.samples = one_operand();
+  ops::add_pointwise(table, {forward, grad});
 }
 
 bool is_tanh_form(const Attrs& attrs) { return attrs.get_string("approximate") == "tanh"; }
@@ -170,26 +138,22 @@ void add_swiglu(OpTable& table) {
 }  // namespace
 
 void add_activation_ops(OpTable& table) {
-  add_activation<Unary::kRelu, Binary::kReluGrad>(
-      table, {"relu",
-              "The element where positive, else 0.",
-              "* -> * | mono A",
-              Saved::kOutput,
-              "*, * -> * | lin A | mono A | prod A",
-              {"P(prod), P(min): the saved result is read whole"}});
-  add_activation<Unary::kSigmoid, Binary::kSigmoidGrad>(table, {.name = "sigmoid",
-                                                                .doc = "1 / (1 + exp(-x)).",
-                                                                .rule = "* -> * | mono A",
-                                                                .saved = Saved::kOutput,
-                                                                .grad_finite = {1}});
-  add_activation<Unary::kTanh, Binary::kTanhGrad>(table, {.name = "tanh",
-                                                          .doc = "Hyperbolic tangent.",
-                                                          .rule = "* -> * | mono A",
-                                                          .saved = Saved::kOutput,
-                                                          .grad_finite = {1}});
-  add_activation<Unary::kSilu, Binary::kSiluGrad>(
-      table,
-      {"silu", "x times sigmoid(x); falls below x = -1.28, so no Partial passes.", "* -> *"});
+  const std::string linear = "*, * -> * | lin A", increasing = "* -> * | mono A";
+  add_activation(table, Saved::kOutput,
+                 {.name = "relu", .doc = "The element where positive, else 0.", .rule = increasing},
+                 {.rule = linear + " | mono A | prod A",
+                  .declined = {"P(prod), P(min): the saved result is read whole"}});
+  add_activation(table, Saved::kOutput,
+                 {.name = "sigmoid", .doc = "1 / (1 + exp(-x)).", .rule = increasing},
+                 {.rule = linear, .finite = {1}});
+  add_activation(table, Saved::kOutput,
+                 {.name = "tanh", .doc = "Hyperbolic tangent.", .rule = increasing},
+                 {.rule = linear, .finite = {1}});
+  add_activation(table, Saved::kInput,
+                 {.name = "silu",
+                  .doc = "x times sigmoid(x); falls below x = -1.28, so no Partial passes.",
+                  .rule = "* -> *"},
+                 {.rule = linear});
   add_gelu(table);
   add_swiglu(table);
   ops::add_in_place_forms(table, {"relu", "sigmoid", "tanh", "silu", "gelu"});

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "kernels/elementwise.h"
-#include "strategies/ops/schema.h"
+#include "strategies/ops/pointwise/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -35,90 +35,76 @@ WholeNumber whole_number(Binary op, double value) {
   return {.value = up ? std::ceil(value) : std::floor(value)};
 }
 
-template <Binary kOp>
-void run_with_number(KernelCall& call) {
-  double value = call.attrs.get_double("value");
-  if (!is_floating(call.inputs[0].dtype())) {
-    const WholeNumber whole = whole_number(kOp, value);
-    if (whole.answer) return kernels::fill(call.ctx, *whole.answer ? 1.0 : 0.0, call.outputs[0]);
-    value = whole.value;
-  }
-  kernels::binary_scalar(call.ctx, kOp, call.inputs[0], value, call.outputs[0]);
+Kernel compare_with_number(Binary op) {
+  return [op](KernelCall& call) {
+    double value = call.attrs.get_double("value");
+    if (!is_floating(call.inputs[0].dtype())) {
+      const WholeNumber whole = whole_number(op, value);
+      if (whole.answer) return kernels::fill(call.ctx, *whole.answer ? 1.0 : 0.0, call.outputs[0]);
+      value = whole.value;
+    }
+    kernels::binary_scalar(call.ctx, op, call.inputs[0], value, call.outputs[0]);
+  };
 }
 
-template <Binary kOp>
-void add_comparison(OpTable& table, const std::string& name, const std::string& relation) {
+void add_comparison(OpTable& table, Binary op, const std::string& name,
+                    const std::string& relation) {
   std::vector<std::string> declined, declined_scalar;
-  if (kOp != Binary::kEq && kOp != Binary::kNe) {
+  if (op != Binary::kEq && op != Binary::kNe) {
     const std::string reason = ": a NaN on one rank compares false, and would not win";
     declined = {"P(max), R; P(min), R; R, P(max); R, P(min)" + reason};
     declined_scalar = {"P(max); P(min)" + reason};
   }
-  table.must_add({.name = name,
-                  .doc = "True where self " + relation + " other.",
-                  .args = {in("self"), in("other")},
-                  .rule = "*, * -> *",
-                  .kernel =
-                      [](KernelCall& call) {
-                        kernels::binary(call.ctx, kOp, call.inputs[0], call.inputs[1],
-                                        call.outputs[0]);
-                      },
-                  .infer = ops::infer_predicate,
-                  .declined = declined,
-                  .samples = {{.shapes = {{8, 6}, {8, 6}}, .differentiable = false},
-                              {.shapes = {{5, 3}, {3}}, .adjust = tie, .differentiable = false},
-                              {.shapes = {{8, 6}, {8, 1}},
-                               .dtypes = {DType::kI64, DType::kI64},
-                               .below = {3, 3},
-                               .differentiable = false}}});
-  table.must_add(
+  OpDef with_number = ops::pointwise_op(
       {.name = name + "_scalar",
        .doc = "True where self " + relation + " `value`.",
-       .args = {in("self")},
-       .attrs = {ops::double_attr("value")},
        .rule = "* -> *",
-       .kernel = run_with_number<kOp>,
+       .attrs = {ops::double_attr("value")},
        .infer = ops::infer_predicate,
        .declined = declined_scalar,
+       .samples = {{.shapes = {{8, 6}}, .attrs = {{"value", 0.25}}, .adjust = tie},
+                   {.shapes = {{5, 3}},
+                    .attrs = {{"value", 1.0}},
+                    .dtypes = {DType::kI64},
+                    .below = {3}}}});
+  with_number.kernel = compare_with_number(op);
+  table.must_add(ops::pointwise_op(
+      {.name = name,
+       .doc = "True where self " + relation + " other.",
+       .rule = "*, * -> *",
+       .infer = ops::infer_predicate,
+       .declined = declined,
        .samples = {
-           {.shapes = {{8, 6}}, .attrs = {{"value", 0.25}}, .adjust = tie, .differentiable = false},
-           {.shapes = {{5, 3}},
-            .attrs = {{"value", 1.0}},
-            .dtypes = {DType::kI64},
-            .below = {3},
-            .differentiable = false}}});
+           {.shapes = {{8, 6}, {8, 6}}},
+           {.shapes = {{5, 3}, {3}}, .adjust = tie},
+           {.shapes = {{8, 6}, {8, 1}}, .dtypes = {DType::kI64, DType::kI64}, .below = {3, 3}}}}));
+  table.must_add(std::move(with_number));
 }
 
-template <Binary kOp>
 void add_logic(OpTable& table, const std::string& name, const std::string& doc) {
   const std::vector<DType> bools = {DType::kBool, DType::kBool};
-  table.must_add(
+  table.must_add(ops::pointwise_op(
       {.name = name,
        .doc = doc,
-       .args = {in("self"), in("other")},
        .rule = "*, * -> *",
-       .kernel =
-           [](KernelCall& call) {
-             kernels::binary(call.ctx, kOp, call.inputs[0], call.inputs[1], call.outputs[0]);
-           },
        .infer = ops::infer_predicate,
        .declined = {"P(max), _; P(min), _; R, P(max); R, P(min): monotone for BOOL only, and the "
                     "notation has no guard on dtypes"},
-       .samples = {{.shapes = {{8, 6}, {8, 6}}, .dtypes = bools, .differentiable = false},
-                   {.shapes = {{5, 3}, {3}}, .dtypes = bools, .differentiable = false}}});
+       .samples = {{.shapes = {{8, 6}, {8, 6}}, .dtypes = bools},
+                   {.shapes = {{5, 3}, {3}}, .dtypes = bools}}}));
 }
 
 }  // namespace
 
 void add_compare_ops(OpTable& table) {
-  add_comparison<Binary::kEq>(table, "eq", "equals");
-  add_comparison<Binary::kNe>(table, "ne", "differs from");
-  add_comparison<Binary::kLt>(table, "lt", "is below");
-  add_comparison<Binary::kLe>(table, "le", "is not above");
-  add_comparison<Binary::kGt>(table, "gt", "is above");
-  add_comparison<Binary::kGe>(table, "ge", "is not below");
-  add_logic<Binary::kLogicalAnd>(table, "logical_and", "True where both are.");
-  add_logic<Binary::kLogicalOr>(table, "logical_or", "True where one is.");
+  add_comparison(table, Binary::kEq, "eq", "equals");
+  add_comparison(table, Binary::kNe, "ne", "differs from");
+  add_comparison(table, Binary::kLt, "lt", "is below");
+  add_comparison(table, Binary::kLe, "le", "is not above");
+  add_comparison(table, Binary::kGt, "gt", "is above");
+  add_comparison(table, Binary::kGe, "ge", "is not below");
+  add_logic(table, "logical_and", "True where both are.");
+  add_logic(table, "logical_or", "True where one is.");
 }
 
 }  // namespace tessera

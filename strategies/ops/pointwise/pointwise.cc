@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "kernels/elementwise.h"
+#include "kernels/elementwise_ops.h"
 #include "kernels/pointwise.h"
 
 namespace tessera::ops {
 namespace {
+
+using kernels::Binary;
+using kernels::Unary;
 
 constexpr std::size_t kMaxParams = 4;
 constexpr const char* kParamNames[] = {"a", "b", "c"};
@@ -24,6 +30,53 @@ std::array<double, kMaxParams> params_of(const Attrs& attrs) {
     ++i;
   }
   return params;
+}
+
+/// What an op runs, and on how many operands.
+struct Function {
+  int num_operands;
+  Kernel kernel;
+};
+
+template <class Op, std::size_t size>
+std::optional<Op> find_in(const kernels::functions::Listed (&list)[size], std::string_view name) {
+  for (std::size_t i = 0; i < size; ++i) {
+    if (list[i].name == name) return static_cast<Op>(i);
+  }
+  return std::nullopt;
+}
+
+Function function_of(const Unary op) {
+  return {
+      1, [op](KernelCall& call) { kernels::unary(call.ctx, op, call.inputs[0], call.outputs[0]); }};
+}
+Function function_of(const Binary op) {
+  return {2, [op](KernelCall& call) {
+            kernels::binary(call.ctx, op, call.inputs[0], call.inputs[1], call.outputs[0]);
+          }};
+}
+Function with_number(const Binary op) {
+  return {1, [op](KernelCall& call) {
+            kernels::binary_scalar(call.ctx, op, call.inputs[0], params_of(call.attrs)[0],
+                                   call.outputs[0]);
+          }};
+}
+Function function_of(const kernels::Pointwise& function) {
+  return {function.num_operands, [&function](KernelCall& call) {
+            const std::array<double, kMaxParams> params = params_of(call.attrs);
+            kernels::pointwise(call.ctx, function, call.inputs, params, call.outputs[0]);
+          }};
+}
+
+Function function_of(const std::string& name) {
+  using namespace kernels::functions;
+  if (!kernels::has_pointwise_function(name)) {
+    if (const auto unary = find_in<Unary>(kUnaryList, name)) return function_of(*unary);
+    if (const auto binary = find_in<Binary>(kBinaryList, name)) return function_of(*binary);
+    const std::string of_two = name.substr(0, name.rfind("_scalar"));
+    if (const auto binary = find_in<Binary>(kBinaryList, of_two)) return with_number(*binary);
+  }
+  return function_of(kernels::pointwise_function(name));
 }
 
 std::string slope_name(const std::string& function, int operand) {
@@ -46,6 +99,33 @@ void set_attrs(std::vector<Sample>& samples, const std::vector<Attrs>& variants)
   if (variants.empty()) return;
   while (samples.size() < variants.size()) samples.push_back(samples[0]);
   for (std::size_t i = 0; i < samples.size(); ++i) samples[i].attrs = variants[i % variants.size()];
+}
+
+/// The gradient that the definition gives, or that the lists have slopes for.
+void set_gradient(OpDef& op, const PointwiseDef& def, int num_operands) {
+  if (const BySaved of = def.by_input) {
+    op.gradient = [of](GradContext& c) -> std::vector<Var> { return {of(c, c.input(0))}; };
+    op.saved_inputs = {0};
+  } else if (const BySaved of_result = def.by_output) {
+    op.gradient = [of_result](GradContext& c) -> std::vector<Var> {
+      return {of_result(c, c.output(0))};
+    };
+    op.saved_outputs = {0};
+  } else if (!op.gradient && kernels::has_pointwise_function(slope_name(def.name, 0))) {
+    op.gradient = pointwise_gradient(def.name);
+    for (int i = 0; i < num_operands; ++i) op.saved_inputs.push_back(i);
+  }
+}
+
+/// Samples with values in `range`, differentiated where the op has a gradient.
+void fit_samples(OpDef& op, Range range) {
+  for (Sample& sample : op.samples) {
+    sample.differentiable = op.gradient != nullptr;
+    if (range.low == Range().low && range.high == Range().high) continue;
+    sample.adjust = [range](int, const Shape&, std::vector<double>& values) {
+      move_to(range, values);
+    };
+  }
 }
 
 /// The result in A's storage; clauses under which A's own kind would change are of no use.
@@ -87,13 +167,7 @@ std::vector<std::string> in_place_declines(const std::vector<std::string>& decli
 
 }  // namespace
 
-Kernel pointwise_kernel(std::string name) {
-  const kernels::Pointwise& function = kernels::pointwise_function(name);
-  return [&function](KernelCall& call) {
-    const std::array<double, kMaxParams> params = params_of(call.attrs);
-    kernels::pointwise(call.ctx, function, call.inputs, params, call.outputs[0]);
-  };
-}
+Kernel pointwise_kernel(const std::string& name) { return function_of(name).kernel; }
 
 Gradient pointwise_gradient(std::string name) {
   return [name = std::move(name)](GradContext& c) {
@@ -119,6 +193,13 @@ std::vector<Var> zero_gradient(GradContext& context) {
   return std::vector<Var>(static_cast<std::size_t>(context.num_inputs()));
 }
 
+Var times(GradContext& c, Var value, double factor) {
+  const Var grad = c.call("mul", {c.cotangent(0), value});
+  return factor == 1.0 ? grad : c.call("mul_scalar", {grad}, {{"value", factor}});
+}
+
+std::vector<Var> cotangent_gradient(GradContext& context) { return {context.cotangent(0)}; }
+
 void move_to(Range range, std::vector<double>& values) {
   if (values.empty()) return;
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
@@ -137,31 +218,29 @@ std::vector<Sample> samples_of(const std::vector<std::vector<Shape>>& shapes) {
 }
 
 OpDef pointwise_op(const PointwiseDef& def) {
-  const kernels::Pointwise& function = kernels::pointwise_function(def.name);
+  const auto [num_operands, kernel] = function_of(def.function.empty() ? def.name : def.function);
+  const bool has_samples = !def.samples.empty();
   OpDef op = {.name = def.name,
               .doc = def.doc,
-              .args = args_of(function.num_operands),
+              .args = def.args.empty() ? args_of(num_operands) : def.args,
               .attrs = def.attrs,
               .rule = def.rule,
-              .kernel = pointwise_kernel(def.name),
+              .kernel = kernel,
               .infer = def.infer,
+              .gradient = def.gradient,
+              .saved_inputs = def.saved_inputs,
+              .saved_outputs = def.saved_outputs,
+              .finite = def.finite,
               .declined = def.declined,
-              .samples = samples_of(shapes_of(function.num_operands))};
+              .samples = has_samples ? def.samples : samples_of(shapes_of(num_operands))};
   set_attrs(op.samples, def.attr_samples);
-  const bool has_slope = kernels::has_pointwise_function(slope_name(def.name, 0));
-  if (has_slope) {
-    op.gradient = pointwise_gradient(def.name);
-    for (int i = 0; i < function.num_operands; ++i) op.saved_inputs.push_back(i);
-  }
-  const Range range = def.range;
-  for (Sample& sample : op.samples) {
-    sample.differentiable = has_slope;
-    if (range.low == Range().low && range.high == Range().high) continue;
-    sample.adjust = [range](int, const Shape&, std::vector<double>& values) {
-      move_to(range, values);
-    };
-  }
+  set_gradient(op, def, num_operands);
+  if (!has_samples) fit_samples(op, def.range);
   return op;
+}
+
+void add_pointwise(OpTable& table, std::initializer_list<PointwiseDef> defs) {
+  for (const PointwiseDef& def : defs) table.must_add(pointwise_op(def));
 }
 
 OpDef integer_op(const PointwiseDef& def, std::int64_t below) {

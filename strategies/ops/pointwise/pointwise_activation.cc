@@ -7,44 +7,35 @@ namespace tessera {
 namespace {
 
 using ops::double_attr;
-using ops::PointwiseDef;
 
 const char kPlain[] = "* -> *";
 const char kIncreasing[] = "* -> * | mono A";
 
-/// Of BOOL there is no clamping to numbers.
-void add_clamp(OpTable& table, const PointwiseDef& def) {
-  table.must_add(ops::of_numbers(ops::pointwise_op(def)));
-}
-
-void add_all(OpTable& table, std::initializer_list<PointwiseDef> defs) {
-  for (const PointwiseDef& def : defs) table.must_add(ops::pointwise_op(def));
-}
-
 void add_gates(OpTable& table) {
-  add_all(table,
-          {{.name = "log_sigmoid", .doc = "log(sigmoid(x)).", .rule = kIncreasing},
-           {.name = "hardsigmoid",
-            .doc = "(x + 3) / 6 held between 0 and 1.",
-            .rule = kIncreasing,
-            .range = {-5.0, 5.1}},
-           {.name = "hardswish",
-            .doc = "x times hardsigmoid(x).",
-            .rule = kPlain,
-            .range = {-5.0, 5.1}},
-           {.name = "mish",
-            .doc = "x tanh(softplus(x)); 0 at -inf.",
-            .rule = kPlain,
-            .range = {-5.0, 3.0}},
-           {.name = "softsign", .doc = "x / (1 + |x|); 1 and -1 at infinity.", .rule = kIncreasing},
-           {.name = "tanhshrink", .doc = "x - tanh(x).", .rule = kIncreasing},
-           {.name = "softplus",
-            .doc = "log(1 + exp(beta x)) / beta, x itself where beta x is above the threshold.",
-            .rule = "* -> *",
-            .attrs = {double_attr("beta", 1.0), double_attr("threshold", 20.0)},
-            .attr_samples = {{}, {{"beta", 2.0}, {"threshold", 1.07}}, {{"beta", 0.5}}},
-            .declined = {"P(max) -> P(max); P(min) -> P(min): only for beta > 0, and a threshold "
-                         "from about 20 on"}}});
+  ops::add_pointwise(
+      table,
+      {{.name = "log_sigmoid", .doc = "log(sigmoid(x)).", .rule = kIncreasing},
+       {.name = "hardsigmoid",
+        .doc = "(x + 3) / 6 held between 0 and 1.",
+        .rule = kIncreasing,
+        .range = {-5.0, 5.1}},
+       {.name = "hardswish",
+        .doc = "x times hardsigmoid(x).",
+        .rule = kPlain,
+        .range = {-5.0, 5.1}},
+       {.name = "mish",
+        .doc = "x tanh(softplus(x)); 0 at -inf.",
+        .rule = kPlain,
+        .range = {-5.0, 3.0}},
+       {.name = "softsign", .doc = "x / (1 + |x|); 1 and -1 at infinity.", .rule = kIncreasing},
+       {.name = "tanhshrink", .doc = "x - tanh(x).", .rule = kIncreasing},
+       {.name = "softplus",
+        .doc = "log(1 + exp(beta x)) / beta, x itself where beta x is above the threshold.",
+        .rule = "* -> *",
+        .attrs = {double_attr("beta", 1.0), double_attr("threshold", 20.0)},
+        .attr_samples = {{}, {{"beta", 2.0}, {"threshold", 1.07}}, {{"beta", 0.5}}},
+        .declined = {"P(max) -> P(max); P(min) -> P(min): only for beta > 0, and a threshold "
+                     "from about 20 on"}}});
 }
 
 /// Between bounds that leave something between them.
@@ -57,70 +48,69 @@ StatusOr<std::vector<TensorMeta>> infer_between(std::span<const TensorMeta> inpu
 }
 
 void add_rectifiers(OpTable& table) {
-  PointwiseDef relu6 = {
-      .name = "relu6",
-      .doc = "The element held between 0 and 6; a NaN stays, and passes its cotangent.",
-      .rule = kIncreasing,
-      .infer = ops::infer_elementwise,
-      .range = {-8.0, 8.3}};
-  PointwiseDef hardtanh = {
-      .name = "hardtanh",
-      .doc =
-          "The element held between min_val and max_val; a NaN stays, and passes its "
-          "cotangent.",
-      .rule = kIncreasing,
-      .attrs = {ops::element_attr("min_val", -1.0), ops::element_attr("max_val", 1.0)},
-      .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
-      .infer = infer_between,
-      .range = {-2.0, 2.11}};
-  add_clamp(table, relu6);
-  add_clamp(table, hardtanh);
-  add_all(table,
-          {{.name = "leaky_relu",
-            .doc = "x where positive, else negative_slope x.",
-            .rule = "* -> * | mono A if negative_slope>0",
-            .attrs = {double_attr("negative_slope", 0.01)},
-            .attr_samples = {{}, {{"negative_slope", -0.3}}, {{"negative_slope", 0.2}}}},
-           {.name = "elu",
-            .doc = "scale x where positive, else scale alpha (exp(input_scale x) - 1).",
-            .rule = kPlain,
-            .attrs = {double_attr("alpha", 1.0), double_attr("scale", 1.0),
-                      double_attr("input_scale", 1.0)},
-            .attr_samples = {{},
-                             {{"alpha", -0.7}},
-                             {{"alpha", 1.3}, {"scale", 1.1}, {"input_scale", 0.6}}},
-            .declined = {"P(max); P(min): where all three numbers are positive, and a clause has "
-                         "one guard"}},
-           {.name = "selu", .doc = "elu with the self-normalising numbers.", .rule = kIncreasing},
-           {.name = "celu",
-            .doc = "x where positive, else alpha (exp(x / alpha) - 1).",
-            .rule = "* -> * | mono A if alpha>0",
-            .attrs = {double_attr("alpha", 1.0)},
-            .attr_samples = {{}, {{"alpha", 0.6}}}}});
+  const std::vector<ArgDef> numbers = {in("self").numbers()};  // BOOL is not clamped to numbers
+  ops::add_pointwise(
+      table,
+      {{.name = "relu6",
+        .doc = "The element held between 0 and 6; a NaN stays, and passes its cotangent.",
+        .rule = kIncreasing,
+        .args = numbers,
+        .infer = ops::infer_elementwise,
+        .range = {-8.0, 8.3}},
+       {.name = "hardtanh",
+        .doc = "The element held between min_val and max_val; a NaN stays, and passes its "
+               "cotangent.",
+        .rule = kIncreasing,
+        .args = numbers,
+        .attrs = {ops::element_attr("min_val", -1.0), ops::element_attr("max_val", 1.0)},
+        .attr_samples = {{}, {{"min_val", -0.537}, {"max_val", 0.737}}},
+        .infer = infer_between,
+        .range = {-2.0, 2.11}},
+       {.name = "leaky_relu",
+        .doc = "x where positive, else negative_slope x.",
+        .rule = "* -> * | mono A if negative_slope>0",
+        .attrs = {double_attr("negative_slope", 0.01)},
+        .attr_samples = {{}, {{"negative_slope", -0.3}}, {{"negative_slope", 0.2}}}},
+       {.name = "elu",
+        .doc = "scale x where positive, else scale alpha (exp(input_scale x) - 1).",
+        .rule = kPlain,
+        .attrs = {double_attr("alpha", 1.0), double_attr("scale", 1.0),
+                  double_attr("input_scale", 1.0)},
+        .attr_samples = {{},
+                         {{"alpha", -0.7}},
+                         {{"alpha", 1.3}, {"scale", 1.1}, {"input_scale", 0.6}}},
+        .declined = {"P(max); P(min): where all three numbers are positive, and a clause has "
+                     "one guard"}},
+       {.name = "selu", .doc = "elu with the self-normalising numbers.", .rule = kIncreasing},
+       {.name = "celu",
+        .doc = "x where positive, else alpha (exp(x / alpha) - 1).",
+        .rule = "* -> * | mono A if alpha>0",
+        .attrs = {double_attr("alpha", 1.0)},
+        .attr_samples = {{}, {{"alpha", 0.6}}}}});
 }
 
 void add_shrinks(OpTable& table) {
-  add_all(table, {{.name = "softshrink",
-                   .doc = "x moved by lambd towards 0, which it does not pass.",
-                   .rule = "* -> * | mono A if lambd>=0",
-                   .attrs = {double_attr("lambd", 0.5)},
-                   .attr_samples = {{}, {{"lambd", 0.237}}},
-                   .range = {-1.6, 1.7}},
-                  {.name = "hardshrink",
-                   .doc = "0 where the magnitude is at most lambd, else x.",
-                   .rule = kIncreasing,
-                   .attrs = {double_attr("lambd", 0.5)},
-                   .attr_samples = {{}, {{"lambd", 0.237}}},
-                   .range = {-1.6, 1.7}},
-                  {.name = "threshold",
-                   .doc = "x where above threshold, else value.",
-                   .rule = kPlain,
-                   .attrs = {ops::element_attr("threshold"), ops::element_attr("value")},
-                   .attr_samples = {{{"threshold", 0.137}, {"value", 0.9}},
-                                    {{"threshold", -0.237}, {"value", -1.5}},
-                                    {{"threshold", 0.537}, {"value", 7.0}}},
-                   .infer = ops::infer_elementwise,
-                   .range = {-1.6, 1.7}}});
+  ops::add_pointwise(table, {{.name = "softshrink",
+                              .doc = "x moved by lambd towards 0, which it does not pass.",
+                              .rule = "* -> * | mono A if lambd>=0",
+                              .attrs = {double_attr("lambd", 0.5)},
+                              .attr_samples = {{}, {{"lambd", 0.237}}},
+                              .range = {-1.6, 1.7}},
+                             {.name = "hardshrink",
+                              .doc = "0 where the magnitude is at most lambd, else x.",
+                              .rule = kIncreasing,
+                              .attrs = {double_attr("lambd", 0.5)},
+                              .attr_samples = {{}, {{"lambd", 0.237}}},
+                              .range = {-1.6, 1.7}},
+                             {.name = "threshold",
+                              .doc = "x where above threshold, else value.",
+                              .rule = kPlain,
+                              .attrs = {ops::element_attr("threshold"), ops::element_attr("value")},
+                              .attr_samples = {{{"threshold", 0.137}, {"value", 0.9}},
+                                               {{"threshold", -0.237}, {"value", -1.5}},
+                                               {{"threshold", 0.537}, {"value", 7.0}}},
+                              .infer = ops::infer_elementwise,
+                              .range = {-1.6, 1.7}}});
 }
 
 /// weight [C] over dim 1 of self [N, C, ...].

@@ -14,105 +14,100 @@ const char kPlain[] = "* -> *";
 const char kIncreasing[] = "* -> * | mono A";
 const char kIncreasingAbove[] = "* -> * | min A";
 
-void add_all(OpTable& table, std::initializer_list<PointwiseDef> defs) {
-  for (const PointwiseDef& def : defs) table.must_add(ops::pointwise_op(def));
-}
-
 void add_trigonometry(OpTable& table) {
   constexpr ops::Range kUnit = {-0.95, 0.95};
-  add_all(table,
-          {{.name = "tan", .doc = "Tangent, in radians.", .rule = kPlain, .range = {-4.0, 4.0}},
-           {.name = "asin", .doc = "Inverse sine, in radians.", .rule = kPlain, .range = kUnit},
-           {.name = "acos", .doc = "Inverse cosine, in radians.", .rule = kPlain, .range = kUnit},
-           {.name = "atan", .doc = "Inverse tangent, in radians.", .rule = kIncreasing},
-           {.name = "sinh", .doc = "Hyperbolic sine.", .rule = kIncreasing},
-           {.name = "cosh", .doc = "Hyperbolic cosine.", .rule = kPlain},
-           {.name = "asinh", .doc = "Inverse hyperbolic sine.", .rule = kIncreasing},
-           {.name = "acosh",
-            .doc = "Inverse hyperbolic cosine.",
-            .rule = kIncreasingAbove,
-            .range = {1.1, 4.0}},
-           {.name = "atanh", .doc = "Inverse hyperbolic tangent.", .rule = kPlain, .range = kUnit},
-           {.name = "deg2rad", .doc = "Degrees as radians.", .rule = "* -> * | lin A | mono A"},
-           {.name = "rad2deg", .doc = "Radians as degrees.", .rule = "* -> * | lin A | mono A"},
-           {.name = "sinc", .doc = "sin(pi x) / (pi x), 1 at 0.", .rule = kPlain}});
+  ops::add_pointwise(
+      table,
+      {{.name = "tan", .doc = "Tangent, in radians.", .rule = kPlain, .range = {-4.0, 4.0}},
+       {.name = "asin", .doc = "Inverse sine, in radians.", .rule = kPlain, .range = kUnit},
+       {.name = "acos", .doc = "Inverse cosine, in radians.", .rule = kPlain, .range = kUnit},
+       {.name = "atan", .doc = "Inverse tangent, in radians.", .rule = kIncreasing},
+       {.name = "sinh", .doc = "Hyperbolic sine.", .rule = kIncreasing},
+       {.name = "cosh", .doc = "Hyperbolic cosine.", .rule = kPlain},
+       {.name = "asinh", .doc = "Inverse hyperbolic sine.", .rule = kIncreasing},
+       {.name = "acosh",
+        .doc = "Inverse hyperbolic cosine.",
+        .rule = kIncreasingAbove,
+        .range = {1.1, 4.0}},
+       {.name = "atanh", .doc = "Inverse hyperbolic tangent.", .rule = kPlain, .range = kUnit},
+       {.name = "deg2rad", .doc = "Degrees as radians.", .rule = "* -> * | lin A | mono A"},
+       {.name = "rad2deg", .doc = "Radians as degrees.", .rule = "* -> * | lin A | mono A"},
+       {.name = "sinc", .doc = "sin(pi x) / (pi x), 1 at 0.", .rule = kPlain}});
 }
 
 void add_exponentials(OpTable& table) {
   constexpr ops::Range kPositive = {0.2, 4.0};
   const std::string product =
       "P(sum) -> P(prod): no notation for a sum that becomes a product, which overflows sooner";
-  add_all(table, {{.name = "exp2",
-                   .doc = "2 to the power of each element.",
-                   .rule = kIncreasing,
-                   .declined = {product}},
-                  {.name = "expm1", .doc = "exp(x) - 1, exact near 0.", .rule = kIncreasing},
-                  {.name = "log2",
-                   .doc = "Logarithm to the base 2.",
-                   .rule = kIncreasingAbove,
-                   .range = kPositive},
-                  {.name = "log10",
-                   .doc = "Logarithm to the base 10.",
-                   .rule = kIncreasingAbove,
-                   .range = kPositive},
-                  {.name = "log1p",
-                   .doc = "log(1 + x), exact near 0.",
-                   .rule = kIncreasingAbove,
-                   .range = {-0.8, 3.0}}});
-  PointwiseDef logit = {.name = "logit",
-                        .doc =
-                            "log(x / (1 - x)) of x held between eps and 1 - eps; not held where "
-                            "eps is negative.",
-                        .rule = "* -> * | mono A if eps>=0",
-                        .attrs = {ops::double_attr("eps", -1.0)},
-                        .attr_samples = {{}, {{"eps", 0.0001}}, {{"eps", 0.2}}},
-                        .range = {0.05, 0.95}};
-  table.must_add(ops::pointwise_op(logit));
+  ops::add_pointwise(table,
+                     {{.name = "exp2",
+                       .doc = "2 to the power of each element.",
+                       .rule = kIncreasing,
+                       .declined = {product}},
+                      {.name = "expm1", .doc = "exp(x) - 1, exact near 0.", .rule = kIncreasing},
+                      {.name = "log2",
+                       .doc = "Logarithm to the base 2.",
+                       .rule = kIncreasingAbove,
+                       .range = kPositive},
+                      {.name = "log10",
+                       .doc = "Logarithm to the base 10.",
+                       .rule = kIncreasingAbove,
+                       .range = kPositive},
+                      {.name = "log1p",
+                       .doc = "log(1 + x), exact near 0.",
+                       .rule = kIncreasingAbove,
+                       .range = {-0.8, 3.0}},
+                      {.name = "logit",
+                       .doc = "log(x / (1 - x)) of x held between eps and 1 - eps; not held where "
+                              "eps is negative.",
+                       .rule = "* -> * | mono A if eps>=0",
+                       .attrs = {ops::double_attr("eps", -1.0)},
+                       .attr_samples = {{}, {{"eps", 0.0001}}, {{"eps", 0.2}}},
+                       .range = {0.05, 0.95}}});
 }
 
 void add_special(OpTable& table) {
-  add_all(table, {{.name = "erf", .doc = "Error function.", .rule = kIncreasing},
-                  {.name = "erfc", .doc = "1 - erf(x).", .rule = "* -> * | anti A"},
-                  {.name = "erfinv",
-                   .doc = "Inverse of the error function.",
-                   .rule = kPlain,
-                   .range = {-0.9, 0.9}},
-                  {.name = "lgamma",
-                   .doc = "Logarithm of the gamma function's magnitude.",
-                   .rule = kPlain,
-                   .range = {0.3, 4.0}},
-                  {.name = "digamma",
-                   .doc = "Derivative of lgamma.",
-                   .rule = kPlain,
-                   .range = {0.4, 3.0},
-                   .declined = {"P(min) -> P(min): increasing between two poles only"}},
-                  {.name = "i0",
-                   .doc = "Modified Bessel function of the first kind, order 0.",
-                   .rule = kPlain}});
-}
-
-OpDef flat(PointwiseDef def) {
-  def.infer = ops::infer_elementwise;
-  OpDef op = ops::of_numbers(ops::pointwise_op(def));
-  op.gradient = ops::zero_gradient;
-  return op;
+  ops::add_pointwise(table, {{.name = "erf", .doc = "Error function.", .rule = kIncreasing},
+                             {.name = "erfc", .doc = "1 - erf(x).", .rule = "* -> * | anti A"},
+                             {.name = "erfinv",
+                              .doc = "Inverse of the error function.",
+                              .rule = kPlain,
+                              .range = {-0.9, 0.9}},
+                             {.name = "lgamma",
+                              .doc = "Logarithm of the gamma function's magnitude.",
+                              .rule = kPlain,
+                              .range = {0.3, 4.0}},
+                             {.name = "digamma",
+                              .doc = "Derivative of lgamma.",
+                              .rule = kPlain,
+                              .range = {0.4, 3.0},
+                              .declined = {"P(min) -> P(min): increasing between two poles only"}},
+                             {.name = "i0",
+                              .doc = "Modified Bessel function of the first kind, order 0.",
+                              .rule = kPlain}});
 }
 
 void add_rounding(OpTable& table) {
   constexpr ops::Range kWide = {-4.7, 4.9};
-  table.must_add(flat(
-      {.name = "trunc", .doc = "The whole part, towards 0.", .rule = kIncreasing, .range = kWide}));
-  table.must_add(flat({.name = "round",
-                       .doc = "The nearest whole number, halves to the even one.",
-                       .rule = kIncreasing,
-                       .range = kWide}));
-  add_all(
-      table,
-      {{.name = "frac", .doc = "What trunc takes away.", .rule = kPlain, .range = {-4.7, 4.9}}});
-  table.must_add(ops::of_numbers(ops::pointwise_op({.name = "positive",
-                                                    .doc = "The same values.",
-                                                    .rule = "* -> * | lin A | mono A | prod A",
-                                                    .infer = ops::infer_elementwise})));
+  const std::vector<ArgDef> numbers = {in("self").numbers()};
+  for (PointwiseDef def : {PointwiseDef{.name = "trunc", .doc = "The whole part, towards 0."},
+                           PointwiseDef{.name = "round",
+                           .doc = "The nearest whole number, halves to the even one."}}) {
+    def.rule = kIncreasing;
+    def.args = numbers;
+    def.infer = ops::infer_elementwise;
+    def.range = kWide;
+    OpDef op = ops::pointwise_op(def);
+    op.gradient = ops::zero_gradient;  // beside the steps, which samples may meet
+    table.must_add(std::move(op));
+  }
+  ops::add_pointwise(
+      table, {{.name = "frac", .doc = "What trunc takes away.", .rule = kPlain, .range = kWide},
+              {.name = "positive",
+               .doc = "The same values.",
+               .rule = "* -> * | lin A | mono A | prod A",
+               .args = numbers,
+               .infer = ops::infer_elementwise}});
 }
 
 /// A number of the result's dtype that is meant where the attribute is left out.
@@ -145,13 +140,14 @@ void add_nan_to_num(OpTable& table) {
                  double_attr_or_none("neginf")},
        .attr_samples = {{}, {{"nan", 0.5}, {"posinf", 2.0}, {"neginf", -2.0}}, {{"nan", -1.0}}},
        .infer = ops::infer_elementwise,
+       .by_input =
+           [](GradContext& c, const Var& x) {
+             return c.call("pointwise_grad", {c.cotangent(0), x}, {{"function", "nan_to_num'0"}});
+           },
        .declined = {"P(sum); P(avg): infinite summands become finite ones",
                     "P(max); P(min): a NaN wins over the ranks, and becomes a number",
                     "P(prod): 0 times an infinity is NaN, and the infinity has become finite"}});
   op.kernel = run_nan_to_num;
-  op.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {c.call("pointwise_grad", {c.cotangent(0), c.input(0)}, {{"function", "nan_to_num'0"}})};
-  };
   table.must_add(std::move(op));
 }
 

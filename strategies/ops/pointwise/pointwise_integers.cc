@@ -5,6 +5,8 @@
 namespace tessera {
 namespace {
 
+using ops::PointwiseDef;
+
 StatusOr<std::vector<TensorMeta>> infer_integers(std::span<const TensorMeta> inputs,
                                                  const Attrs& attrs) {
   TSR_ASSIGN_OR_RETURN(auto out, ops::infer_elementwise(inputs, attrs));
@@ -15,28 +17,11 @@ StatusOr<std::vector<TensorMeta>> infer_integers(std::span<const TensorMeta> inp
   return out;
 }
 
-OpDef of_integers(std::string name, std::string doc, std::string rule,
-                  std::vector<std::string> declined) {
-  return ops::integer_op({.name = std::move(name),
-                          .doc = std::move(doc),
-                          .rule = std::move(rule),
-                          .infer = infer_integers,
-                          .declined = std::move(declined)},
-                         7);
-}
+constexpr std::int64_t kBelow = 7;  // of samples
 
-void add(OpTable& table, std::string name, std::string doc, std::string rule,
-         std::vector<std::string> declined = {}) {
-  table.must_add(
-      of_integers(std::move(name), std::move(doc), std::move(rule), std::move(declined)));
-}
-
-/// BOOL has no bits to shift.
-void add_shift(OpTable& table, std::string name, std::string doc, std::string rule,
-               std::vector<std::string> declined) {
-  OpDef op = of_integers(std::move(name), std::move(doc), std::move(rule), std::move(declined));
-  for (ArgDef& arg : op.args) arg = arg.integers();
-  table.must_add(std::move(op));
+void add(OpTable& table, PointwiseDef def) {
+  def.infer = infer_integers;
+  table.must_add(ops::integer_op(def, kBelow));
 }
 
 StatusOr<std::vector<TensorMeta>> infer_multiples(std::span<const TensorMeta> inputs,
@@ -46,11 +31,10 @@ StatusOr<std::vector<TensorMeta>> infer_multiples(std::span<const TensorMeta> in
   return invalid_argument("both are BOOL, whose values have no divisors; cast with `to` first");
 }
 
-void add_of_multiples(OpTable& table, std::string name, std::string doc,
-                      std::vector<std::string> declined = {}) {
-  OpDef op = of_integers(std::move(name), std::move(doc), "*, * -> *", std::move(declined));
-  op.infer = infer_multiples;
-  table.must_add(std::move(op));
+void add_of_multiples(OpTable& table, PointwiseDef def) {
+  def.rule = "*, * -> *";
+  def.infer = infer_multiples;
+  table.must_add(ops::integer_op(def, kBelow));
 }
 
 /// Of BOOL the one bit is turned over, not those of the word that holds it.
@@ -65,20 +49,37 @@ void add_not(OpTable& table) {
                               .doc = "All bits turned over: -x - 1; true and false of BOOL.",
                               .rule = "* -> * | anti A",
                               .infer = infer_integers},
-                             7);
+                             kBelow);
   op.kernel = run_not;
   op.samples.push_back({.shapes = {{8, 6}}, .dtypes = {DType::kBool}, .differentiable = false});
   table.must_add(std::move(op));
 }
 
 void add_with_scalar(OpTable& table, std::string name, std::string doc) {
-  table.must_add(ops::integer_op({.name = std::move(name),
-                                  .doc = std::move(doc),
-                                  .rule = "* -> *",
-                                  .attrs = {ops::int_attr("value").with(AttrDef::Number::kElement)},
-                                  .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 5}}},
-                                  .infer = infer_integers},
-                                 7));
+  add(table, {.name = std::move(name),
+              .doc = std::move(doc),
+              .rule = "* -> *",
+              .attrs = {ops::int_attr("value").with(AttrDef::Number::kElement)},
+              .attr_samples = {{{"value", 5}}, {{"value", 2}}, {{"value", 5}}}});
+}
+
+/// BOOL has no bits to shift.
+void add_shifts(OpTable& table) {
+  const std::vector<ArgDef> args = {in("self").integers(), in("other").integers()};
+  add(table,
+      {.name = "bitwise_left_shift",
+       .doc = "self times 2 to the power of other; bits leave at the top, all of them beyond the "
+              "word.",
+       .rule = "*, * -> * | lin A",
+       .args = args,
+       .declined = {
+           "P(max), _; P(min), _; _, P(max); _, P(min): what leaves at the top breaks the order"}});
+  add(table, {.name = "bitwise_right_shift",
+              .doc = "self over 2 to the power of other, rounded towards -inf.",
+              .rule = "*, * -> * | mono A",
+              .args = args,
+              .declined = {
+                  "R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"}});
 }
 
 }  // namespace
@@ -86,21 +87,18 @@ void add_with_scalar(OpTable& table, std::string name, std::string doc) {
 void add_pointwise_integers_ops(OpTable& table) {
   const char plain[] = "*, * -> *";
   add_not(table);
-  add(table, "bitwise_and", "Bits set in both.", plain);
-  add(table, "bitwise_or", "Bits set in one.", plain);
-  add(table, "bitwise_xor", "Bits set in one but not in both.", plain);
-  add_shift(
-      table, "bitwise_left_shift",
-      "self times 2 to the power of other; bits leave at the top, all of them beyond the word.",
-      "*, * -> * | lin A",
-      {"P(max), _; P(min), _; _, P(max); _, P(min): what leaves at the top breaks the order"});
-  add_shift(table, "bitwise_right_shift",
-            "self over 2 to the power of other, rounded towards -inf.", "*, * -> * | mono A",
-            {"R, P(min) -> P(max); R, P(max) -> P(min): of a negative number less is left"});
-  add_of_multiples(table, "gcd", "Greatest common divisor; that of 0 and 0 is 0.",
-                   {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"});
-  add_of_multiples(table, "lcm",
-                   "Least common multiple; 0 where one is 0. It wraps, as products do.");
+  add(table, {.name = "bitwise_and", .doc = "Bits set in both.", .rule = plain});
+  add(table, {.name = "bitwise_or", .doc = "Bits set in one.", .rule = plain});
+  add(table, {.name = "bitwise_xor", .doc = "Bits set in one but not in both.", .rule = plain});
+  add_shifts(table);
+  add_of_multiples(
+      table,
+      {.name = "gcd",
+       .doc = "Greatest common divisor; that of 0 and 0 is 0.",
+       .declined = {"P(prod), R -> P(prod); R, P(prod) -> P(prod): factors may share a divisor"}});
+  add_of_multiples(
+      table,
+      {.name = "lcm", .doc = "Least common multiple; 0 where one is 0. It wraps, as products do."});
   add_with_scalar(table, "bitwise_and_scalar", "Bits set in both self and `value`.");
   add_with_scalar(table, "bitwise_or_scalar", "Bits set in self or `value`.");
   add_with_scalar(table, "bitwise_xor_scalar", "Bits set in self or `value` but not in both.");

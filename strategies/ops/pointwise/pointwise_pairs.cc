@@ -9,6 +9,7 @@ namespace tessera {
 namespace {
 
 using ops::double_attr;
+using ops::PointwiseDef;
 
 const char kPlain[] = "*, * -> *";
 
@@ -98,44 +99,40 @@ void add_powers(OpTable& table) {
   power("float_power", "self to the power of other, in F64 whatever the operands are.", infer_f64);
 }
 
-template <kernels::Binary kOp>
-void run_binary(KernelCall& call) {
-  kernels::binary(call.ctx, kOp, call.inputs[0], call.inputs[1], call.outputs[0]);
+/// Positive and negative integers, and divisors of which none is 0.
+Sample divided_integers() {
+  return {.shapes = {{6, 7}, {6, 7}},
+          .dtypes = {DType::kI64, DType::kI64},
+          .below = {9, 9},
+          .adjust =
+              [](int operand, const Shape&, std::vector<double>& values) {
+                for (double& value : values) {
+                  const double divisor = std::fmod(value, 2.0) == 0.0 ? value + 1.0 : -value - 1.0;
+                  value = operand == 1 ? divisor : value - 4.0;
+                }
+              },
+          .differentiable = false};
 }
 
 void add_divisions(OpTable& table) {
-  OpDef fmod = ops::pointwise_op(
-      {.name = "fmod",
-       .doc = "Remainder of the sign of self. Source: C. Integers have none by 0.",
-       .rule = kPlain,
-       .infer = ops::infer_elementwise});
-  adjust_operand(fmod, 1, keep_from_zero);
-  OpDef remainder = fmod;
-  remainder.name = "remainder";
-  remainder.doc = "Remainder of the sign of other. Source: Python. Integers have none by 0.";
-  remainder.kernel = run_binary<kernels::Binary::kRemainder>;
-  remainder.gradient = ops::pointwise_gradient("remainder");
-  OpDef floor_divide = remainder;
-  floor_divide.name = "floor_divide";
-  floor_divide.doc =
-      "Quotient rounded towards -inf; 0 or -1 by an infinity. Integers have none by 0.";
-  floor_divide.kernel = run_binary<kernels::Binary::kFloorDivide>;
-  floor_divide.gradient = ops::zero_gradient;
-  floor_divide.saved_inputs = {};
-  for (OpDef* op : {&fmod, &remainder, &floor_divide}) {
-    Sample whole = {.shapes = {{6, 7}, {6, 7}},
-                    .dtypes = {DType::kI64, DType::kI64},
-                    .below = {9, 9},
-                    .differentiable = false};
-    whole.adjust = [](int operand, const Shape&, std::vector<double>& values) {
-      for (double& value : values) {
-        const double divisor = std::fmod(value, 2.0) == 0.0 ? value + 1.0 : -value - 1.0;
-        value = operand == 1 ? divisor : value - 4.0;
-      }
-    };
-    if (op != &fmod) op->samples.push_back(std::move(whole));
-    table.must_add(std::move(*op));
-  }
+  const auto division = [](PointwiseDef def) {
+    def.rule = kPlain;
+    def.infer = ops::infer_elementwise;
+    OpDef op = ops::pointwise_op(def);
+    adjust_operand(op, 1, keep_from_zero);
+    if (op.name != "fmod") op.samples.push_back(divided_integers());
+    return op;
+  };
+  table.must_add(
+      division({.name = "fmod",
+                .doc = "Remainder of the sign of self. Source: C. Integers have none by 0."}));
+  table.must_add(division(
+      {.name = "remainder",
+       .doc = "Remainder of the sign of other. Source: Python. Integers have none by 0."}));
+  table.must_add(division(
+      {.name = "floor_divide",
+       .doc = "Quotient rounded towards -inf; 0 or -1 by an infinity. Integers have none by 0.",
+       .gradient = ops::zero_gradient}));
 }
 
 void add_extremes(OpTable& table) {
@@ -205,23 +202,22 @@ void add_steps(OpTable& table) {
 }
 
 void add_rsub(OpTable& table) {
-  OpDef rsub = ops::pointwise_op(
-      {.name = "rsub",
-       .doc = "other - alpha self.",
-       .rule = "*, * -> * | lin A+B",
-       .attrs = {ops::element_attr("alpha", 1.0)},
-       .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
-       .infer = ops::infer_difference,
-       .declined = {"P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a "
-                    "rank that holds the same infinity of the other, as one without elements may, "
-                    "gives NaN"}});
-  rsub.gradient = [](GradContext& c) -> std::vector<Var> {
-    const Attrs factor = {{"value", -c.attrs().get_double("alpha")}};
-    return {ops::grad_like(c, c.call("mul_scalar", {c.cotangent(0)}, factor), 0),
-            ops::grad_like(c, c.cotangent(0), 1)};
-  };
-  for (Sample& sample : rsub.samples) sample.differentiable = true;
-  table.must_add(std::move(rsub));
+  ops::add_pointwise(
+      table,
+      {{.name = "rsub",
+        .doc = "other - alpha self.",
+        .rule = "*, * -> * | lin A+B",
+        .attrs = {ops::element_attr("alpha", 1.0)},
+        .attr_samples = {{}, {{"alpha", -2.0}}, {{"alpha", 0.5}}},
+        .infer = ops::infer_difference,
+        .gradient = [](GradContext& c) -> std::vector<Var> {
+          const Attrs factor = {{"value", -c.attrs().get_double("alpha")}};
+          return {ops::grad_like(c, c.call("mul_scalar", {c.cotangent(0)}, factor), 0),
+                  ops::grad_like(c, c.cotangent(0), 1)};
+        },
+        .declined = {"P(max), R; P(min), R; R, P(max); R, P(min): where one operand is infinite, a "
+                     "rank that holds the same infinity of the other, as one without elements may, "
+                     "gives NaN"}}});
 }
 
 }  // namespace

@@ -11,16 +11,6 @@ namespace {
 using ops::double_attr;
 using ops::grad_like;
 
-void name_args(OpDef& op, const char* second, const char* third) {
-  op.args[1].name = second;
-  if (op.args.size() > 2) op.args[2].name = third;
-}
-void differentiable(OpDef& op, Gradient gradient, std::vector<int> saved_inputs) {
-  op.gradient = std::move(gradient);
-  op.saved_inputs = std::move(saved_inputs);
-  for (Sample& sample : op.samples) sample.differentiable = true;
-}
-
 Var scaled(GradContext& c, Var value, double factor) {
   return factor == 1.0 ? value : c.call("mul_scalar", {value}, {{"value", factor}});
 }
@@ -35,33 +25,31 @@ std::vector<Var> lerp_gradient(GradContext& c) {
 }
 
 void add_lerp(OpTable& table) {
-  OpDef lerp = ops::pointwise_op({.name = "lerp",
-                                  .doc = "self + weight (end - self), exact at both ends.",
-                                  .rule = "*, *, * -> * | lin A+B | aff C"});
-  lerp.finite = {0, 1, 2};
-  name_args(lerp, "end", "weight");
-  for (ArgDef& arg : lerp.args) arg = arg.floating();
-  differentiable(lerp, lerp_gradient, {0, 1, 2});
-  table.must_add(std::move(lerp));
-
-  OpDef by_number = ops::pointwise_op(
-      {.name = "lerp_scalar",
-       .doc = "self + weight (end - self), exact at both ends.",
-       .rule = "*, * -> * | lin A+B",
-       .attrs = {double_attr("weight")},
-       .attr_samples = {{{"weight", 0.3}}, {{"weight", -0.7}}, {{"weight", 1.4}}},
-       .declined = {
-           "R, P(max) -> P(max); R, P(min) -> P(min); P(max), R -> P(min); P(min), R -> P(max): "
-           "the form that meets both ends exactly gives NaN where one is infinite"}});
-  name_args(by_number, "end", "");
-  for (ArgDef& arg : by_number.args) arg = arg.floating();
-  const Gradient gradient = [](GradContext& c) -> std::vector<Var> {
-    const double weight = c.attrs().get_double("weight");
-    return {grad_like(c, scaled(c, c.cotangent(0), 1.0 - weight), 0),
-            grad_like(c, scaled(c, c.cotangent(0), weight), 1)};
-  };
-  differentiable(by_number, gradient, {});
-  table.must_add(std::move(by_number));
+  const ArgDef self = in("self").floating(), end = in("end").floating();
+  const std::string doc = "self + weight (end - self), exact at both ends.";
+  ops::add_pointwise(
+      table,
+      {{.name = "lerp",
+        .doc = doc,
+        .rule = "*, *, * -> * | lin A+B | aff C",
+        .args = {self, end, in("weight").floating()},
+        .gradient = lerp_gradient,
+        .saved_inputs = {0, 1, 2},
+        .finite = {0, 1, 2}},
+       {.name = "lerp_scalar",
+        .doc = doc,
+        .rule = "*, * -> * | lin A+B",
+        .args = {self, end},
+        .attrs = {double_attr("weight")},
+        .attr_samples = {{{"weight", 0.3}}, {{"weight", -0.7}}, {{"weight", 1.4}}},
+        .gradient = [](GradContext& c) -> std::vector<Var> {
+          const double weight = c.attrs().get_double("weight");
+          return {grad_like(c, scaled(c, c.cotangent(0), 1.0 - weight), 0),
+                  grad_like(c, scaled(c, c.cotangent(0), weight), 1)};
+        },
+        .declined = {
+            "R, P(max) -> P(max); R, P(min) -> P(min); P(max), R -> P(min); P(min), R -> P(max): "
+            "the form that meets both ends exactly gives NaN where one is infinite"}}});
 }
 
 std::vector<Var> addcmul_gradient(GradContext& c) {
@@ -83,26 +71,27 @@ constexpr char kInfinitiesMeet[] =
 
 void add_products(OpTable& table) {
   const std::vector<Attrs> values = {{}, {{"value", -0.5}}, {{"value", 2.0}}};
-  OpDef addcmul = ops::pointwise_op({.name = "addcmul",
-                                     .doc = "self + value tensor1 tensor2.",
-                                     .rule = "*, *, * -> * | lin A+B*C",
-                                     .attrs = {ops::element_attr("value", 1.0)},
-                                     .attr_samples = values,
-                                     .infer = ops::infer_elementwise});
-  name_args(addcmul, "tensor1", "tensor2");
-  addcmul.declined = {kInfinitiesMeet};
-  differentiable(addcmul, addcmul_gradient, {1, 2});
-  table.must_add(std::move(addcmul));
-
+  const std::vector<ArgDef> args = {in("self"), in("tensor1"), in("tensor2")};
+  table.must_add(ops::pointwise_op({.name = "addcmul",
+                                    .doc = "self + value tensor1 tensor2.",
+                                    .rule = "*, *, * -> * | lin A+B*C",
+                                    .args = args,
+                                    .attrs = {ops::element_attr("value", 1.0)},
+                                    .attr_samples = values,
+                                    .infer = ops::infer_elementwise,
+                                    .gradient = addcmul_gradient,
+                                    .saved_inputs = {1, 2},
+                                    .declined = {kInfinitiesMeet}}));
   OpDef addcdiv = ops::pointwise_op({.name = "addcdiv",
                                      .doc = "self + value tensor1 / tensor2.",
                                      .rule = "*, *, * -> * | lin A+B",
+                                     .args = args,
                                      .attrs = {double_attr("value", 1.0)},
-                                     .attr_samples = values});
-  name_args(addcdiv, "tensor1", "tensor2");
-  addcdiv.finite = {2};
-  addcdiv.declined = {kInfinitiesMeet};
-  differentiable(addcdiv, addcdiv_gradient, {1, 2});
+                                     .attr_samples = values,
+                                     .gradient = addcdiv_gradient,
+                                     .saved_inputs = {1, 2},
+                                     .finite = {2},
+                                     .declined = {kInfinitiesMeet}});
   for (Sample& sample : addcdiv.samples) {
     sample.adjust = [](int operand, const Shape&, std::vector<double>& divisors) {
       for (double& value : divisors) value += operand == 2 ? std::copysign(0.4, value) : 0.0;
@@ -114,15 +103,13 @@ void add_products(OpTable& table) {
 }
 
 void add_clamps(OpTable& table) {
-  OpDef bounds = ops::pointwise_op({.name = "clamp_tensor",
-                                    .doc = "min(max(self, min), max) with bounds for each element; "
-                                           "a NaN among the three wins, and an element shares its "
-                                           "cotangent with a bound that it equals.",
-                                    .rule = "*, *, * -> * | mono ABC | max A,B | min A,C | min B,C",
-                                    .infer = ops::infer_elementwise});
-  name_args(bounds, "min", "max");
-  for (Sample& sample : bounds.samples) sample.differentiable = true;
-  table.must_add(std::move(bounds));
+  ops::add_pointwise(table, {{.name = "clamp_tensor",
+                              .doc = "min(max(self, min), max) with bounds for each element; "
+                                     "a NaN among the three wins, and an element shares its "
+                                     "cotangent with a bound that it equals.",
+                              .rule = "*, *, * -> * | mono ABC | max A,B | min A,C | min B,C",
+                              .args = {in("self"), in("min"), in("max")},
+                              .infer = ops::infer_elementwise}});
 
   const auto one_bound = [&](const char* name, const char* bound, bool lower) {
     AttrDef bound_attr = lower ? ops::lower_bound_attr(bound) : ops::upper_bound_attr(bound);

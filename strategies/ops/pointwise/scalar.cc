@@ -6,13 +6,7 @@
 namespace tessera {
 namespace {
 
-using kernels::Binary;
-
-template <Binary kOp>
-void run_scalar(KernelCall& call) {
-  kernels::binary_scalar(call.ctx, kOp, call.inputs[0], call.attrs.get_double("value"),
-                         call.outputs[0]);
-}
+using ops::PointwiseDef;
 
 /// Integers have no quotient by 0.
 StatusOr<std::vector<TensorMeta>> infer_divided(std::span<const TensorMeta> inputs,
@@ -30,31 +24,35 @@ std::vector<Sample> scalar_samples(double value) {
           {.shapes = {{}}, .attrs = {{"value", value}}}};
 }
 
-OpDef scalar_op(std::string name, std::string doc, std::string rule, Kernel kernel) {
-  return {.name = std::move(name),
-          .doc = std::move(doc),
-          .args = {in("self").numbers()},
-          .attrs = {ops::element_attr("value")},
-          .rule = std::move(rule),
-          .kernel = std::move(kernel),
-          .infer = ops::infer_elementwise,
-          .samples = scalar_samples(0.75)};
+OpDef scalar_op(PointwiseDef def) {
+  def.args = {in("self").numbers()};
+  def.attrs = {ops::element_attr("value")};
+  if (def.samples.empty()) def.samples = scalar_samples(0.75);
+  return ops::pointwise_op(def);
+}
+
+/// By the same op as the call's, for one that is linear.
+Gradient same_of_cotangent(std::string name) {
+  return [name = std::move(name)](GradContext& c) -> std::vector<Var> {
+    return {c.call(name, {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
+  };
 }
 
 void add_affine(OpTable& table) {
-  OpDef add = scalar_op("add_scalar", "Adds one number to every element.",
-                        "* -> * | aff A | mono A", run_scalar<Binary::kAdd>);
   // Not linear: with P(sum) the number would be added on every rank. A 0-d tensor is kept on one.
-  add.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
-  table.must_add(std::move(add));
+  table.must_add(scalar_op({.name = "add_scalar",
+                            .doc = "Adds one number to every element.",
+                            .rule = "* -> * | aff A | mono A",
+                            .infer = ops::infer_elementwise,
+                            .gradient = ops::cotangent_gradient}));
 
-  OpDef mul =
-      scalar_op("mul_scalar", "Multiplies every element by one number.",
-                "* -> * | lin A | mono A if value>0 | anti A if value<0", run_scalar<Binary::kMul>);
-  mul.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {c.call("mul_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
-  };
-  mul.declined = {"P(max) -> P(max); P(min) -> P(min): integers wrap at their limits"};
+  OpDef mul = scalar_op(
+      {.name = "mul_scalar",
+       .doc = "Multiplies every element by one number.",
+       .rule = "* -> * | lin A | mono A if value>0 | anti A if value<0",
+       .infer = ops::infer_elementwise,
+       .gradient = same_of_cotangent("mul_scalar"),
+       .declined = {"P(max) -> P(max); P(min) -> P(min): integers wrap at their limits"}});
   mul.samples.push_back({.shapes = {{8, 6}},
                          .attrs = {{"value", 3}},
                          .dtypes = {DType::kI64},
@@ -67,21 +65,19 @@ void add_affine(OpTable& table) {
   table.must_add(std::move(mul));
   table.must_add(std::move(mul_in_place));
 
-  OpDef div = scalar_op("div_scalar", "Divides every element by one number.",
-                        "* -> * | lin A if value!=0 | mono A if value>0 | anti A if value<0",
-                        run_scalar<Binary::kDiv>);
-  div.infer = ops::infer_floating;
-  div.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {c.call("div_scalar", {c.cotangent(0)}, {{"value", c.attrs().get_double("value")}})};
-  };
-  table.must_add(std::move(div));
+  table.must_add(
+      scalar_op({.name = "div_scalar",
+                 .doc = "Divides every element by one number.",
+                 .rule = "* -> * | lin A if value!=0 | mono A if value>0 | anti A if value<0",
+                 .gradient = same_of_cotangent("div_scalar")}));
 }
 
 void add_differences(OpTable& table) {
-  OpDef sub = scalar_op("sub_scalar", "Takes one number from every element.",
-                        "* -> * | aff A | mono A", run_scalar<Binary::kSub>);
-  sub.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
-  table.must_add(std::move(sub));
+  table.must_add(scalar_op({.name = "sub_scalar",
+                            .doc = "Takes one number from every element.",
+                            .rule = "* -> * | aff A | mono A",
+                            .infer = ops::infer_elementwise,
+                            .gradient = ops::cotangent_gradient}));
 
   table.must_add(ops::pointwise_op(
       {.name = "rsub_scalar",
@@ -103,29 +99,25 @@ std::vector<Sample> divided_samples() {
 }
 
 void add_divisions(OpTable& table) {
-  OpDef floor_divide =
-      scalar_op("floor_divide_scalar", "Quotient rounded towards -inf; 0 or -1 by an infinity.",
-                "* -> *", run_scalar<Binary::kFloorDivide>);
-  floor_divide.declined = {
-      "P(max) -> P(max); P(min) -> P(min): an infinity gives NaN, also on a rank that does not "
-      "hold "
-      "the extreme"};
-  floor_divide.gradient = ops::zero_gradient;
-  floor_divide.infer = infer_divided;
-  floor_divide.samples = divided_samples();
-  table.must_add(std::move(floor_divide));
-  OpDef remainder = scalar_op("remainder_scalar", "Remainder of the sign of value. Source: Python.",
-                              "* -> *", run_scalar<Binary::kRemainder>);
-  remainder.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
-  remainder.infer = infer_divided;
-  remainder.samples = divided_samples();
-  OpDef fmod = remainder;
-  fmod.name = "fmod_scalar";
-  fmod.doc = "Remainder of the sign of self. Source: C.";
-  fmod.kernel = ops::pointwise_kernel("fmod_scalar");
-  fmod.declined = {"P(prod): remainders of factors do not multiply to that of the product"};
-  table.must_add(std::move(remainder));
-  table.must_add(std::move(fmod));
+  const auto add = [&](PointwiseDef def) {
+    def.rule = "* -> *";
+    def.infer = infer_divided;
+    def.samples = divided_samples();
+    table.must_add(scalar_op(std::move(def)));
+  };
+  add({.name = "floor_divide_scalar",
+       .doc = "Quotient rounded towards -inf; 0 or -1 by an infinity.",
+       .gradient = ops::zero_gradient,
+       .declined = {
+           "P(max) -> P(max); P(min) -> P(min): an infinity gives NaN, also on a rank that "
+           "does not hold the extreme"}});
+  add({.name = "remainder_scalar",
+       .doc = "Remainder of the sign of value. Source: Python.",
+       .gradient = ops::cotangent_gradient});
+  add({.name = "fmod_scalar",
+       .doc = "Remainder of the sign of self. Source: C.",
+       .gradient = ops::cotangent_gradient,
+       .declined = {"P(prod): remainders of factors do not multiply to that of the product"}});
 }
 
 void add_power_of_number(OpTable& table) {
@@ -142,33 +134,28 @@ void add_power_of_number(OpTable& table) {
 }
 
 void add_pow(OpTable& table) {
-  table.must_add(
-      {.name = "pow",
-       .doc = "Each element to a power given as a number; zeros and infinities as C's pow has "
-              "them.",
-       .args = {in("self")},
-       .attrs = {ops::double_attr("exponent")},
-       .rule = "* -> *",
-       .kernel =
-           [](KernelCall& call) {
-             kernels::binary_scalar(call.ctx, Binary::kPow, call.inputs[0],
-                                    call.attrs.get_double("exponent"), call.outputs[0]);
-           },
-       .infer = ops::infer_floating,
-       .gradient = [](GradContext& c) -> std::vector<Var> {
-         const double exponent = c.attrs().get_double("exponent");
-         if (exponent == 0.0) return {Var{}};  // x^0 is 1, at x = 0 too
-         const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
-         const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
-         return {c.call("mul", {c.cotangent(0), slope})};
-       },
-       .saved_inputs = {0},
-       .declined = {"P(max) -> P(max); P(min) -> P(min); P(prod) -> P(prod): right on "
-                    "positive elements only"},
-       .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
-                   {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
-                   {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},
-                   {.shapes = {{4}}, .attrs = {{"exponent", 0.0}}}}});
+  ops::add_pointwise(
+      table,
+      {{.name = "pow",
+        .function = "pow_scalar",
+        .doc = "Each element to a power given as a number; zeros and infinities as C's pow has "
+               "them.",
+        .rule = "* -> *",
+        .attrs = {ops::double_attr("exponent")},
+        .gradient = [](GradContext& c) -> std::vector<Var> {
+          const double exponent = c.attrs().get_double("exponent");
+          if (exponent == 0.0) return {Var{}};  // x^0 is 1, at x = 0 too
+          const Var power = c.call("pow", {c.input(0)}, {{"exponent", exponent - 1.0}});
+          const Var slope = c.call("mul_scalar", {power}, {{"value", exponent}});
+          return {c.call("mul", {c.cotangent(0), slope})};
+        },
+        .saved_inputs = {0},
+        .declined = {"P(max) -> P(max); P(min) -> P(min); P(prod) -> P(prod): right on "
+                     "positive elements only"},
+        .samples = {{.shapes = {{8, 6}}, .attrs = {{"exponent", 3.0}}, .positive = true},
+                    {.shapes = {{5, 3}}, .attrs = {{"exponent", -0.5}}, .positive = true},
+                    {.shapes = {{2, 8}}, .attrs = {{"exponent", 2.0}}},
+                    {.shapes = {{4}}, .attrs = {{"exponent", 0.0}}}}}});
 }
 
 void add_clamp(OpTable& table) {

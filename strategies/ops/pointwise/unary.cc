@@ -6,164 +6,151 @@
 namespace tessera {
 namespace {
 
-using kernels::Unary;
+using ops::PointwiseDef;
+using ops::times;
 
-template <Unary kOp>
-void run_unary(KernelCall& call) {
-  kernels::unary(call.ctx, kOp, call.inputs[0], call.outputs[0]);
-}
+const char kIncreasing[] = "* -> * | mono A";
 
-std::vector<Sample> pointwise_samples() {
-  return {{.shapes = {{8, 6}}}, {.shapes = {{5, 3}}}, {.shapes = {{1, 8, 2}}}};
-}
-std::vector<Sample> positive_samples() {
-  std::vector<Sample> samples = pointwise_samples();
-  for (Sample& sample : samples) sample.positive = true;
+std::vector<Sample> pointwise_samples(bool positive = false) {
+  std::vector<Sample> samples = ops::samples_of({{{8, 6}}, {{5, 3}}, {{1, 8, 2}}});
+  for (Sample& sample : samples) sample.positive = positive;
   return samples;
 }
 
-/// grad · f(saved) for a derivative that is one op of a saved value.
-Var times(GradContext& c, Var value, double factor = 1.0) {
-  Var grad = c.call("mul", {c.cotangent(0), value});
-  return factor == 1.0 ? grad : c.call("mul_scalar", {grad}, {{"value", factor}});
-}
-
-OpDef unary(std::string name, std::string doc, std::string rule, Kernel kernel) {
-  return {.name = std::move(name),
-          .doc = std::move(doc),
-          .args = {in("self")},
-          .rule = std::move(rule),
-          .kernel = std::move(kernel),
-          .infer = ops::infer_floating,
-          .samples = pointwise_samples()};
+void add_all(OpTable& table, std::initializer_list<PointwiseDef> defs) {
+  for (PointwiseDef def : defs) {
+    if (def.samples.empty()) def.samples = pointwise_samples();
+    table.must_add(ops::pointwise_op(def));
+  }
 }
 
 void add_sign_functions(OpTable& table) {
-  OpDef neg = ops::of_numbers(
-      unary("neg", "Minus each element.", "* -> * | lin A | anti A", run_unary<Unary::kNeg>));
-  neg.infer = ops::infer_elementwise;
-  neg.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {c.call("neg", {c.cotangent(0)})};
-  };
-  table.must_add(std::move(neg));
-
-  OpDef abs = ops::of_numbers(
-      unary("abs", "Magnitude of each element.", "* -> * | prod A", run_unary<Unary::kAbs>));
-  abs.infer = ops::infer_elementwise;
-  abs.saved_inputs = {0};
-  abs.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {times(c, c.call("sign", {c.input(0)}))};
-  };
-  table.must_add(std::move(abs));
-
-  OpDef sign = unary("sign", "-1, 0 or 1 by the sign.", "* -> * | prod A", run_unary<Unary::kSign>);
-  sign.declined = {"P(max); P(min): sign(NaN) is 0, so NaN would not win over the ranks"};
-  sign.infer = ops::infer_elementwise;
-  sign.gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; };
-  table.must_add(std::move(sign));
+  add_all(table,
+          {{.name = "neg",
+            .doc = "Minus each element.",
+            .rule = "* -> * | lin A | anti A",
+            .args = {in("self").numbers()},
+            .infer = ops::infer_elementwise,
+            .gradient = [](GradContext& c) -> std::vector<Var> {
+              return {c.call("neg", {c.cotangent(0)})};
+            }},
+           {.name = "abs",
+            .doc = "Magnitude of each element.",
+            .rule = "* -> * | prod A",
+            .args = {in("self").numbers()},
+            .infer = ops::infer_elementwise,
+            .by_input = [](GradContext& c, const Var& x) { return times(c, c.call("sign", {x})); }},
+           {.name = "sign",
+            .doc = "-1, 0 or 1 by the sign.",
+            .rule = "* -> * | prod A",
+            .infer = ops::infer_elementwise,
+            .gradient = ops::zero_gradient,
+            .declined = {"P(max); P(min): sign(NaN) is 0, so NaN would not win over the ranks"}}});
 }
 
 void add_rounding(OpTable& table) {
-  OpDef floor = unary("floor", "Largest integer that is not above.", "* -> * | mono A",
-                      run_unary<Unary::kFloor>);
-  floor.gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; };
-  table.must_add(std::move(floor));
-  OpDef ceil = unary("ceil", "Smallest integer that is not below.", "* -> * | mono A",
-                     run_unary<Unary::kCeil>);
-  ceil.gradient = [](GradContext&) -> std::vector<Var> { return {Var{}}; };
-  table.must_add(std::move(ceil));
+  add_all(table, {{.name = "floor",
+                   .doc = "Largest integer that is not above.",
+                   .rule = kIncreasing,
+                   .gradient = ops::zero_gradient},
+                  {.name = "ceil",
+                   .doc = "Smallest integer that is not below.",
+                   .rule = kIncreasing,
+                   .gradient = ops::zero_gradient}});
 }
 
 void add_exponentials(OpTable& table) {
-  OpDef exp =
-      unary("exp", "e to the power of each element.", "* -> * | mono A", run_unary<Unary::kExp>);
-  exp.declined = {"P(sum) -> P(prod): no notation for a sum that becomes a product"};
-  exp.saved_outputs = {0};
-  exp.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.output(0))}; };
-  table.must_add(std::move(exp));
-
-  OpDef log = unary("log", "Natural logarithm.", "* -> * | min A", run_unary<Unary::kLog>);
-  log.saved_inputs = {0};
-  log.samples = positive_samples();
-  log.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {c.call("div", {c.cotangent(0), c.input(0)})};
-  };
-  table.must_add(std::move(log));
-
-  OpDef sin = unary("sin", "Sine of each element, in radians.", "* -> *", run_unary<Unary::kSin>);
-  sin.saved_inputs = {0};
-  sin.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {times(c, c.call("cos", {c.input(0)}))};
-  };
-  table.must_add(std::move(sin));
-  OpDef cos = unary("cos", "Cosine of each element, in radians.", "* -> *", run_unary<Unary::kCos>);
-  cos.saved_inputs = {0};
-  cos.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {times(c, c.call("sin", {c.input(0)}), -1.0)};
-  };
-  table.must_add(std::move(cos));
+  add_all(table,
+          {{.name = "exp",
+            .doc = "e to the power of each element.",
+            .rule = kIncreasing,
+            .by_output = [](GradContext& c, const Var& y) { return times(c, y); },
+            .declined = {"P(sum) -> P(prod): no notation for a sum that becomes a product"}},
+           {.name = "log",
+            .doc = "Natural logarithm.",
+            .rule = "* -> * | min A",
+            .by_input =
+                [](GradContext& c, const Var& x) {
+                  return c.call("div", {c.cotangent(0), x});
+                },
+            .samples = pointwise_samples(/*positive=*/true)},
+           {.name = "sin",
+            .doc = "Sine of each element, in radians.",
+            .rule = "* -> *",
+            .by_input = [](GradContext& c, const Var& x) { return times(c, c.call("cos", {x})); }},
+           {.name = "cos",
+            .doc = "Cosine of each element, in radians.",
+            .rule = "* -> *",
+            .by_input = [](GradContext& c, const Var& x) {
+              return times(c, c.call("sin", {x}), -1.0);
+            }}});
 }
 
 void add_powers(OpTable& table) {
-  OpDef square =
-      unary("square", "Each element times itself.", "* -> * | prod A", run_unary<Unary::kSquare>);
-  square.infer = ops::infer_elementwise;
-  square.saved_inputs = {0};
-  square.gradient = [](GradContext& c) -> std::vector<Var> { return {times(c, c.input(0), 2.0)}; };
-  table.must_add(std::move(square));
-
-  OpDef sqrt = unary("sqrt", "Square root.", "* -> * | min A", run_unary<Unary::kSqrt>);
-  sqrt.samples = positive_samples();
-  sqrt.saved_outputs = {0};
-  sqrt.gradient = [](GradContext& c) -> std::vector<Var> {
-    const Var quotient = c.call("div", {c.cotangent(0), c.output(0)});
-    return {c.call("mul_scalar", {quotient}, {{"value", 0.5}})};
-  };
-  table.must_add(std::move(sqrt));
-
-  OpDef rsqrt = unary("rsqrt", "One over the square root.", "* -> *", run_unary<Unary::kRsqrt>);
-  rsqrt.samples = positive_samples();
-  rsqrt.declined = {"P(min) -> P(max): decreasing on positive elements only"};
-  rsqrt.saved_outputs = {0};
-  rsqrt.gradient = [](GradContext& c) -> std::vector<Var> {
-    const Var squared = c.call("square", {c.output(0)});
-    return {times(c, c.call("mul", {squared, c.output(0)}), -0.5)};
-  };
-  table.must_add(std::move(rsqrt));
-
-  OpDef reciprocal = unary("reciprocal", "One over each element.", "* -> * | prod A",
-                           run_unary<Unary::kReciprocal>);
-  reciprocal.samples = positive_samples();
-  reciprocal.declined = {"P(min) -> P(max): decreasing on positive elements only"};
-  reciprocal.saved_outputs = {0};
-  reciprocal.gradient = [](GradContext& c) -> std::vector<Var> {
-    return {times(c, c.call("square", {c.output(0)}), -1.0)};
-  };
-  table.must_add(std::move(reciprocal));
+  const std::vector<Sample> positive = pointwise_samples(/*positive=*/true);
+  const std::vector<std::string> declined = {
+      "P(min) -> P(max): decreasing on positive elements only"};
+  add_all(table, {{.name = "square",
+                   .doc = "Each element times itself.",
+                   .rule = "* -> * | prod A",
+                   .infer = ops::infer_elementwise,
+                   .by_input = [](GradContext& c, const Var& x) { return times(c, x, 2.0); }},
+                  {.name = "sqrt",
+                   .doc = "Square root.",
+                   .rule = "* -> * | min A",
+                   .by_output =
+                       [](GradContext& c, const Var& y) {
+                         const Var quotient = c.call("div", {c.cotangent(0), y});
+                         return c.call("mul_scalar", {quotient}, {{"value", 0.5}});
+                       },
+                   .samples = positive},
+                  {.name = "rsqrt",
+                   .doc = "One over the square root.",
+                   .rule = "* -> *",
+                   .by_output =
+                       [](GradContext& c, const Var& y) {
+                         const Var squared = c.call("square", {y});
+                         return times(c, c.call("mul", {squared, y}), -0.5);
+                       },
+                   .declined = declined,
+                   .samples = positive},
+                  {.name = "reciprocal",
+                   .doc = "One over each element.",
+                   .rule = "* -> * | prod A",
+                   .by_output = [](GradContext& c,
+                                   const Var& y) { return times(c, c.call("square", {y}), -1.0); },
+                   .declined = declined,
+                   .samples = positive}});
 }
 
 void add_truth_functions(OpTable& table) {
-  OpDef logical_not = unary("logical_not", "True where the element is zero or false.", "* -> *",
-                            run_unary<Unary::kLogicalNot>);
-  logical_not.infer = ops::infer_predicate;
-  logical_not.declined = {
-      "P(max); P(min): decreasing for BOOL only, and the notation has no guard on dtypes"};
-  logical_not.samples = {{.shapes = {{8, 6}}, .dtypes = {DType::kBool}, .differentiable = false},
-                         {.shapes = {{5, 3}}, .dtypes = {DType::kBool}, .differentiable = false}};
-  table.must_add(std::move(logical_not));
-  OpDef isnan =
-      unary("isnan", "True where the element is not a number.", "* -> *", run_unary<Unary::kIsNan>);
-  isnan.infer = ops::infer_predicate;
-  for (Sample& sample : isnan.samples) sample.differentiable = false;
-  table.must_add(std::move(isnan));
+  add_all(
+      table,
+      {{.name = "logical_not",
+        .doc = "True where the element is zero or false.",
+        .rule = "* -> *",
+        .infer = ops::infer_predicate,
+        .declined =
+            {"P(max); P(min): decreasing for BOOL only, and the notation has no guard on dtypes"},
+        .samples = {{.shapes = {{8, 6}}, .dtypes = {DType::kBool}},
+                    {.shapes = {{5, 3}}, .dtypes = {DType::kBool}}}},
+       {.name = "isnan",
+        .function = "is_nan",
+        .doc = "True where the element is not a number.",
+        .rule = "* -> *",
+        .infer = ops::infer_predicate}});
 }
 
 void add_copies(OpTable& table) {
-  OpDef clone =
-      unary("clone", "A copy in a new contiguous storage.", "* -> * | lin A | mono A | prod A",
-            [](KernelCall& call) { kernels::copy(call.ctx, call.inputs[0], call.outputs[0]); });
-  clone.infer = ops::infer_elementwise;
-  clone.gradient = [](GradContext& c) -> std::vector<Var> { return {c.cotangent(0)}; };
+  OpDef clone = {
+      .name = "clone",
+      .doc = "A copy in a new contiguous storage.",
+      .args = {in("self")},
+      .rule = "* -> * | lin A | mono A | prod A",
+      .kernel = [](KernelCall& call) { kernels::copy(call.ctx, call.inputs[0], call.outputs[0]); },
+      .infer = ops::infer_elementwise,
+      .gradient = ops::cotangent_gradient,
+      .samples = pointwise_samples()};
   OpDef contiguous = clone;
   contiguous.name = "contiguous";
   contiguous.doc =
