@@ -128,7 +128,7 @@ Outside first_of_all(Runtime& runtime, const Mesh& mesh, const Outside& mine, co
 void check_indices(Runtime& runtime, const ResolvedCall& call, Operands operands,
                    const Site& site) {
   if (runtime.checked == CheckedMode::kOff) return;
-  for (const IndexedFactor& factor : call.indexed) {
+  for (const IndexedFactor& factor : call.local->resolution().indexed) {
     const auto i = static_cast<std::size_t>(factor.index_operand);
     const Mesh& mesh = call.outputs[0]->mesh();
     Outside first = first_outside(runtime, call.inputs[i], operands[i]->local(), factor.size, site);

@@ -145,7 +145,6 @@ std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op,
                    : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}, forced));
   plan_moves(runtime, resolution, specs, *call);
   find_sums(resolution, *call);
-  call->indexed = resolution.indexed;
   if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
   for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
   const Coord* coord = runtime.coord_on(call->outputs[0]);

@@ -134,7 +134,10 @@ void MoveNode::run(std::span<const DTensor> cotangents, std::span<DTensor> grads
     return;
   }
   grads[0] = to_source(cotangents[0], *from);
-  if (averaged_parts(*from) > 1) grads[0] = shares_of_average(grads[0]);
+  const auto& partial = from->layout().partial;
+  const bool averages = std::any_of(partial.begin(), partial.end(),
+                                    [](const auto& kind) { return kind && divides(*kind); });
+  if (averages) grads[0] = shares_of_average(grads[0]);
 }
 
 void record_move(const DTensor& x, const DTensor& result, const MoveInfo& info, const Site& site) {

@@ -42,7 +42,6 @@ struct ResolvedCall {
   absl::InlinedVector<Promotion, 1> promotions;
   absl::InlinedVector<OperandMove, 1> moves;
   ViewAliasing view;
-  std::vector<IndexedFactor> indexed;  ///< for the checked mode
   /// Operands that are sums and pass as sums beside operands that have to be finite.
   absl::InlinedVector<int, 2> sums;
   bool lowered = false;

@@ -74,7 +74,7 @@ double moved_elements(std::span<const std::int64_t> axis_sizes, double num_eleme
                       const TensorCut& src, const TargetCut& dst) {
   const AxisMask matched = matched_axes(src, dst);
   double summands = 1.0, needed = 1.0;  // of an element: ranks
-  double kept = 1.0;                    // copies that stay apart: of replicas, or of a Partial
+  double kept = 1.0;                    // parts of a Partial that stay apart
   double at_hand = 1.0;                 // how often one of the ranks that need it has a part
   double replicas = 1.0;                // ranks that have it and need it
   for (std::size_t a = 0; a < axis_sizes.size(); ++a) {
