@@ -70,6 +70,26 @@ void copy_transposed(benchmark::State& state) {
 }
 BENCHMARK(copy_transposed)->Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime();
 
+/// Rows of a few elements of wider ones, as they are and cast: what the loop over rows costs.
+void copy_short_rows(benchmark::State& state) {
+  KernelContext ctx;
+  const Array x = random_values({1 << 14, 64}, DType::kF32).slice(1, 0, state.range(0));
+  const Array out = Array::zeros(x.shape(), static_cast<DType>(state.range(1)));
+  for (auto _ : state) copy(ctx, x, out);
+}
+BENCHMARK(copy_short_rows)
+    ->ArgsProduct({{3, 16, 60}, {static_cast<int>(DType::kF32), static_cast<int>(DType::kBF16)}})
+    ->Unit(benchmark::kMicrosecond);
+
+void gather_rows(benchmark::State& state) {
+  KernelContext ctx;
+  const Array x = random_values({4096, 256}, DType::kF32),
+              out = Array::zeros(x.shape(), DType::kF32);
+  const Array index = Array::zeros(x.shape(), DType::kI64);
+  for (auto _ : state) gather(ctx, x, 0, index, Absent::kSkip, out);
+}
+BENCHMARK(gather_rows)->Unit(benchmark::kMicrosecond);
+
 void add_large(benchmark::State& state) {
   KernelContext ctx = context_of(state);
   const Array x = random_values({kLarge}, DType::kF32), out = Array::zeros({kLarge}, DType::kF32);

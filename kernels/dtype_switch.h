@@ -43,6 +43,22 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
   return f(TypeTag<bool>{});
 }
 
+/// Calls f(TypeTag<W>) with the unsigned integer W of `bytes` bytes, an element's: what moves
+/// elements without a cast moves their bits, so NaN payloads survive.
+template <class F>
+decltype(auto) visit_word(std::int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 8:
+      return f(TypeTag<std::uint64_t>{});
+    case 4:
+      return f(TypeTag<std::uint32_t>{});
+    case 2:
+      return f(TypeTag<std::uint16_t>{});
+    default:
+      return f(TypeTag<std::uint8_t>{});
+  }
+}
+
 /// BF16 or F16.
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;

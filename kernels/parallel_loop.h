@@ -3,10 +3,10 @@
 // on it.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
+
+#include "absl/functional/function_ref.h"
 
 namespace tessera::kernels {
 
@@ -24,24 +24,20 @@ inline int usable_threads(int threads, std::int64_t work_elements) noexcept {
 }
 
 /// Calls f(begin, end) over [0, count) in one piece per thread, cut at multiples of `grain`. f must
-/// not throw. `elements_each`: the work of one item, in elements.
-template <class F>
+/// not throw. `elements_each`: the work of one item, in elements. f is no template parameter: its
+/// loops would be compiled twice, for one thread and for many.
 void parallel_ranges(int threads, std::int64_t count, std::int64_t grain,
-                     std::int64_t elements_each, F&& f) {
-  const std::int64_t grains = (count + grain - 1) / grain;
-  const std::int64_t usable = usable_threads(threads, count * elements_each);
-  const int used = static_cast<int>(std::min<std::int64_t>(usable, grains));
-  if (used <= 1) {
-    if (count > 0) f(std::int64_t{0}, count);
-    return;
-  }
-#pragma omp parallel num_threads(used)
-  {
-    const std::int64_t team = omp_get_num_threads();
-    const std::int64_t self = omp_get_thread_num();
-    const std::int64_t begin = grains * self / team * grain;
-    const std::int64_t end = std::min(count, grains * (self + 1) / team * grain);
-    if (begin < end) f(begin, end);
+                     std::int64_t elements_each,
+                     absl::FunctionRef<void(std::int64_t begin, std::int64_t end)> f);
+
+/// The same for the shortest kernels: one thread runs f in place.
+template <class F>
+void parallel_ranges_inlined(int threads, std::int64_t count, std::int64_t grain,
+                             std::int64_t elements_each, F&& f) {
+  if (threads > 1 && count * elements_each >= kParallelElements) {
+    parallel_ranges(threads, count, grain, elements_each, f);
+  } else if (count > 0) {
+    f(std::int64_t{0}, count);
   }
 }
 

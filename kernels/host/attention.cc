@@ -191,10 +191,12 @@ void cpu::attention(KernelContext& ctx, const Array& q, const Array& k, const Ar
     if constexpr (std::is_floating_point_v<C>) {
       visit_factor_type<T, C>([&](auto factor) {
         using P = typename decltype(factor)::type;
-        const auto make = [&] { return ForwardHead<T, C, P>(q, k, v, options, out, lse); };
-        parallel_workers(threads, all_heads * parts, make, [&](auto& head, std::int64_t task) {
-          const std::int64_t index = task / parts, first = task % parts * step;
-          head.run(index / heads, index % heads, first, std::min(blocks, first + step));
+        parallel_workers(threads, all_heads * parts, [&]() -> Worker {
+          return [&, head = ForwardHead<T, C, P>(q, k, v, options, out, lse)](
+                     std::int64_t task) mutable {
+            const std::int64_t index = task / parts, first = task % parts * step;
+            head.run(index / heads, index % heads, first, std::min(blocks, first + step));
+          };
         });
       });
     }

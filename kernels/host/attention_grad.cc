@@ -153,9 +153,9 @@ void cpu::attention_grad(KernelContext& ctx, const Array& grad, const Array& q, 
     if constexpr (std::is_floating_point_v<C>) {
       visit_factor_type<T, C>([&](auto factor) {
         using P = typename decltype(factor)::type;
-        const auto make = [&] { return BackwardHead<T, C, P>(arrays, head_memory(q.size(2))); };
-        parallel_workers(threads, all_heads, make, [&](auto& head, std::int64_t index) {
-          head.run(index / heads, index % heads);
+        parallel_workers(threads, all_heads, [&]() -> Worker {
+          return [heads, head = BackwardHead<T, C, P>(arrays, head_memory(q.size(2)))](
+                     std::int64_t index) mutable { head.run(index / heads, index % heads); };
         });
       });
     }

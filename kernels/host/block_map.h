@@ -80,13 +80,14 @@ class BlockMap {
   template <class F>
   void run(int threads, F f) const {
     const bool by_rows = loop_.size(0) >= 64 || loop_.ndim() == 1;
-    parallel_ranges(threads, loop_.total(), 8192, 1, [&](std::int64_t begin, std::int64_t end) {
-      if (by_rows) {
-        run_rows(begin, end, f);
-      } else {
-        run_staged(begin, end, f);
-      }
-    });
+    parallel_ranges_inlined(threads, loop_.total(), 8192, 1,
+                            [&](std::int64_t begin, std::int64_t end) {
+                              if (by_rows) {
+                                run_rows(begin, end, f);
+                              } else {
+                                run_staged(begin, end, f);
+                              }
+                            });
   }
 
  private:

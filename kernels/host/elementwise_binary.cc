@@ -71,12 +71,12 @@ void cpu::binary(KernelContext& ctx, Binary op, const Array& a, const Array& b, 
   visit_compute_type(compute, [&]<class C>(TypeTag<C>) {
     const BinaryBlock<C> block = block_of<C>(op);
     if (out.dtype() == dtype_of<C>() && same_dense(a, out) && same_dense(b, out)) {
-      parallel_ranges(threads, out.num_elements(), 8192, 1,
-                      [&](std::int64_t begin, std::int64_t end) {
-                        const C* in[] = {a.data<C>() + begin, b.data<C>() + begin};
-                        C* to[] = {out.data<C>() + begin};
-                        block(in, to, end - begin);
-                      });
+      parallel_ranges_inlined(threads, out.num_elements(), 8192, 1,
+                              [&](std::int64_t begin, std::int64_t end) {
+                                const C* in[] = {a.data<C>() + begin, b.data<C>() + begin};
+                                C* to[] = {out.data<C>() + begin};
+                                block(in, to, end - begin);
+                              });
       return;
     }
     BlockMap<C, 1, 2>(name_of(op), {&out, &a, &b}).run(threads, block);

@@ -8,27 +8,6 @@
 namespace tessera::kernels {
 namespace {
 
-/// An unsigned word of `Bytes` bytes: copies without a cast move bits, so NaN payloads survive.
-template <int Bytes>
-using Word = std::conditional_t<
-    Bytes == 8, std::uint64_t,
-    std::conditional_t<Bytes == 4, std::uint32_t,
-                       std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
-
-template <class F>
-void visit_word(std::int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 8:
-      return f(TypeTag<Word<8>>{});
-    case 4:
-      return f(TypeTag<Word<4>>{});
-    case 2:
-      return f(TypeTag<Word<2>>{});
-    default:
-      return f(TypeTag<Word<1>>{});
-  }
-}
-
 /// Whether every number is far from the ends of the integers that hold To.
 template <class To, class From>
 bool all_fit(const From* from, std::int64_t n) {
@@ -86,8 +65,8 @@ void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t t
 /// Operand 0 is the target.
 template <class To, class From>
 void copy_rows(const StridedLoop& loop, int threads, const From* from, To* to) {
-  parallel_ranges(threads, loop.total(), 8192, 1, [&](std::int64_t begin, std::int64_t end) {
-    loop.for_rows(begin, end, [&](const Offsets& offsets, std::int64_t n) {
+  parallel_ranges(threads, loop.total(), 8192, 1, [=, &loop](std::int64_t begin, std::int64_t end) {
+    loop.for_rows(begin, end, [=, &loop](const Offsets& offsets, std::int64_t n) {
       copy_row(from + offsets[1], loop.stride(1, 0), to + offsets[0], loop.stride(0, 0), n);
     });
   });
@@ -153,7 +132,7 @@ void copy_transposed(const StridedLoop& loop, int across, int threads, const T* 
   const std::int64_t rows = loop.size(across);
   const std::int64_t strips = (rows + kTileSide - 1) / kTileSide;
   const std::int64_t planes = loop.total() / (inner * rows);
-  const auto copy_strip = [&](std::int64_t index) {
+  const auto copy_strip = [=, &loop](std::int64_t index) {
     const std::int64_t first_row = index % strips * kTileSide;
     std::int64_t to_offset = first_row * loop.stride(0, across);
     std::int64_t from_offset = first_row;
@@ -171,7 +150,7 @@ void copy_transposed(const StridedLoop& loop, int across, int threads, const T* 
     }
   };
   parallel_ranges(threads, planes * strips, 1, inner * kTileSide,
-                  [&](std::int64_t begin, std::int64_t end) {
+                  [copy_strip](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t i = begin; i < end; ++i) copy_strip(i);
                   });
 }

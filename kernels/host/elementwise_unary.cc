@@ -58,12 +58,12 @@ void cpu::unary(KernelContext& ctx, Unary op, const Array& x, const Array& out) 
   visit_compute_type(compute_dtype(op, x.dtype(), out.dtype()), [&]<class C>(TypeTag<C>) {
     const UnaryBlock<C> block = block_of<C>(op);
     if (out.dtype() == dtype_of<C>() && same_dense(x, out)) {
-      parallel_ranges(ctx.threads, out.num_elements(), 8192, 1,
-                      [&](std::int64_t begin, std::int64_t end) {
-                        const C* in[] = {x.data<C>() + begin};
-                        C* to[] = {out.data<C>() + begin};
-                        block(in, to, end - begin);
-                      });
+      parallel_ranges_inlined(ctx.threads, out.num_elements(), 8192, 1,
+                              [&](std::int64_t begin, std::int64_t end) {
+                                const C* in[] = {x.data<C>() + begin};
+                                C* to[] = {out.data<C>() + begin};
+                                block(in, to, end - begin);
+                              });
       return;
     }
     BlockMap<C, 1, 1>(name_of(op), {&out, &x}).run(ctx.threads, block);

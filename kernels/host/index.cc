@@ -41,43 +41,69 @@ void for_each_on_lines(const DimLines& lines, int threads, std::int64_t line_siz
                   });
 }
 
-template <class I, class T>
-void gather_typed(KernelContext& ctx, const Array& x, int dim, const Array& index,
+template <class T>
+T* elements(const Array& x) {
+  return reinterpret_cast<T*>(x.bytes());
+}
+
+/// The bits of absent_value() in a word of the dtype's size: the sign alone.
+template <class W>
+W absent_word(DType dtype) {
+  return is_floating(dtype) ? static_cast<W>(W{1} << (8 * sizeof(W) - 1)) : W{0};
+}
+
+template <class I, class W>
+void gather_words(KernelContext& ctx, const Array& x, int dim, const Array& index,
                   const Array& out) {
   const DimLines lines(dim, {&index, &out, &x});
   const I* positions = index.data<I>();
-  const T* from = x.data<T>();
-  T* to = out.data<T>();
+  const W* from = elements<W>(x);
+  W* to = elements<W>(out);
+  const W absent = absent_word<W>(x.dtype());
   for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
     const I position = positions[at[0] + i * lines.stride(0)];
     to[at[1] + i * lines.stride(1)] =
-        position < 0 ? absent_value<T>() : from[at[2] + position * lines.stride(2)];
+        position < 0 ? absent : from[at[2] + position * lines.stride(2)];
   });
 }
 
-/// write(target element, element of src at the same place as the index).
-template <class I, class T, class Write>
-void scatter_typed(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                   const Array& src, Write write) {
+/// write(target element, element of src at the same place as the index), both as T.
+template <class T, class Write>
+void scatter_as(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,
+                Write write) {
   const DimLines lines(dim, {&index, &out, &src});
-  const I* positions = index.data<I>();
-  const T* from = src.data<T>();
-  T* to = out.data<T>();
-  for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
-    const I position = positions[at[0] + i * lines.stride(0)];
-    if (position < 0) return;
-    write(to[at[1] + position * lines.stride(1)], from[at[2] + i * lines.stride(2)]);
+  const T* from = elements<T>(src);
+  T* to = elements<T>(out);
+  visit_index_type(index, [&]<class I>(TypeTag<I>) {
+    const I* positions = index.data<I>();
+    for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
+      const I position = positions[at[0] + i * lines.stride(0)];
+      if (position < 0) return;
+      write(to[at[1] + position * lines.stride(1)], from[at[2] + i * lines.stride(2)]);
+    });
+  });
+}
+
+void scatter_words(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                   const Array& src) {
+  visit_word(size_of(out.dtype()),
+             [&]<class W>(TypeTag<W>) { scatter_as<W>(ctx, out, dim, index, src, Assign{}); });
+}
+
+/// With a sum or product, of which BF16 and F16 have none of their own.
+template <class Write>
+void scatter_terms(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                   const Array& src, Write write) {
+  visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
+    if constexpr (!kIsHalf<T>) scatter_as<T>(ctx, out, dim, index, src, write);
   });
 }
 
 template <class Write>
-void scatter_with(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                  const Array& src, Write write) {
-  visit_index_type(index, [&]<class I>(TypeTag<I>) {
-    visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-      scatter_typed<I, T>(ctx, out, dim, index, src, write);
-    });
-  });
+void scatter_extremes(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                      const Array& src, Write write) {
+  visit_dtype(out.dtype(),
+              [&]<class T>(TypeTag<T>) { scatter_as<T>(ctx, out, dim, index, src, write); });
 }
 
 /// Runs add(target) on `out`; for BF16 on a copy in F32, so that many small terms are not lost one
@@ -103,8 +129,8 @@ void cpu::gather(KernelContext& ctx, const Array& x, int dim, const Array& index
   check_gather(x, dim, index, out);
   check_index(index, {"gather", x.size(dim), absent});
   visit_index_type(index, [&]<class I>(TypeTag<I>) {
-    visit_dtype(x.dtype(),
-                [&]<class T>(TypeTag<T>) { gather_typed<I, T>(ctx, x, dim, index, out); });
+    visit_word(size_of(x.dtype()),
+               [&]<class W>(TypeTag<W>) { gather_words<I, W>(ctx, x, dim, index, out); });
   });
 }
 
@@ -112,7 +138,7 @@ void cpu::scatter(KernelContext& ctx, const Array& out, int dim, const Array& in
                   const Array& src, Absent absent) {
   check_scatter("scatter", out, dim, index, src);
   check_index(index, {"scatter", out.size(dim), absent});
-  scatter_with(ctx, out, dim, index, src, Assign{});
+  scatter_words(ctx, out, dim, index, src);
 }
 
 void cpu::scatter_value(KernelContext& ctx, const Array& out, int dim, const Array& index,
@@ -122,17 +148,17 @@ void cpu::scatter_value(KernelContext& ctx, const Array& out, int dim, const Arr
   const Array src = scalar.as_strided(index.shape(), Shape(index.shape().size(), 0), 0);
   check_scatter("scatter_value", out, dim, index, src);
   check_index(index, {"scatter_value", out.size(dim), absent});
-  scatter_with(ctx, out, dim, index, src, Assign{});
+  scatter_words(ctx, out, dim, index, src);
 }
 
 void cpu::scatter_add(KernelContext& ctx, const Array& out, int dim, const Array& index,
                       const Array& src, Absent absent) {
   check_scatter("scatter_add", out, dim, index, src);
   check_index(index, {"scatter_add", out.size(dim), absent});
-  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, AddTo{});
+  if (!is_half(out.dtype())) return scatter_terms(ctx, out, dim, index, src, AddTo{});
   const Array wide_src = as_f32(ctx, corner(src, index.shape()));
   add_in_f32(ctx, out,
-             [&](const Array& wide) { scatter_with(ctx, wide, dim, index, wide_src, AddTo{}); });
+             [&](const Array& wide) { scatter_terms(ctx, wide, dim, index, wide_src, AddTo{}); });
 }
 
 void cpu::scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
@@ -143,18 +169,18 @@ void cpu::scatter_combine(KernelContext& ctx, const Array& out, int dim, const A
   switch (combine) {
     case Combine::kAssign:
     case Combine::kAdd:
-      return scatter_with(ctx, out, dim, index, src, Assign{});
+      return scatter_words(ctx, out, dim, index, src);
     case Combine::kMax:
-      return scatter_with(ctx, out, dim, index, src, TakeExtreme<1>{});
+      return scatter_extremes(ctx, out, dim, index, src, TakeExtreme<1>{});
     case Combine::kMin:
-      return scatter_with(ctx, out, dim, index, src, TakeExtreme<-1>{});
+      return scatter_extremes(ctx, out, dim, index, src, TakeExtreme<-1>{});
     case Combine::kProduct:
       break;
   }
-  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, MultiplyBy{});
+  if (!is_half(out.dtype())) return scatter_terms(ctx, out, dim, index, src, MultiplyBy{});
   const Array wide_src = as_f32(ctx, corner(src, index.shape()));
   add_in_f32(ctx, out, [&](const Array& wide) {
-    scatter_with(ctx, wide, dim, index, wide_src, MultiplyBy{});
+    scatter_terms(ctx, wide, dim, index, wide_src, MultiplyBy{});
   });
 }
 
