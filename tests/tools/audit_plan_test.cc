@@ -369,6 +369,20 @@ TEST_CASE("the page holds tables and picture, and needs nothing else", "[tools][
   CHECK(count_of(ran.out, "<h1>") == 1);
 }
 
+TEST_CASE("a page of 1,200 pixels shows the whole picture of up to 64 ranks", "[tools][plan]") {
+  const std::string tensor = R"j("tensor":{"shape":[64,64]},"src":["S(0)"],"dst":["S(1)"]})j";
+  for (const int ranks : {2, 8, 9, 16, 17, 64}) {
+    INFO(ranks);
+    const std::string mesh = R"j({"mesh":{"shape":[)j" + std::to_string(ranks) + "]},";
+    const Ran ran = plan(mesh + tensor, {"--format", "html"});
+    REQUIRE(ran.exit_code == 0);
+    const std::string opening = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"";
+    const std::size_t at = ran.out.find(opening);
+    REQUIRE(at != std::string::npos);
+    CHECK(std::stod(ran.out.substr(at + opening.size())) <= 1200 - 2 * 32);  // the page's margins
+  }
+}
+
 // ---- refusals
 
 TEST_CASE("plans that cannot be are one line on stderr and exit code 3", "[tools][plan]") {

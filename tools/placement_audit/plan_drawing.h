@@ -56,6 +56,8 @@ class TensorDrawing {
   const Ranks& ranks_;
 };
 
+/// How wide draw_traffic() draws.
+double traffic_width(const Traffic& traffic);
 /// Draws who sends to whom as a matrix with bars for each sender's and reader's bytes, at (x, y).
 /// Lines part blocks of so many ranks, counted from rank 0; 0: none. Returns what it covers.
 Area draw_traffic(Svg& svg, double x, double y, const Traffic& traffic, std::int64_t block);

@@ -18,6 +18,7 @@ constexpr std::size_t kMaxCells = 64;
 constexpr double kMargin = 24;
 constexpr double kGap = 40;
 constexpr double kHeldSide = 200;
+constexpr double kWidest = 1100;  // of a step: what a page of 1,200 pixels shows
 
 // "0+2" where each holds a summand, "0,1" where each holds the same, "(0,1)+(2,3)" for both.
 std::string holders_text(const Spec& spec, const Block& block) {
@@ -81,7 +82,7 @@ class Picture {
   Area held(const PlanStep& step, const std::vector<Block>& blocks);
   Area readers(double x, const PlanStep& step);
   void reader(double x, double y, const PlanStep& step, std::int64_t rank);
-  Area traffic(double x, const PlanStep& step);
+  Area traffic(double x, const Traffic& traffic);
   std::int64_t linked_block(const Traffic& traffic) const;
   void legend();
   void line_of_text(std::string_view text, const Svg::Font& font);
@@ -218,8 +219,7 @@ std::int64_t Picture::linked_block(const Traffic& traffic) const {
   return 0;
 }
 
-Area Picture::traffic(double x, const PlanStep& step) {
-  const Traffic traffic = traffic_of(step, ranks_, kMaxCells);
+Area Picture::traffic(double x, const Traffic& traffic) {
   std::string caption = "bytes sent (K = 1024)";
   if (traffic.cells > 16) caption = "bytes sent, darker is more";
   if (traffic.ranks_per_cell > 1) {
@@ -247,7 +247,14 @@ void Picture::step(std::size_t number) {
       x = area.x + area.width + kGap;
     }
   }
-  if (report_.cost.steps[number].bytes_received.total > 0) cover(traffic(x, step));
+  if (report_.cost.steps[number].bytes_received.total > 0) {
+    const Traffic sent = traffic_of(step, ranks_, kMaxCells);
+    if (x + traffic_width(sent) > kWidest && x > kMargin) {  // no room beside the tensors
+      x = kMargin;
+      y_ = bottom_ + kGap / 2;
+    }
+    cover(traffic(x, sent));
+  }
   with_blocks_ = with_blocks_ || !blocks.empty();
   y_ = bottom_;
 }

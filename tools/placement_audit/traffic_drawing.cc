@@ -46,7 +46,7 @@ class Matrix {
   void bars() const;
   void borders(std::int64_t block) const;
   Area covered() const {
-    return {left_ - kLabelWidth, top_ - kHeadHeight, kLabelWidth + side_ + kBarLength + 44,
+    return {left_ - kLabelWidth, top_ - kHeadHeight, traffic_width(traffic_),
             kHeadHeight + side_ + kBarLength + 18};
   }
 
@@ -147,6 +147,12 @@ void Matrix::borders(std::int64_t block) const {
 }
 
 }  // namespace
+
+double traffic_width(const Traffic& traffic) {
+  constexpr double kNumberWidth = 44;  // right of the longest bar
+  return kLabelWidth + cell_size(traffic.cells) * static_cast<double>(traffic.cells) + kBarLength +
+         kNumberWidth;
+}
 
 Area draw_traffic(Svg& svg, double x, double y, const Traffic& traffic, std::int64_t block) {
   const Matrix matrix(svg, x, y, traffic);
