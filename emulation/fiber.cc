@@ -187,14 +187,21 @@ Fiber::Fiber() : context_(std::make_unique<Context>()) {
   stack_ = static_cast<std::byte*>(memory) + guard_bytes();
 }
 
-Fiber::~Fiber() { ::munmap(stack_ - guard_bytes(), guard_bytes() + kStackBytes); }
+Fiber::~Fiber() {
+  forget_calls();
+  ::munmap(stack_ - guard_bytes(), guard_bytes() + kStackBytes);
+}
+
+void Fiber::forget_calls() {
+#ifdef TSR_ADDRESS_SANITIZER
+  ::__asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
+}
 
 void Fiber::start(Body body, void* argument) {
   body_ = body;
   argument_ = argument;
-#ifdef TSR_ADDRESS_SANITIZER
-  ::__asan_unpoison_memory_region(stack_, kStackBytes);  // of calls that were given up
-#endif
+  forget_calls();
   context_->prepare(stack_, &enter, this);
 }
 

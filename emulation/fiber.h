@@ -33,6 +33,9 @@ class Fiber {
  private:
   struct Context;
   static void enter(void* self);
+  /// The address sanitizer's marks of calls that were given up: the system hands out the stack's
+  /// addresses again with them.
+  void forget_calls();
 
   std::byte* stack_ = nullptr;
   std::unique_ptr<Context> context_;

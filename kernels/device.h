@@ -102,7 +102,7 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual void synchronize(const Mark& mark) = 0;
   /// Blocks until the compute stream is done, and throws what its kernels found wrong in values
   /// since the last call, such as an index out of range: the first such, as the processor's kernel
-  /// has it. The processor's kernels throw at once.
+  /// has it; until then the device keeps their arrays. The processor's kernels throw at once.
   virtual void raise_faults() = 0;
 
   /// From now on work given to the streams is kept, not done, and what is allocated stays with it.

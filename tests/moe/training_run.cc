@@ -10,6 +10,7 @@
 #include "moe/train/weights.h"
 #include "testing/results.h"
 #include "tests/support/paths.h"
+#include "tests/support/patience.h"
 
 namespace tessera::testing {
 namespace {
@@ -189,7 +190,9 @@ void check_same(const RunResult& run, const RunResult& reference) {
 std::vector<RunResult> train_all(const RunOptions& options) {
   const Job job = job_of(options);
   return results_of(options.num_ranks,
-                    {.threads_per_rank = options.threads_per_rank, .allocator = options.allocator},
+                    {.timeout = kComes,
+                     .threads_per_rank = options.threads_per_rank,
+                     .allocator = options.allocator},
                     [&](World& world) { return train_rank(world, options, job); })
       .value();
 }
@@ -200,8 +203,8 @@ RunResult train_on_threads(const RunOptions& options) {
   const Job job = job_of(options);
   const auto in_one_process = [&](World&) {
     std::vector<RunResult> ranks(static_cast<std::size_t>(options.num_ranks));
-    throw_if_error(
-        run_ranks(options.num_ranks, {.allocator = options.allocator}, [&](World& world) {
+    throw_if_error(run_ranks(
+        options.num_ranks, {.timeout = kComes, .allocator = options.allocator}, [&](World& world) {
           ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
         }));
     return all_parameters(std::move(ranks));

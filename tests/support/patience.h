@@ -14,4 +14,12 @@ constexpr double kSoonMs = 15'000.0;
 /// machine that starves it.
 constexpr std::chrono::milliseconds kMissed{2'000};
 
+/// And for calls that all ranks come to, with whole kernels between two of them: what is sanitized
+/// takes a hundred times as long.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::chrono::seconds kComes{1'800};
+#else
+constexpr std::chrono::seconds kComes{60};
+#endif
+
 }  // namespace tessera::testing
