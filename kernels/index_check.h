@@ -35,5 +35,9 @@ TSR_HOST_DEVICE T absent_value() noexcept {
   if constexpr (std::is_integral_v<T>) return T{};
   return T(-0.0F);
 }
+/// Its bits, as an element of `dtype`: of a floating one the sign alone.
+inline std::uint64_t absent_word(DType dtype) noexcept {
+  return is_floating(dtype) ? std::uint64_t{1} << (8 * size_of(dtype) - 1) : 0;
+}
 
 }  // namespace tessera::kernels

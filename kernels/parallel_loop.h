@@ -34,7 +34,7 @@ void parallel_ranges(int threads, std::int64_t count, std::int64_t grain,
 template <class F>
 void parallel_ranges_inlined(int threads, std::int64_t count, std::int64_t grain,
                              std::int64_t elements_each, F&& f) {
-  if (threads > 1 && count * elements_each >= kParallelElements) {
+  if (usable_threads(threads, count * elements_each) > 1) {
     parallel_ranges(threads, count, grain, elements_each, f);
   } else if (count > 0) {
     f(std::int64_t{0}, count);

@@ -156,7 +156,6 @@ std::uint64_t word_of(double value, DType dtype) {
   });
   return word;
 }
-std::uint64_t absent_word(DType dtype) { return word_of(is_floating(dtype) ? -0.0 : 0.0, dtype); }
 
 Array line_starts(KernelContext& ctx, const Array& x, int dim, Shape shape) {
   shape[static_cast<std::size_t>(dim)] = 1;

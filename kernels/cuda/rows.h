@@ -57,8 +57,6 @@ __device__ void for_each_piece(const RowGrid& grid, F&& f) {
 
 /// The bits of `value` as an element of `dtype`.
 std::uint64_t word_of(double value, DType dtype);
-/// What stands for an element that another rank holds, as absent_value() has it.
-std::uint64_t absent_word(DType dtype);
 
 /// Element i of `out` = the element of x `position · step` from x's, or `otherwise` for a position
 /// of none. Positions and x broadcast to out. Requires: one dtype. Errors: as run_layouts().

@@ -41,25 +41,14 @@ void for_each_on_lines(const DimLines& lines, int threads, std::int64_t line_siz
                   });
 }
 
-template <class T>
-T* elements(const Array& x) {
-  return reinterpret_cast<T*>(x.bytes());
-}
-
-/// The bits of absent_value() in a word of the dtype's size: the sign alone.
-template <class W>
-W absent_word(DType dtype) {
-  return is_floating(dtype) ? static_cast<W>(W{1} << (8 * sizeof(W) - 1)) : W{0};
-}
-
 template <class I, class W>
 void gather_words(KernelContext& ctx, const Array& x, int dim, const Array& index,
                   const Array& out) {
   const DimLines lines(dim, {&index, &out, &x});
   const I* positions = index.data<I>();
-  const W* from = elements<W>(x);
-  W* to = elements<W>(out);
-  const W absent = absent_word<W>(x.dtype());
+  const W* from = x.data<W>();
+  W* to = out.data<W>();
+  const W absent = static_cast<W>(absent_word(x.dtype()));
   for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
     const I position = positions[at[0] + i * lines.stride(0)];
     to[at[1] + i * lines.stride(1)] =
@@ -72,8 +61,8 @@ template <class T, class Write>
 void scatter_as(KernelContext& ctx, const Array& out, int dim, const Array& index, const Array& src,
                 Write write) {
   const DimLines lines(dim, {&index, &out, &src});
-  const T* from = elements<T>(src);
-  T* to = elements<T>(out);
+  const T* from = src.data<T>();
+  T* to = out.data<T>();
   visit_index_type(index, [&]<class I>(TypeTag<I>) {
     const I* positions = index.data<I>();
     for_each_on_lines(lines, ctx.threads, index.size(dim), [&](const Offsets& at, std::int64_t i) {
@@ -90,20 +79,14 @@ void scatter_words(KernelContext& ctx, const Array& out, int dim, const Array& i
              [&]<class W>(TypeTag<W>) { scatter_as<W>(ctx, out, dim, index, src, Assign{}); });
 }
 
-/// With a sum or product, of which BF16 and F16 have none of their own.
+/// BF16 and F16 come here for extremes alone: their sums and products are formed in F32.
 template <class Write>
-void scatter_terms(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                   const Array& src, Write write) {
+void scatter_with(KernelContext& ctx, const Array& out, int dim, const Array& index,
+                  const Array& src, Write write) {
+  constexpr bool kInF32 = std::is_same_v<Write, AddTo> || std::is_same_v<Write, MultiplyBy>;
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-    if constexpr (!kIsHalf<T>) scatter_as<T>(ctx, out, dim, index, src, write);
+    if constexpr (!(kInF32 && kIsHalf<T>)) scatter_as<T>(ctx, out, dim, index, src, write);
   });
-}
-
-template <class Write>
-void scatter_extremes(KernelContext& ctx, const Array& out, int dim, const Array& index,
-                      const Array& src, Write write) {
-  visit_dtype(out.dtype(),
-              [&]<class T>(TypeTag<T>) { scatter_as<T>(ctx, out, dim, index, src, write); });
 }
 
 /// Runs add(target) on `out`; for BF16 on a copy in F32, so that many small terms are not lost one
@@ -155,10 +138,10 @@ void cpu::scatter_add(KernelContext& ctx, const Array& out, int dim, const Array
                       const Array& src, Absent absent) {
   check_scatter("scatter_add", out, dim, index, src);
   check_index(index, {"scatter_add", out.size(dim), absent});
-  if (!is_half(out.dtype())) return scatter_terms(ctx, out, dim, index, src, AddTo{});
+  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, AddTo{});
   const Array wide_src = as_f32(ctx, corner(src, index.shape()));
   add_in_f32(ctx, out,
-             [&](const Array& wide) { scatter_terms(ctx, wide, dim, index, wide_src, AddTo{}); });
+             [&](const Array& wide) { scatter_with(ctx, wide, dim, index, wide_src, AddTo{}); });
 }
 
 void cpu::scatter_combine(KernelContext& ctx, const Array& out, int dim, const Array& index,
@@ -171,16 +154,16 @@ void cpu::scatter_combine(KernelContext& ctx, const Array& out, int dim, const A
     case Combine::kAdd:
       return scatter_words(ctx, out, dim, index, src);
     case Combine::kMax:
-      return scatter_extremes(ctx, out, dim, index, src, TakeExtreme<1>{});
+      return scatter_with(ctx, out, dim, index, src, TakeExtreme<1>{});
     case Combine::kMin:
-      return scatter_extremes(ctx, out, dim, index, src, TakeExtreme<-1>{});
+      return scatter_with(ctx, out, dim, index, src, TakeExtreme<-1>{});
     case Combine::kProduct:
       break;
   }
-  if (!is_half(out.dtype())) return scatter_terms(ctx, out, dim, index, src, MultiplyBy{});
+  if (!is_half(out.dtype())) return scatter_with(ctx, out, dim, index, src, MultiplyBy{});
   const Array wide_src = as_f32(ctx, corner(src, index.shape()));
   add_in_f32(ctx, out, [&](const Array& wide) {
-    scatter_terms(ctx, wide, dim, index, wide_src, MultiplyBy{});
+    scatter_with(ctx, wide, dim, index, wide_src, MultiplyBy{});
   });
 }
 

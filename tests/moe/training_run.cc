@@ -190,7 +190,7 @@ void check_same(const RunResult& run, const RunResult& reference) {
 std::vector<RunResult> train_all(const RunOptions& options) {
   const Job job = job_of(options);
   return results_of(options.num_ranks,
-                    {.timeout = kComes,
+                    {.timeout = kCallTimeout,
                      .threads_per_rank = options.threads_per_rank,
                      .allocator = options.allocator},
                     [&](World& world) { return train_rank(world, options, job); })
@@ -203,10 +203,11 @@ RunResult train_on_threads(const RunOptions& options) {
   const Job job = job_of(options);
   const auto in_one_process = [&](World&) {
     std::vector<RunResult> ranks(static_cast<std::size_t>(options.num_ranks));
-    throw_if_error(run_ranks(
-        options.num_ranks, {.timeout = kComes, .allocator = options.allocator}, [&](World& world) {
-          ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
-        }));
+    throw_if_error(
+        run_ranks(options.num_ranks, {.timeout = kCallTimeout, .allocator = options.allocator},
+                  [&](World& world) {
+                    ranks[static_cast<std::size_t>(world.rank())] = train_rank(world, options, job);
+                  }));
     return all_parameters(std::move(ranks));
   };
   return results_of(1, {}, in_one_process).value()[0];

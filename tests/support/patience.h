@@ -14,12 +14,13 @@ constexpr double kSoonMs = 15'000.0;
 /// machine that starves it.
 constexpr std::chrono::milliseconds kMissed{2'000};
 
-/// And for calls that all ranks come to, with whole kernels between two of them: what is sanitized
-/// takes a hundred times as long.
+/// How many times as long whole kernels take where they are sanitized, device threads most of all.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::chrono::seconds kComes{1'800};
+constexpr int kSlowdown = 30;
 #else
-constexpr std::chrono::seconds kComes{60};
+constexpr int kSlowdown = 1;
 #endif
+/// A limit of time for calls that all ranks come to, with kernels between two of them.
+constexpr std::chrono::seconds kCallTimeout = kSlowdown * std::chrono::seconds(60);
 
 }  // namespace tessera::testing
