@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include "dtensor/ops.h"
+#include "kernels/device.h"
 #include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 #include "kernels/matmul.h"
 #include "strategies/rules/propagate.h"
 
@@ -53,6 +55,22 @@ void kernel_matmul(benchmark::State& state) {
   }
 }
 BENCHMARK(kernel_matmul);
+
+// The border between ops and kernels, alone: a sum of one element by the function that looks its
+// kernel up in the device's table (0), and by the pointer that the table holds (1). At most 5 ns
+// apart.
+void border(benchmark::State& state) {
+  Bench bench;
+  KernelContext& ctx = bench.runtime.kernels();
+  const Array a = Array::zeros({1}, DType::kF32);
+  const Array out = Array::zeros({1}, DType::kF32);
+  const auto kernel = state.range(0) == 0 ? &kernels::binary : ctx.device->kernels().binary;
+  for (auto _ : state) {
+    kernel(ctx, kernels::Binary::kAdd, a, a, out);
+    benchmark::DoNotOptimize(out.bytes());
+  }
+}
+BENCHMARK(border)->Arg(0)->Arg(1);
 
 // Arguments: where (plain, mesh of 1, mesh 2x2), operands that need a gradient (0, 1).
 void dtensor_add(benchmark::State& state) {

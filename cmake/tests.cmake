@@ -8,7 +8,7 @@ endif()
 # tests/LAYER/*.cc, registered with ctest. RANKS: its cases launch ranks (testing/launch.h). The sources are
 # compiled once and linked with ranks as threads (test_LAYER) and as processes of each MPI that was found
 # (test_mpi_LAYER, test_mpich_LAYER), the latter without the files that are about threads themselves. COMPUTES: it keeps
-# two of ctest's slots busy, of which ./test gives two a core and one more; the others mostly wait.
+# two of ctest's slots busy, of which ./test gives three a core and one more; the others mostly wait.
 function(tessera_test name)
   cmake_parse_arguments(TEST "RANKS;COMPUTES" "" "DEPENDS;THREADS_ONLY" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
