@@ -1,6 +1,8 @@
 // A program of a whole step. What is accepted names only values that are there, and is the same
-// after it was written and read again; what is not is told with its place.
+// after it was written and read again, and unfolds or says why not; what is not is told with its
+// place.
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_ops.h"
 
@@ -34,6 +36,7 @@ void fuzz(std::string_view text) {
   if (!program.ok()) return;
   for (const ProgramValue& value : program->values) check_value(*program, value);
   check_steps(*program, program->steps);
+  testing::check_text(unfold(*program, /*max_steps=*/1000).status(), "unfold: ");
   const std::string written = write_program(*program);
   const StatusOr<Program> again = read_program(written, "again", *table);
   TSR_CHECK(again.ok(), written + ": " + std::string(message_of(again.status())));

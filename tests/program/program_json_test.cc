@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_replace.h"
+#include "program/unfold.h"
 
 namespace tessera {
 namespace {
@@ -75,6 +76,38 @@ TEST_CASE("a redistribution without moves has the planner's", "[program]") {
   CHECK(value_or_throw(moves_of(program, move.out, move.out)).empty());
   CHECK(moves_of(program, program.values[2], program.values[2]).status().code() ==
         absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a repeat unfolds into its rounds, each with its own names", "[program]") {
+  const Program program = value_or_throw(read_program(sample(), "run.json", ops()));
+  const Program whole = value_or_throw(unfold(program));
+  REQUIRE(whole.values.size() == 5);
+  CHECK(whole.values[2].name == "layers.1.w");
+  REQUIRE(whole.steps.size() == 9);
+  const CallStep& second = std::get<CallStep>(whole.steps[3].what);
+  CHECK(second.args == Json::Array{"y.1#0", "layers.1.w"});
+  CHECK(second.out[0].name == "y#1");
+  CHECK(whole.steps[3].origin.module == "layers.1");
+  CHECK(std::get<FreeStep>(whole.steps[5].what).values == std::vector<std::string>{"y.1#0"});
+  // After the repeat x is what the last round made of it.
+  CHECK(std::get<CallStep>(whole.steps[6].what).args == Json::Array{"y.1#1"});
+  const std::string written = write_program(whole);
+  CHECK(value_or_throw(read_program(written, "whole", ops())) == whole);
+  CHECK(value_or_throw(unfold(whole)) == whole);
+}
+
+TEST_CASE("what does not unfold says why", "[program]") {
+  const auto refusal = [](std::string_view from, std::string_view to) {
+    const std::string text = absl::StrReplaceAll(sample(), {{to_absl(from), to_absl(to)}});
+    const Program program = value_or_throw(read_program(text, "run.json", ops()));
+    return std::string(message_of(unfold(program, 100).status()));
+  };
+  CHECK(refusal("\"repeat\":2", "\"repeat\":1000000") ==
+        "unfold: \"layers.*.w\" has a count of 2, but is used outside of a repeat of that count");
+  CHECK(refusal("\"count\":2", "\"count\":1000000") ==
+        "unfold: more than 100 steps, rounds and values of rounds");
+  CHECK(refusal("\"name\":\"scale\"", "\"name\":\"y#1\"") ==
+        "unfold: two values would be called \"y#1\"; give one of them another name");
 }
 
 TEST_CASE("a program's errors name the place, what was seen and what is allowed", "[program]") {
