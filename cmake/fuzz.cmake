@@ -12,7 +12,7 @@ list(TRANSFORM checkpoint PREPEND checkpoint/)
 set(sources ${audit} ${checkpoint} ${runtime} tools/tessera_train/flags)
 list(TRANSFORM sources APPEND .cc)
 add_library(tessera_fuzzed STATIC ${sources})
-target_link_libraries(tessera_fuzzed PUBLIC tessera_io tessera_rules Sodium::sodium CLI11::CLI11)
+target_link_libraries(tessera_fuzzed PUBLIC tessera_io tessera_rules tessera_program Sodium::sodium CLI11::CLI11)
 tessera_compile_options(tessera_fuzzed)
 
 foreach(name IN LISTS TESSERA_FUZZ_TARGETS)

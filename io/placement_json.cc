@@ -53,6 +53,10 @@ Status read_partial(const JsonView& view, const Mesh& mesh, Layout& layout) {
 
 StatusOr<Mesh> read_mesh(const JsonView& view) {
   TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"axes", "first_rank"}));
+  return read_mesh_members(view);
+}
+
+StatusOr<Mesh> read_mesh_members(const JsonView& view) {
   TSR_ASSIGN_OR_RETURN(const JsonView shape_view, view.at("shape"));
   TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> shape, shape_view.integers(kAxes));
   std::int64_t first_rank = 0;

@@ -14,6 +14,8 @@ namespace tessera TSR_API {
 /// {"shape":[2,2],"axes":["dp","tp"],"first_rank":4}; "axes" may be left out, and so may
 /// "first_rank" (0). Errors: InvalidArgument, OutOfRange.
 StatusOr<Mesh> read_mesh(const JsonView& view);
+/// The same where the object's keys were checked before: it may have others.
+StatusOr<Mesh> read_mesh_members(const JsonView& view);
 Json to_json(const Mesh& mesh);
 
 /// A tensor's shape and dtype: {"shape":[8,6],"dtype":"F32"}; "dtype" may be left out (F32).

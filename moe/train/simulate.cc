@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/strings/str_format.h"
+#include "kernels/shapes_device.h"
 #include "moe/layer/simulated_peers.h"
 #include "runtime/sim/sim_world.h"
 
@@ -35,7 +36,10 @@ class ForcedPeers {
   /// summand, so that what is divided by it, or its logarithm, stays finite.
   void arrive(const CollectiveCall& call, std::span<const std::int64_t> ranks) const {
     if (call.out().is_null() || model_ == nullptr) return;
-    if (call.kind() == Kind::kAllReduce && call.out().bytes() != call.in().bytes()) {
+    const bool holds_values =
+        !is_floating(call.out().dtype()) || call.out().num_bytes() <= kShapesValueBytes;
+    if (call.kind() == Kind::kAllReduce && holds_values &&
+        call.out().bytes() != call.in().bytes()) {
       std::memcpy(call.out().bytes(), call.in().bytes(),
                   static_cast<std::size_t>(call.in().num_bytes()));
     }
@@ -152,6 +156,7 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
                        make_sim_world(place.rank, place.num_ranks, options));
   try {
     Runtime runtime(*world);
+    runtime.kernels().device = &shapes_device();
     Model model(runtime, views, config, place.dtype);
     model.parameters().initialize(0);
     peers.set_model(model);

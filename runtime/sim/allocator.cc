@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kWindow = std::size_t{16} << 20;
+/// From here on memory comes page by page, as it is written.
+constexpr std::size_t kLazy = std::size_t{1} << 20;
 constexpr std::size_t kLargest = std::size_t{1} << 46;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -57,7 +59,7 @@ class SimAllocator final : public CountingAllocator {
 
   void release(void* data, std::size_t bytes) noexcept override {
     used_ -= static_cast<std::int64_t>(bytes);
-    if (bytes < value_bytes_) {
+    if (bytes < value_bytes_ && bytes < kLazy) {
       std::free(data);
     } else {
       ::munmap(data, round_up(bytes, kPage));
@@ -68,6 +70,11 @@ class SimAllocator final : public CountingAllocator {
 
  private:
   static void* small(std::size_t bytes) noexcept {
+    if (bytes >= kLazy) {
+      void* zeros = ::mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      return zeros == MAP_FAILED ? nullptr : zeros;
+    }
     const std::size_t rounded = round_up(std::max(bytes, kAlignment), kAlignment);
     void* data = std::aligned_alloc(kAlignment, rounded);
     if (data != nullptr) std::memset(data, 0, rounded);

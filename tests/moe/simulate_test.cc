@@ -2,7 +2,11 @@
 // every composition of docs/parity.md and every dispatcher.
 #include "moe/train/simulate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 
@@ -179,6 +183,33 @@ TEST_CASE(
     "dispatcher",
     "[moe][simulate][.deep]") {
   check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kAll);
+}
+
+TEST_CASE("DeepSeek-V3 671B takes a simulated step of one rank of thousands", "[moe][simulate]") {
+  const std::string path = test_file("../../configs/deepseek_v3_671b.json");
+  const ModelConfig config =
+      value_or_throw(parse_model_config(value_or_throw(read_file(path, 1 << 20)), path));
+  // A batch of text, of which only the length counts.
+  const std::filesystem::path text = std::filesystem::temp_directory_path() /
+                                     absl::StrFormat("tessera_simulate_%d.txt", ::getpid());
+  std::ofstream(text) << std::string(static_cast<std::size_t>(config.batch * (config.seq + 1)),
+                                     'a');
+  const std::vector<std::string> files = {text.string()};
+  const TokenData data = value_or_throw(TokenData::read(files, config));
+  std::filesystem::remove(text);
+  const auto step_of = [&](std::int64_t num_ranks) {
+    const ParallelConfig parallel = {
+        .dp_shard = num_ranks / 128, .tp = 8, .ep = 64, .pp = 16, .pp_microbatches = 16};
+    return value_or_throw(simulate_step(
+        config, parallel,
+        {.rank = num_ranks / 2 + 5, .num_ranks = num_ranks, .dtype = DType::kBF16}, data));
+  };
+  const SimulatedStep small = step_of(2048), large = step_of(16384);
+  // The same calls in larger groups. Parameters, gradients and moments are cut further, and each
+  // rank of dp has fewer sequences.
+  CHECK(small.events.size() == large.events.size());
+  CHECK(small.peak_bytes > large.peak_bytes);
+  CHECK(small.peak_bytes < std::int64_t{512} << 30);
 }
 
 TEST_CASE("a simulation refuses routing that depends on data", "[moe][simulate]") {

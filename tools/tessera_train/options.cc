@@ -110,7 +110,7 @@ Status check_layers(const ModelConfig& config, const MeshViews& views) {
 
 Status check_ranks(const TrainFlags& flags) {
   const std::int64_t ranks = flags.ranks.value_or(1);
-  const std::int64_t most = flags.backend == "mpi" ? kMaxProcesses : kMaxThreads;
+  const std::int64_t most = flags.backend == "mpi" || flags.simulate ? kMaxProcesses : kMaxThreads;
   if (ranks >= 1 && ranks <= most) return absl::OkStatus();
   return invalid_argument(absl::StrFormat("--ranks %d: 1 to %d are allowed", ranks, most));
 }

@@ -1,0 +1,56 @@
+#include "program/program.h"
+
+#include "placement/plan.h"
+#include "placement/spec.h"
+
+namespace tessera {
+namespace {
+
+StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value) {
+  if (value.mesh && !value.layout) {
+    return failed_precondition("value " + in_quotes(value.name) +
+                               " has no placements yet: what moves is not known");
+  }
+  if (!value.mesh) return Spec::plain(value.global_shape, value.dtype);
+  return Spec::make(program.meshes[static_cast<std::size_t>(*value.mesh)].mesh, value.global_shape,
+                    value.dtype, *value.layout);
+}
+
+}  // namespace
+
+std::string_view name_of(ValueRole role) noexcept {
+  constexpr std::string_view kNames[] = {"temporary", "input", "parameter", "state", "buffer"};
+  return kNames[static_cast<int>(role)];
+}
+
+std::string_view name_of(StepPhase phase) noexcept {
+  constexpr std::string_view kNames[] = {"forward", "recompute", "backward", "optimizer"};
+  return kNames[static_cast<int>(phase)];
+}
+
+const std::vector<std::string>& move_names() {
+  static const std::vector<std::string> names = {
+      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast",
+      "send",       "receive",        "scatter",    "gather",     "exchange"};
+  return names;
+}
+
+StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,
+                                            const ProgramValue& out) {
+  TSR_ASSIGN_OR_RETURN(const Spec from, spec_of(program, value));
+  TSR_ASSIGN_OR_RETURN(const Spec to, spec_of(program, out));
+  TSR_ASSIGN_OR_RETURN(const Plan planned, plan(from, to));
+  std::vector<ProgramMove> moves;
+  for (const PlanStep& step : planned.steps) {
+    if (step.kind == PlanStep::Kind::kLocal) continue;
+    const Mesh& mesh = step.src.mesh();
+    ProgramMove& move = moves.emplace_back();
+    move.collective = name_of(step.kind);
+    for (const int axis : step.axes) move.axes.push_back(mesh.axis_label(axis));
+    move.ranks = std::ssize(group_of(step, mesh.first_rank()));
+    move.bytes = bytes_of(step);
+  }
+  return moves;
+}
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// program/program_names.h: which values a step may name: those made before it and not yet freed.
+// Internal to program/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "program/program.h"
+
+namespace tessera {
+
+class ProgramNames {
+ public:
+  struct Known {
+    Shape global_shape;
+    DType dtype = DType::kF32;
+    std::optional<int> mesh;
+    std::optional<Layout> layout;
+    std::int64_t serial = 0;  ///< in order of definition
+    bool freed = false;
+  };
+
+  /// Errors (all): InvalidArgument naming the value.
+  Status define(const ProgramValue& value);
+  StatusOr<const Known*> use(const std::string& name) const;
+  Status end(const std::string& name);
+
+  void begin_body();
+  /// The next round's `begin` is this round's `end`, and so is what `begin` names after the repeat.
+  Status carry(const std::string& begin, const std::string& end);
+  /// What a round freed of what stood before it must be carried, or the next one has none.
+  Status end_body();
+
+ private:
+  struct Body {
+    std::int64_t first_serial = 0;
+    std::vector<std::string> freed_outside = {};
+  };
+  absl::flat_hash_map<std::string, Known> known_;
+  std::vector<Body> bodies_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,187 @@
+#include "program/unfold.h"
+
+#include <span>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_format.h"
+
+namespace tessera {
+namespace {
+
+enum class LeftOver : std::uint8_t { kAppended, kLeftOut };
+
+std::string filled(std::string_view name, std::span<const std::int64_t> rounds, LeftOver left) {
+  std::string text;
+  std::size_t used = 0;
+  for (const char c : name) {
+    if (c == '*' && used < rounds.size()) {
+      text += std::to_string(rounds[used++]);
+    } else {
+      text += c;
+    }
+  }
+  if (left == LeftOver::kLeftOut) return text;
+  for (; used < rounds.size(); ++used) text += '#' + std::to_string(rounds[used]);
+  return text;
+}
+
+class Unfolder {
+ public:
+  Unfolder(const Program& program, std::int64_t max_steps)
+      : program_(program), max_steps_(max_steps) {}
+
+  StatusOr<Program> run() {
+    unfolded_.name = program_.name;
+    unfolded_.source = program_.source;
+    unfolded_.routing = program_.routing;
+    unfolded_.ranks = program_.ranks;
+    unfolded_.meshes = program_.meshes;
+    for (const ProgramValue& value : program_.values) TSR_RETURN_IF_ERROR(declare(value));
+    TSR_RETURN_IF_ERROR(add_steps(program_.steps));
+    return std::move(unfolded_);
+  }
+
+ private:
+  Status declare(const ProgramValue& value) {
+    if (value.count == 1) {
+      unfolded_.values.push_back(value);
+      return take(value.name);
+    }
+    counts_.emplace(value.name, value.count);
+    for (std::int64_t round = 0; round < value.count; ++round) {
+      TSR_RETURN_IF_ERROR(count_step());
+      ProgramValue& own = unfolded_.values.emplace_back(value);
+      own.count = 1;
+      own.name = filled(value.name, std::span(&round, 1), LeftOver::kAppended);
+      own.module = filled(value.module, std::span(&round, 1), LeftOver::kLeftOut);
+      TSR_RETURN_IF_ERROR(take(own.name));
+    }
+    return absl::OkStatus();
+  }
+
+  Status take(const std::string& name) {
+    if (taken_.insert(name).second) return absl::OkStatus();
+    return invalid_argument("unfold: two values would be called " + in_quotes(name) +
+                            "; give one of them another name");
+  }
+
+  Status count_step() {
+    if (++num_steps_ <= max_steps_) return absl::OkStatus();
+    return out_of_range(
+        absl::StrFormat("unfold: more than %d steps, rounds and values of rounds", max_steps_));
+  }
+
+  Status use(std::string& name) const {
+    if (const auto counted = counts_.find(name); counted != counts_.end()) {
+      for (std::size_t at = totals_.size(); at-- > 0;) {
+        if (totals_[at] != counted->second) continue;
+        name = filled(name, std::span(&rounds_[at], 1), LeftOver::kAppended);
+        return absl::OkStatus();
+      }
+      return invalid_argument(absl::StrFormat(
+          "unfold: %s has a count of %d, but is used outside of a repeat of that count",
+          in_quotes(name), counted->second));
+    }
+    if (const auto found = now_.find(name); found != now_.end()) name = found->second;
+    return absl::OkStatus();
+  }
+  Status use(Json& argument) const {
+    if (const std::string* name = argument.if_string()) {
+      std::string own = *name;
+      TSR_RETURN_IF_ERROR(use(own));
+      argument = Json(std::move(own));
+    } else if (Json::Array* items = argument.if_array()) {
+      for (Json& item : *items) TSR_RETURN_IF_ERROR(use(item));
+    }
+    return absl::OkStatus();
+  }
+
+  Status make(ProgramValue& value) {
+    std::string own = filled(value.name, rounds_, LeftOver::kAppended);
+    TSR_RETURN_IF_ERROR(take(own));
+    now_[value.name] = own;
+    value.name = std::move(own);
+    return absl::OkStatus();
+  }
+
+  Status rename(CallStep& step) { return rename_work(step); }
+  Status rename(RegionStep& step) { return rename_work(step); }
+  template <class Work>
+  Status rename_work(Work& step) {
+    for (Json& argument : step.args) TSR_RETURN_IF_ERROR(use(argument));
+    for (ProgramValue& value : step.out) TSR_RETURN_IF_ERROR(make(value));
+    return absl::OkStatus();
+  }
+  Status rename(MoveStep& step) {
+    TSR_RETURN_IF_ERROR(use(step.value));
+    return make(step.out);
+  }
+  Status rename(FreeStep& step) const {
+    for (std::string& name : step.values) TSR_RETURN_IF_ERROR(use(name));
+    return absl::OkStatus();
+  }
+  Status rename(HostReadStep& step) const { return use(step.value); }
+
+  Status add_steps(const std::vector<AnyStep>& steps) {
+    for (const AnyStep& step : steps) {
+      if (const auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+        TSR_RETURN_IF_ERROR(add_rounds(*repeat));
+        continue;
+      }
+      TSR_RETURN_IF_ERROR(count_step());
+      AnyStep own = step;
+      own.origin.module = filled(step.origin.module, rounds_, LeftOver::kLeftOut);
+      TSR_RETURN_IF_ERROR(std::visit(
+          [this](auto& what) -> Status {
+            if constexpr (std::is_same_v<std::decay_t<decltype(what)>, RepeatStep>) {
+              return absl::OkStatus();
+            } else {
+              return rename(what);
+            }
+          },
+          own.what));
+      unfolded_.steps.push_back(std::move(own));
+    }
+    return absl::OkStatus();
+  }
+
+  Status add_rounds(const RepeatStep& repeat) {
+    totals_.push_back(repeat.count);
+    rounds_.push_back(0);
+    for (std::int64_t round = 0; round < repeat.count; ++round) {
+      TSR_RETURN_IF_ERROR(count_step());
+      rounds_.back() = round;
+      TSR_RETURN_IF_ERROR(add_steps(repeat.steps));
+      std::vector<std::string> ends;
+      for (const auto& [begin, end] : repeat.carry) {
+        if (counts_.contains(begin)) {
+          return invalid_argument("unfold: " + in_quotes(begin) +
+                                  " has a count and is carried into; each round has its own");
+        }
+        TSR_RETURN_IF_ERROR(use(ends.emplace_back(end)));
+      }
+      for (std::size_t i = 0; i < ends.size(); ++i) now_[repeat.carry[i].first] = ends[i];
+    }
+    rounds_.pop_back();
+    totals_.pop_back();
+    return absl::OkStatus();
+  }
+
+  const Program& program_;
+  const std::int64_t max_steps_;
+  Program unfolded_;
+  absl::flat_hash_map<std::string, std::int64_t> counts_;  ///< of values that have one
+  absl::flat_hash_map<std::string, std::string> now_;      ///< what a written name stands for
+  absl::flat_hash_set<std::string> taken_;
+  std::vector<std::int64_t> rounds_, totals_;  ///< of the repeats around, outermost first
+  std::int64_t num_steps_ = 0;
+};
+
+}  // namespace
+
+StatusOr<Program> unfold(const Program& program, std::int64_t max_steps) {
+  return Unfolder(program, max_steps).run();
+}
+
+}  // namespace tessera
