@@ -28,7 +28,7 @@ Runtime::Runtime(World& world)
   add_builtin_ops(ops_);
   kernels_.threads = host_kernels_.threads = world.threads_per_rank();
   kernels_.allocator = world.allocator();
-  kernels_.device = &kernels_.allocator->device();
+  kernels_.device = &world.device();
   host_kernels_.allocator = world.host_allocator();
 }
 

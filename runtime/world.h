@@ -100,6 +100,9 @@ class World {
   const std::string& recorder_dir() const noexcept { return recorder_dir_; }
   /// What this rank's arrays come from: memory of its device.
   const std::shared_ptr<Allocator>& allocator() const noexcept { return allocator_; }
+  /// Whose kernels this rank's ops and moves run: the device of its arrays, unless its maker says
+  /// another one with the same memory (SimOptions::device).
+  Device& device() const noexcept { return device_ ? *device_ : allocator_->device(); }
   /// The same in the host's memory, for counts and texts: the one of arrays where they lie there.
   const std::shared_ptr<Allocator>& host_allocator();
 
@@ -108,6 +111,7 @@ class World {
   Status check_group(std::span<const std::int64_t> ranks) const;
 
   std::shared_ptr<Allocator> allocator_ = make_pool_allocator();
+  Device* device_ = nullptr;  ///< null: the allocator's
   std::string recorder_dir_;
 
  private:

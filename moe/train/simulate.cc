@@ -149,6 +149,7 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
   ForcedPeers peers;
   SimOptions options;
   options.value_bytes = std::numeric_limits<std::int64_t>::max();
+  options.device = &shapes_device();
   options.arrive = [&](const CollectiveCall& call, std::span<const std::int64_t> ranks) {
     peers.arrive(call, ranks);
   };
@@ -156,7 +157,6 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
                        make_sim_world(place.rank, place.num_ranks, options));
   try {
     Runtime runtime(*world);
-    runtime.kernels().device = &shapes_device();
     Model model(runtime, views, config, place.dtype);
     model.parameters().initialize(0);
     peers.set_model(model);

@@ -7,6 +7,7 @@ namespace tessera {
 
 TransportWorld::TransportWorld(Parts parts) : parts_(std::move(parts)) {
   if (parts_.allocator != nullptr) allocator_ = parts_.allocator;
+  device_ = parts_.device;
   if (parts_.recorder != nullptr) recorder_dir_ = parts_.recorder->dir();
   calls_ = std::make_unique<RankCalls>(
       RankCalls::Parts{*parts_.transport, events(), parts_.recorder.get(), parts_.timeout});

@@ -26,6 +26,7 @@ class TransportWorld : public World {
     std::chrono::milliseconds timeout{60'000};  ///< of calls that state none
     int threads_per_rank = 1;
     std::shared_ptr<Allocator> allocator = nullptr;  ///< of the rank's arrays; null: a pool
+    Device* device = nullptr;                        ///< see World::device(); null: the allocator's
   };
   explicit TransportWorld(Parts parts);
   ~TransportWorld() override;

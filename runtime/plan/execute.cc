@@ -110,7 +110,7 @@ struct ExecutionState {
  private:
   KernelContext context() const {
     return {.threads = world->threads_per_rank(),
-            .device = &world->allocator()->device(),
+            .device = &world->device(),
             .allocator = world->allocator()};
   }
   void start_collectives();

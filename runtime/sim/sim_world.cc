@@ -50,7 +50,8 @@ StatusOr<std::unique_ptr<World>> make_sim_world(std::int64_t rank, std::int64_t 
   return std::make_unique<TransportWorld>(
       TransportWorld::Parts{.transport = std::move(transport),
                             .threads_per_rank = options.threads_per_rank,
-                            .allocator = make_sim_allocator(options.value_bytes)});
+                            .allocator = make_sim_allocator(options.value_bytes),
+                            .device = options.device});
 }
 
 StatusOr<std::vector<SimulatedRank>> simulate(const Plan& plan, const SimOptions& options,

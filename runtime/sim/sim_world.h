@@ -25,6 +25,8 @@ struct SimOptions {
   std::optional<Topology> topology = std::nullopt;
   /// Buffers of fewer bytes hold what is written into them; larger ones are addresses only.
   std::int64_t value_bytes = std::int64_t{64} << 10;
+  /// Whose kernels ops and moves run, on the host's memory (shapes_device()); null: cpu_device().
+  Device* device = nullptr;
   /// Called where a call ends, with its group's world ranks: may write into the call's arrays what
   /// the other ranks would have sent, where that is known. Empty: arrays keep what they held.
   std::function<void(const CollectiveCall& call, std::span<const std::int64_t> ranks)> arrive = {};
