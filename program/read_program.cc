@@ -11,6 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxNameChars = 200;
+constexpr std::int64_t kMaxModuleChars = 1000;
 constexpr std::int64_t kMaxMeshes = 65'536;
 /// Names, numbers, lists and attributes of all steps: 40 bytes each where the text has two.
 constexpr std::int64_t kMaxArguments = 4'000'000;
@@ -23,6 +24,14 @@ StatusOr<std::string> text_at(const JsonView& view, std::string_view key) {
   const std::optional<JsonView> found = view.find(key);
   if (!found) return std::string();
   return found->text();
+}
+
+/// The path of a module, "" where there is none.
+StatusOr<std::string> module_at(const JsonView& view) {
+  TSR_ASSIGN_OR_RETURN(std::string path, text_at(view, "module"));
+  if (std::ssize(path) <= kMaxModuleChars) return path;
+  return view.find("module")->error(
+      absl::StrFormat("a path of %d bytes; at most %d are allowed", path.size(), kMaxModuleChars));
 }
 
 template <class Enum, std::size_t kCount>
@@ -149,7 +158,7 @@ class Reader {
             "buffer");
       }
     }
-    TSR_ASSIGN_OR_RETURN(value.module, text_at(view, "module"));
+    TSR_ASSIGN_OR_RETURN(value.module, module_at(view));
     if (const std::optional<JsonView> count = view.find("count")) {
       TSR_ASSIGN_OR_RETURN(value.count, count->integer_in(1, kMaxRepeats));
     }
@@ -355,7 +364,7 @@ class Reader {
   static StatusOr<AnyStep> with_origin(const JsonView& view, Step step) {
     AnyStep made{std::move(step)};
     StepOrigin& origin = made.origin;
-    TSR_ASSIGN_OR_RETURN(origin.module, text_at(view, "module"));
+    TSR_ASSIGN_OR_RETURN(origin.module, module_at(view));
     TSR_ASSIGN_OR_RETURN(origin.site, text_at(view, "site"));
     if (const std::optional<JsonView> phase = view.find("phase")) {
       constexpr std::array kAllowed = {StepPhase::kForward, StepPhase::kRecompute,

@@ -1,6 +1,7 @@
-// A program of a whole step. What is accepted names only values that are there, and is the same
-// after it was written and read again, and unfolds or says why not; what is not is told with its
-// place.
+// A program of a whole step. What is accepted names only values that are there, is the same after
+// it was written and read again, unfolds or says why not, and costs no less than its modules; what
+// is not is told with its place.
+#include "program/module_cost.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
 #include "tests/fuzz/fuzz.h"
@@ -37,6 +38,12 @@ void fuzz(std::string_view text) {
   for (const ProgramValue& value : program->values) check_value(*program, value);
   check_steps(*program, program->steps);
   testing::check_text(unfold(*program, /*max_steps=*/1000).status(), "unfold: ");
+  if (const StatusOr<ModuleCost> cost = module_cost(*program); cost.ok()) {
+    TSR_CHECK(cost->bytes.max >= cost->implicit_bytes.max, std::string(text));
+    std::int64_t steps = 0;
+    for (const ModuleCost& each : cost->inside) steps += each.steps;
+    TSR_CHECK(steps <= cost->steps, std::string(text));
+  }
   const std::string written = write_program(*program);
   const StatusOr<Program> again = read_program(written, "again", *table);
   TSR_CHECK(again.ok(), written + ": " + std::string(message_of(again.status())));

@@ -148,6 +148,8 @@ std::optional<Command> planning_command(CommandName name) {
       return Command{.run = plan_move, .reads_input = true, .draws = true, .colours = true};
     case CommandName::kPropagate:
       return Command{.run = propagate_call, .reads_input = true};
+    case CommandName::kShow:
+      return Command{.run = show_program, .reads_input = true};
     case CommandName::kOps:
       return Command{.run = ops, .writes = true, .declares = true};
     default:
@@ -168,7 +170,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   if (command) return run_command(options, *command);
   return complain(ExitCode::kUsage,
                   "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
-                  "allowed: layout, plan, propagate, ops without --samples");
+                  "allowed: layout, plan, propagate, show, ops without --samples");
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct Request {
   std::string folder;                      ///< positional argument: flight records, or a checkpoint
   std::string other_folder;                ///< the second one: to compare with, or to write into
   std::optional<std::int64_t> generation;  ///< --generation: of a checkpoint; none: the last
+  std::string module;                      ///< show: a path in the program; empty: all of it
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
   std::string device = "cpu";              ///< run, verify --device: cpu, cuda, emulated
@@ -65,6 +66,8 @@ StatusOr<Answer> ops(const Request& request);
 StatusOr<Answer> samples(const Request& request);
 /// How a tensor gets from one placement to another, and what that costs.
 StatusOr<Answer> plan_move(const Request& request);
+/// What the modules of a program move and hold.
+StatusOr<Answer> show_program(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.

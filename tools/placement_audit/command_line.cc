@@ -67,6 +67,7 @@ class Commands {
   }
   void add_device(CLI::App* command);
   void add_plan();
+  void add_show();
   void add_run();
   void add_verify();
   void add_checkpoints();
@@ -130,6 +131,13 @@ void Commands::add_run() {
   add_device(command);
 }
 
+void Commands::add_show() {
+  CLI::App* command = add_command(app_, "show", CommandName::kShow,
+                                  "What the modules of a whole step's program move and hold");
+  command->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  command->add_option("MODULE", line_.request.module, "a path such as layers.7.attn; none: all");
+}
+
 void Commands::add_verify() {
   CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
                                   "Executes every row of the ops against one rank");
@@ -182,6 +190,7 @@ void Commands::add() {
   add_plan();
   add_input(add_command(app_, "propagate", CommandName::kPropagate,
                         "How one op call runs, what moves, and why"));
+  add_show();
   add_run();
   CLI::App* ops =
       add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));

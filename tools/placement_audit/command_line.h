@@ -14,6 +14,7 @@ enum class CommandName {
   kLayout,
   kPlan,
   kPropagate,
+  kShow,
   kRun,
   kOps,
   kSamples,  ///< ops --samples
