@@ -32,7 +32,7 @@ TensorImpl& checked_leaf(const std::shared_ptr<TensorImpl>& impl, const char* wh
 
 /// This rank's block of `full`, copied to its device.
 Array local_part(Runtime& runtime, const Array& full, const Spec& spec, const Coord& coord) {
-  const bool moves = full.device().id() != runtime.kernels().device->id();
+  const bool moves = !takes_arrays_of(*runtime.kernels().device, full.device());
   KernelContext& ctx = moves ? runtime.host_kernels() : runtime.kernels();
   Array window = full;
   // Each dim is picked interval by interval; whole dims stay views.

@@ -257,7 +257,7 @@ Array to_host(const Array& array) {
 }
 
 Array to_device(KernelContext& ctx, const Array& host) {
-  if (ctx.device->id().kind == DeviceId::Kind::kCpu) return host;
+  if (takes_arrays_of(*ctx.device, cpu_device())) return host;
   KernelContext on_host;
   const Array dense = kernels::contiguous(on_host, host);
   const Array array = Array::empty(host.shape(), host.dtype(), ctx.allocator);

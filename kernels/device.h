@@ -127,6 +127,14 @@ class Device : public std::enable_shared_from_this<Device> {
   const kernels::KernelTable* kernels_;
 };
 
+/// Whether kernels of `runs` may be given arrays of `holds` as they are: it is that device, or both
+/// are the processor, whose work is done at once (shapes_device()). Two devices of one card have
+/// streams of their own, so that neither waits for the other.
+inline bool takes_arrays_of(const Device& runs, const Device& holds) noexcept {
+  constexpr auto kCpu = DeviceId::Kind::kCpu;
+  return &runs == &holds || (runs.id().kind == kCpu && holds.id().kind == kCpu);
+}
+
 /// FailedPrecondition: the host waits for a device, or reads values of it, whose work is captured.
 Status read_while_capturing(const Device& device);
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "placement/checked_int.h"
-#include "placement/layout.h"
 
 namespace tessera {
 namespace {
@@ -301,8 +300,8 @@ StatusOr<std::int64_t> held_bytes(const Program& program, const ProgramValue& va
   Shape shape = value.global_shape;
   if (value.mesh && value.layout) {
     // The first rank has the longest part of each dim.
-    const Mesh& mesh = program.meshes[static_cast<std::size_t>(*value.mesh)].mesh;
-    shape = local_shape(mesh, view_of(shape), *value.layout, *mesh.coord_of(mesh.first_rank()));
+    TSR_ASSIGN_OR_RETURN(const Spec spec, spec_of(program, value));
+    shape = spec.local_shape(*spec.mesh().coord_of(spec.mesh().first_rank()));
   }
   CheckedInt bytes = size_of(value.dtype);
   for (const std::int64_t size : shape) bytes *= size;

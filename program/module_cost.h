@@ -50,7 +50,7 @@ StatusOr<ModuleCost> module_cost(const Program& program);
 StatusOr<const ModuleCost*> find_module(const ModuleCost& root, std::string_view path);
 
 /// Bytes of a value on the rank of its mesh that holds most; of all where it has no placements yet.
-/// Errors: OutOfRange beyond 2^63.
+/// Errors: OutOfRange beyond 2^63; those of spec_of().
 StatusOr<std::int64_t> held_bytes(const Program& program, const ProgramValue& value);
 
 }  // namespace tessera

@@ -1,22 +1,8 @@
 #include "program/program.h"
 
 #include "placement/plan.h"
-#include "placement/spec.h"
 
 namespace tessera {
-namespace {
-
-StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value) {
-  if (value.mesh && !value.layout) {
-    return failed_precondition("value " + in_quotes(value.name) +
-                               " has no placements yet: what moves is not known");
-  }
-  if (!value.mesh) return Spec::plain(value.global_shape, value.dtype);
-  return Spec::make(program.meshes[static_cast<std::size_t>(*value.mesh)].mesh, value.global_shape,
-                    value.dtype, *value.layout);
-}
-
-}  // namespace
 
 std::string_view name_of(ValueRole role) noexcept {
   constexpr std::string_view kNames[] = {"temporary", "input", "parameter", "state", "buffer"};
@@ -33,6 +19,16 @@ const std::vector<std::string>& move_names() {
       "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast",
       "send",       "receive",        "scatter",    "gather",     "exchange"};
   return names;
+}
+
+StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value) {
+  if (value.mesh && !value.layout) {
+    return failed_precondition("value " + in_quotes(value.name) +
+                               " has no placements yet: what moves is not known");
+  }
+  if (!value.mesh) return Spec::plain(value.global_shape, value.dtype);
+  return Spec::make(program.meshes[static_cast<std::size_t>(*value.mesh)].mesh, value.global_shape,
+                    value.dtype, *value.layout);
 }
 
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,

@@ -18,6 +18,7 @@
 #include "placement/mesh.h"
 #include "placement/plan_cost.h"
 #include "placement/shape.h"
+#include "placement/spec.h"
 
 namespace tessera TSR_API {
 
@@ -149,8 +150,12 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-/// What a redistribution of `value` moves: the planner's steps but the local ones. Both have a
-/// layout. Errors: FailedPrecondition where one has none; those of plan().
+/// Where a value lies. Errors: FailedPrecondition where it has no placements yet; those of
+/// Spec::make().
+StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value);
+
+/// What a redistribution of `value` moves: the planner's steps but the local ones. Errors:
+/// those of spec_of() and plan().
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,
                                             const ProgramValue& out);
 

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "io/placement_json.h"
 #include "placement/spec.h"
 #include "program/program_json.h"
@@ -82,10 +83,10 @@ class Reader {
     TSR_ASSIGN_OR_RETURN(const JsonView source, root.at("source"));
     TSR_RETURN_IF_ERROR(source.check_keys({"kind"}, {"by", "command"}));
     TSR_ASSIGN_OR_RETURN(program_.source.kind, text_at(source, "kind"));
-    constexpr std::array<std::string_view, 4> kKinds = {"torch", "train", "stablehlo", "program"};
+    constexpr std::array<const char*, 4> kKinds = {"torch", "train", "stablehlo", "program"};
     if (std::ranges::find(kKinds, program_.source.kind) == kKinds.end()) {
-      return source.find("kind")->error(in_quotes(program_.source.kind) +
-                                        ": allowed are torch, train, stablehlo, program");
+      return source.find("kind")->error(in_quotes(program_.source.kind) + ": allowed are " +
+                                        absl::StrJoin(kKinds, ", "));
     }
     TSR_ASSIGN_OR_RETURN(program_.source.by, text_at(source, "by"));
     TSR_ASSIGN_OR_RETURN(program_.source.command, text_at(source, "command"));
@@ -439,10 +440,9 @@ class Reader {
       ProgramMove& move = moves.emplace_back();
       TSR_ASSIGN_OR_RETURN(move.collective, text_at(item, "collective"));
       if (std::ranges::find(move_names(), move.collective) == move_names().end()) {
-        std::string names;
-        for (const std::string& each : move_names()) names += (names.empty() ? "" : ", ") + each;
         return item.find("collective")
-            ->error(in_quotes(move.collective) + ": allowed are " + names);
+            ->error(in_quotes(move.collective) + ": allowed are " +
+                    absl::StrJoin(move_names(), ", "));
       }
       TSR_ASSIGN_OR_RETURN(move.axes, item.find("axes")->texts({.most = kMaxDims, .what = "axes"}));
       TSR_ASSIGN_OR_RETURN(move.ranks, item.find("ranks")->integer_in(1, INT64_MAX));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/kernel_table.h"
+#include "kernels/processor_device.h"
 
 namespace tessera {
 namespace kernels {
@@ -89,37 +90,11 @@ constexpr KernelTable kTable = shapes_table();
 }  // namespace
 }  // namespace kernels
 
-namespace {
-
-class ShapesDevice final : public Device {
- public:
-  ShapesDevice() : Device({}, kernels::kTable) {}
-  std::shared_ptr<Allocator> make_allocator() override { return cpu_device().make_allocator(); }
-  Stream& compute() override { return cpu_device().compute(); }
-  Stream& comm() override { return cpu_device().comm(); }
-  void copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    cpu_device().copy(to, from, bytes, stream);
-  }
-  void upload(void* to, const void* from, std::size_t bytes, Stream& stream) override {
-    cpu_device().upload(to, from, bytes, stream);
-  }
-  void clear(void* to, std::size_t bytes, Stream& stream) override {
-    cpu_device().clear(to, bytes, stream);
-  }
-  Mark record(Stream&) override { return {}; }
-  void wait(Stream&, const Mark&) override {}
-  bool done(const Mark&) override { return true; }
-  void reach(Device&) override {}
-  void synchronize(const Mark&) override {}
-  void raise_faults() override {}
-};
-
-}  // namespace
-
 Device& shapes_device() noexcept {
   // Never destroyed, as cpu_device().
-  alignas(ShapesDevice) static std::byte memory[sizeof(ShapesDevice)];
-  static ShapesDevice* const device = ::new (memory) ShapesDevice;
+  alignas(ProcessorDevice) static std::byte memory[sizeof(ProcessorDevice)];
+  static ProcessorDevice* const device =
+      ::new (memory) ProcessorDevice(kernels::kTable, cpu_device().compute());
   return *device;
 }
 

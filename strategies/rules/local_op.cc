@@ -47,10 +47,8 @@ void under_name_of(const Op& op, const Body& body) {
 void run_kernel(const Op& op, const Kernel& kernel, KernelCall& call) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Array& x = call.inputs[i];
-    if (x.is_null() || &x.device() == call.ctx.device) [[likely]]
-      continue;
-    // Another device may have this one's memory and other kernels (kernels/shapes_device.h).
-    if (x.device().id() != call.ctx.device->id()) refuse_device(op, i, call);
+    if (!x.is_null() && !takes_arrays_of(*call.ctx.device, x.device())) [[unlikely]]
+      refuse_device(op, i, call);
   }
   under_name_of(op, [&] { kernel(call); });
 }

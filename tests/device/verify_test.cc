@@ -77,6 +77,11 @@ TEST_CASE("operands of two devices are refused before a kernel runs",
   Array outputs[1];
   CHECK_THROWS_WITH(local.run(on.ctx, inputs, outputs),
                     "mul: operand 1 lies on cpu:0, but the call runs on emulated:0");
+  // A card's other device has streams of its own, which nothing here waits for.
+  const OnDevice other;
+  const Array apart[] = {to_device(on.ctx, host), Array::zeros({2}, DType::kF32, other.memory)};
+  CHECK_THROWS_WITH(local.run(on.ctx, apart, outputs),
+                    "mul: operand 1 lies on emulated:0, but the call runs on emulated:0");
 }
 
 TEST_CASE("rows of ops hold on the device", "[device][verify]") {

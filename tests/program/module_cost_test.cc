@@ -91,6 +91,30 @@ TEST_CASE("rounds and equal neighbours count as often as they run", "[program][c
   CHECK(find_module(all, "layers.4").status().code() == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("no rank holds more of a value than is said", "[program][cost]") {
+  Program program = read(value("x", "null"), "");
+  ProgramValue& x = program.values[0];
+  program.meshes[0].mesh = value_or_throw(Mesh::make(Shape{2, 3}, {"dp", "tp"}, 5));
+  const Mesh& mesh = program.meshes[0].mesh;
+  const std::vector<Placements> placed = {{Shard{0}, Shard{0}},
+                                          {Shard{0}, Shard{1}},
+                                          {StridedShard{0, 3}, Shard{0}},
+                                          {Replicate{}, Shard{1}},
+                                          {Shard{1}, Replicate{}}};
+  for (const Placements& placements : placed) {
+    for (std::int64_t rows = 0; rows < 14; ++rows) {
+      x.global_shape = {rows, 5};
+      const Spec spec = value_or_throw(Spec::make(mesh, x.global_shape, x.dtype, placements));
+      x.layout = spec.layout();
+      std::int64_t most = 0;
+      for (std::int64_t rank = 5; rank < 11; ++rank) {
+        most = std::max(most, num_elements(spec.local_shape(*mesh.coord_of(rank))) * 4);
+      }
+      CHECK(value_or_throw(held_bytes(program, x)) == most);
+    }
+  }
+}
+
 TEST_CASE("what has no placements yet is counted apart", "[program][cost]") {
   const Program program =
       read(value("x", "null"),

@@ -1,8 +1,8 @@
 // What the modules of a program move and hold: a tree, and the collectives of the whole.
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_format.h"
-#include "io/placement_json.h"
 #include "program/module_cost.h"
 #include "program/program_json.h"
 #include "tools/placement_audit/byte_text.h"
@@ -13,7 +13,7 @@ namespace tessera::audit {
 namespace {
 
 constexpr std::size_t kNameWidth = 42;
-constexpr int kMaxListed = 20;  // values of a module, in text
+constexpr std::size_t kMaxListed = 20;  // values of a module, in text
 
 Json volume(const Volume& bytes) {
   return Json::object({{"max", bytes.max}, {"total", bytes.total}});
@@ -64,9 +64,23 @@ void add_rows(const ModuleCost& cost, std::string_view name, std::size_t depth, 
 std::string placed_text(const Program& program, const ProgramValue& value) {
   if (!value.mesh) return "plain";
   if (!value.layout) return "not placed yet";
-  const Mesh& mesh = program.meshes[static_cast<std::size_t>(*value.mesh)].mesh;
-  const StatusOr<Spec> spec = Spec::make(mesh, value.global_shape, value.dtype, *value.layout);
-  return spec.ok() ? spec->to_string() : std::string(message_of(spec.status()));
+  return value_or_throw(spec_of(program, value)).to_string();
+}
+
+/// A module's own values, a line each.
+std::string values_text(const Program& program, const ModuleCost& cost) {
+  if (cost.values.empty()) return "";
+  std::string text = "\nits values\n";
+  for (const int index : std::span(cost.values).first(std::min(cost.values.size(), kMaxListed))) {
+    const ProgramValue& value = program.values[static_cast<std::size_t>(index)];
+    text += absl::StrFormat("%s, %s: %s, %s a rank\n", value.name, name_of(value.role),
+                            placed_text(program, value),
+                            byte_text(value_or_throw(held_bytes(program, value))));
+  }
+  if (cost.values.size() > kMaxListed) {
+    text += absl::StrFormat("... and %d more\n", cost.values.size() - kMaxListed);
+  }
+  return text;
 }
 
 std::string text_of(const Program& program, const ModuleCost& cost, const std::string& path) {
@@ -86,19 +100,7 @@ std::string text_of(const Program& program, const ModuleCost& cost, const std::s
     text += absl::StrFormat("%-*s %8d %12s %12s\n", static_cast<int>(kNameWidth) + 9, label,
                             move.calls, cell(move.bytes.max), cell(move.bytes.total));
   }
-  if (!path.empty() && !cost.values.empty()) text += "\nits values\n";
-  int listed = 0;
-  for (const int index : cost.values) {
-    if (path.empty()) break;
-    if (++listed > kMaxListed) {
-      text += absl::StrFormat("... and %d more\n", std::ssize(cost.values) - kMaxListed);
-      break;
-    }
-    const ProgramValue& value = program.values[static_cast<std::size_t>(index)];
-    text += absl::StrFormat("%s, %s: %s, %s a rank\n", value.name, name_of(value.role),
-                            placed_text(program, value),
-                            byte_text(value_or_throw(held_bytes(program, value))));
-  }
+  if (!path.empty()) text += values_text(program, cost);
   if (cost.unplaced_moves > 0) {
     text += absl::StrFormat("\n%d redistributions are of values without placements: not counted\n",
                             cost.unplaced_moves);
