@@ -103,6 +103,7 @@ class Counter {
       module.steps += rounds;
       if (const auto* call = std::get_if<CallStep>(&step.what)) {
         for (const ProgramValue& out : call->out) known_[out.name] = &out;
+        TSR_RETURN_IF_ERROR(add_moves(module, call->moves, false, rounds));
       } else if (const auto* region = std::get_if<RegionStep>(&step.what)) {
         for (const ProgramValue& out : region->out) known_[out.name] = &out;
         TSR_RETURN_IF_ERROR(add_moves(module, region->moves, false, rounds));

@@ -1,5 +1,8 @@
 #include "program/program.h"
 
+#include <algorithm>
+
+#include "placement/checked_int.h"
 #include "placement/plan.h"
 
 namespace tessera {
@@ -31,11 +34,26 @@ StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value) {
                     value.dtype, *value.layout);
 }
 
+std::int64_t slices_alike(const Program& program, const ProgramMesh& mesh) {
+  if (!mesh.of) return 1;
+  std::int64_t alike = program.meshes[static_cast<std::size_t>(*mesh.of)].mesh.num_ranks();
+  if (mesh.stage) {
+    // The mesh that it is cut from has other stages as well.
+    for (const ProgramMesh& each : program.meshes) {
+      if (!each.of && each.stage == mesh.stage) alike = std::min(alike, each.mesh.num_ranks());
+    }
+  }
+  return std::max<std::int64_t>(1, alike / mesh.mesh.num_ranks());
+}
+
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,
                                             const ProgramValue& out) {
   TSR_ASSIGN_OR_RETURN(const Spec from, spec_of(program, value));
   TSR_ASSIGN_OR_RETURN(const Spec to, spec_of(program, out));
   TSR_ASSIGN_OR_RETURN(const Plan planned, plan(from, to));
+  const std::optional<int> mesh_index = value.mesh ? value.mesh : out.mesh;
+  const std::int64_t slices =
+      mesh_index ? slices_alike(program, program.meshes[static_cast<std::size_t>(*mesh_index)]) : 1;
   std::vector<ProgramMove> moves;
   for (const PlanStep& step : planned.steps) {
     if (step.kind == PlanStep::Kind::kLocal) continue;
@@ -45,6 +63,12 @@ StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const Progra
     for (const int axis : step.axes) move.axes.push_back(mesh.axis_label(axis));
     move.ranks = std::ssize(group_of(step, mesh.first_rank()));
     move.bytes = bytes_of(step);
+    const CheckedInt total = CheckedInt(move.bytes.total) * slices;
+    if (CheckedInt(total.clamped()) != total) {
+      return out_of_range("a redistribution of " + in_quotes(value.name) +
+                          " moves more than 2^63 bytes in all");
+    }
+    move.bytes.total = total.clamped();
   }
   return moves;
 }

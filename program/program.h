@@ -26,6 +26,9 @@ struct ProgramMesh {
   std::string name;
   Mesh mesh;
   std::optional<int> stage;  ///< of the pipeline, where the mesh is one stage's
+  /// Index in Program::meshes of the mesh that this one is a slice of, by names of axes. Its steps
+  /// are those of every slice alike: one for each coord on the other axes.
+  std::optional<int> of = {};
   bool operator==(const ProgramMesh&) const = default;
 };
 
@@ -41,6 +44,9 @@ struct ProgramValue {
   std::optional<Layout> layout;  ///< none: left to the solver, or plain
   ValueRole role = ValueRole::kTemporary;
   std::string module = {};
+  /// Axes outside of its mesh along which ranks may hold different ones. The shape of a plain value
+  /// that varies is one rank's.
+  std::vector<std::string> varies = {};
   std::int64_t count = 1;  ///< of so many rounds of a repeat, each has one of its own
   bool operator==(const ProgramValue&) const = default;
 };
@@ -76,10 +82,11 @@ struct CallStep {
   Json::Object attrs;
   std::vector<ProgramValue> out;
   std::string row;  ///< the rule row that was used, as printed; empty where it is not known
+  std::vector<ProgramMove> moves = {};  ///< what the op's own kernel moved
   bool operator==(const CallStep&) const = default;
 };
 
-/// `out` has the source's shape and dtype.
+/// `out` has the source's shape and dtype, and varies as it does.
 struct MoveStep {
   std::string value;
   ProgramValue out;
@@ -145,7 +152,8 @@ struct Program {
   std::string routing;  ///< balanced, worst or a file's name, where sizes depend on data
   std::int64_t ranks = 1;
   std::vector<ProgramMesh> meshes;
-  std::vector<ProgramValue> values;  ///< there before the first step
+  std::vector<std::string> warnings = {};  ///< of the program as a whole
+  std::vector<ProgramValue> values;        ///< there before the first step
   std::vector<AnyStep> steps;
   bool operator==(const Program&) const = default;
 };
@@ -154,8 +162,11 @@ struct Program {
 /// Spec::make().
 StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value);
 
-/// What a redistribution of `value` moves: the planner's steps but the local ones. Errors:
-/// those of spec_of() and plan().
+/// Meshes alike, of other ranks, that take the same steps; 1 where the mesh is no slice.
+std::int64_t slices_alike(const Program& program, const ProgramMesh& mesh);
+
+/// What a redistribution of `value` moves: the planner's steps but the local ones; totals are of
+/// all slices alike. Errors: those of spec_of() and plan(); OutOfRange beyond 2^63 bytes.
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,
                                             const ProgramValue& out);
 

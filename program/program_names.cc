@@ -14,6 +14,7 @@ Status ProgramNames::define(const ProgramValue& value) {
                                            .dtype = value.dtype,
                                            .mesh = value.mesh,
                                            .layout = value.layout,
+                                           .varies = value.varies,
                                            .serial = static_cast<std::int64_t>(known_.size())});
   if (added) return absl::OkStatus();
   return invalid_argument(in_quotes(value.name) +

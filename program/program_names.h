@@ -17,6 +17,7 @@ class ProgramNames {
     DType dtype = DType::kF32;
     std::optional<int> mesh;
     std::optional<Layout> layout;
+    std::vector<std::string> varies = {};
     std::int64_t serial = 0;  ///< in order of definition
     bool freed = false;
   };

@@ -3,63 +3,40 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "io/placement_json.h"
-#include "placement/spec.h"
 #include "program/program_json.h"
 #include "program/program_names.h"
+#include "program/read_values.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kMaxNameChars = 200;
-constexpr std::int64_t kMaxModuleChars = 1000;
-constexpr std::int64_t kMaxMeshes = 65'536;
+constexpr std::int64_t kMaxWarnings = 10'000;
 /// Names, numbers, lists and attributes of all steps: 40 bytes each where the text has two.
 constexpr std::int64_t kMaxArguments = 4'000'000;
 constexpr int kMaxArgumentDepth = 4;
 
 using Texts = std::initializer_list<std::string_view>;
 
-/// The text of an optional member, "" where there is none.
-StatusOr<std::string> text_at(const JsonView& view, std::string_view key) {
-  const std::optional<JsonView> found = view.find(key);
-  if (!found) return std::string();
-  return found->text();
-}
-
-/// The path of a module, "" where there is none.
-StatusOr<std::string> module_at(const JsonView& view) {
-  TSR_ASSIGN_OR_RETURN(std::string path, text_at(view, "module"));
-  if (std::ssize(path) <= kMaxModuleChars) return path;
-  return view.find("module")->error(
-      absl::StrFormat("a path of %d bytes; at most %d are allowed", path.size(), kMaxModuleChars));
-}
-
-template <class Enum, std::size_t kCount>
-StatusOr<Enum> read_choice(const JsonView& view, const std::array<Enum, kCount>& allowed) {
-  TSR_ASSIGN_OR_RETURN(const std::string seen, view.text());
-  std::string names;
-  for (const Enum each : allowed) {
-    if (name_of(each) == seen) return each;
-    names += (names.empty() ? "" : ", ") + std::string(name_of(each));
-  }
-  return view.error(in_quotes(seen) + ": allowed are " + names);
-}
-
 class Reader {
  public:
   explicit Reader(const OpTable& ops) : ops_(ops) {}
 
   StatusOr<Program> read(const JsonView& root) {
-    TSR_RETURN_IF_ERROR(root.check_keys(
-        {"version", "name", "source", "ranks", "meshes", "values", "steps"}, {"scenario"}));
+    TSR_RETURN_IF_ERROR(
+        root.check_keys({"version", "name", "source", "ranks", "meshes", "values", "steps"},
+                        {"scenario", "warnings"}));
     TSR_RETURN_IF_ERROR(read_head(root));
     TSR_ASSIGN_OR_RETURN(const JsonView meshes, root.at("meshes"));
-    TSR_RETURN_IF_ERROR(meshes.for_each_member(
-        [this](const std::string& name, const JsonView& view) { return add_mesh(name, view); }));
+    TSR_RETURN_IF_ERROR(values_.read_meshes(meshes, program_.ranks));
+    program_.meshes = values_.meshes();
+    if (const std::optional<JsonView> warnings = root.find("warnings")) {
+      TSR_ASSIGN_OR_RETURN(program_.warnings,
+                           warnings->texts({.most = kMaxWarnings, .what = "warnings"}));
+    }
     TSR_ASSIGN_OR_RETURN(const JsonView values, root.at("values"));
     TSR_RETURN_IF_ERROR(values.for_each_item([this](const JsonView& view) -> Status {
-      TSR_ASSIGN_OR_RETURN(ProgramValue value, read_value(view, Declared::kBefore));
+      TSR_ASSIGN_OR_RETURN(ProgramValue value, values_.read_value(view, Declared::kBefore));
       TSR_RETURN_IF_ERROR(view.annotate(names_.define(value)));
       program_.values.push_back(std::move(value));
       return absl::OkStatus();
@@ -70,7 +47,7 @@ class Reader {
   }
 
  private:
-  enum class Declared : std::uint8_t { kBefore, kByStep };
+  using Declared = ValueReader::Declared;
 
   Status read_head(const JsonView& root) {
     TSR_ASSIGN_OR_RETURN(const JsonView version, root.at("version"));
@@ -102,110 +79,6 @@ class Reader {
     return absl::OkStatus();
   }
 
-  Status add_mesh(const std::string& name, const JsonView& view) {
-    if (std::ssize(program_.meshes) == kMaxMeshes) {
-      return view.error(absl::StrFormat("more than %d meshes", kMaxMeshes));
-    }
-    TSR_RETURN_IF_ERROR(view.check_keys({"shape"}, {"axes", "first_rank", "stage"}));
-    ProgramMesh mesh{.name = name, .mesh = {}, .stage = {}};
-    TSR_ASSIGN_OR_RETURN(mesh.mesh, read_mesh_members(view));
-    const std::int64_t first = mesh.mesh.first_rank();
-    if (first > program_.ranks || mesh.mesh.num_ranks() > program_.ranks - first) {
-      return view.error(absl::StrFormat("%d ranks from rank %d on, but the program has %d",
-                                        mesh.mesh.num_ranks(), first, program_.ranks));
-    }
-    if (const std::optional<JsonView> stage = view.find("stage")) {
-      TSR_ASSIGN_OR_RETURN(const std::int64_t number, stage->integer_in(0, INT32_MAX));
-      mesh.stage = static_cast<int>(number);
-    }
-    mesh_names_.emplace(name, static_cast<int>(program_.meshes.size()));
-    program_.meshes.push_back(std::move(mesh));
-    return absl::OkStatus();
-  }
-
-  StatusOr<std::optional<int>> read_mesh_name(const JsonView& view) const {
-    if (view.kind() == Json::Kind::kNull) return std::optional<int>();
-    TSR_ASSIGN_OR_RETURN(const std::string name, view.text());
-    const auto found = mesh_names_.find(name);
-    if (found != mesh_names_.end()) return std::optional<int>(found->second);
-    std::string names;
-    for (const ProgramMesh& mesh : program_.meshes) {
-      names += (names.empty() ? "" : ", ") + in_quotes(mesh.name);
-      if (names.size() > 200) break;
-    }
-    return view.error(in_quotes(name) + ": no such mesh; there are: " + names);
-  }
-
-  StatusOr<ProgramValue> read_value(const JsonView& view, Declared declared) {
-    if (declared == Declared::kBefore) {
-      TSR_RETURN_IF_ERROR(view.check_keys({"name", "shape", "dtype", "mesh", "role"},
-                                          {"placements", "layout", "module", "count"}));
-    } else {
-      TSR_RETURN_IF_ERROR(
-          view.check_keys({"name", "shape", "dtype", "mesh"}, {"placements", "layout", "role"}));
-    }
-    ProgramValue value;
-    TSR_ASSIGN_OR_RETURN(value.name, text_at(view, "name"));
-    if (value.name.empty()) return view.find("name")->error("\"\": a value needs a name");
-    TSR_RETURN_IF_ERROR(read_type(view, value));
-    TSR_RETURN_IF_ERROR(read_placing(view, value));
-    if (const std::optional<JsonView> role = view.find("role")) {
-      constexpr std::array kAllowed = {ValueRole::kInput, ValueRole::kParameter, ValueRole::kState,
-                                       ValueRole::kBuffer, ValueRole::kTemporary};
-      TSR_ASSIGN_OR_RETURN(value.role, read_choice(*role, kAllowed));
-      if (declared == Declared::kBefore && value.role == ValueRole::kTemporary) {
-        return role->error(
-            "\"temporary\": what is there before the first step is an input, parameter, state or "
-            "buffer");
-      }
-    }
-    TSR_ASSIGN_OR_RETURN(value.module, module_at(view));
-    if (const std::optional<JsonView> count = view.find("count")) {
-      TSR_ASSIGN_OR_RETURN(value.count, count->integer_in(1, kMaxRepeats));
-    }
-    return value;
-  }
-
-  static Status read_type(const JsonView& view, ProgramValue& value) {
-    const JsonView shape = *view.find("shape");
-    TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, shape.integers(kJsonDims));
-    const JsonView dtype = *view.find("dtype");
-    TSR_ASSIGN_OR_RETURN(const std::string name, dtype.text());
-    const StatusOr<DType> parsed = parse_dtype(name);
-    if (!parsed.ok()) return dtype.annotate(parsed.status());
-    TSR_RETURN_IF_ERROR(shape.annotate(check_tensor_size(sizes, *parsed)));
-    value.global_shape = to_shape(sizes);
-    value.dtype = *parsed;
-    return absl::OkStatus();
-  }
-
-  Status read_placing(const JsonView& view, ProgramValue& value) {
-    TSR_ASSIGN_OR_RETURN(value.mesh, read_mesh_name(*view.find("mesh")));
-    const std::optional<JsonView> placements = view.find("placements");
-    const std::optional<JsonView> layout = view.find("layout");
-    if (placements && layout) return layout->error("stands beside \"placements\"; give one");
-    if (layout) {
-      TSR_RETURN_IF_ERROR(layout->members().status());
-      return read_layout_of(*layout, value);
-    }
-    if (!placements || placements->kind() == Json::Kind::kNull) return absl::OkStatus();
-    TSR_RETURN_IF_ERROR(placements->items().status());
-    return read_layout_of(*placements, value);
-  }
-
-  /// `view`: null, placements or a layout, of a value whose mesh and shape are known.
-  Status read_layout_of(const JsonView& view, ProgramValue& value) const {
-    value.layout.reset();
-    if (view.kind() == Json::Kind::kNull) return absl::OkStatus();
-    if (!value.mesh) {
-      return view.error("placements of a value without a mesh; name its mesh, or give null");
-    }
-    const Mesh& mesh = program_.meshes[static_cast<std::size_t>(*value.mesh)].mesh;
-    TSR_ASSIGN_OR_RETURN(value.layout,
-                         read_placements_or_layout(view, mesh, view_of(value.global_shape)));
-    return absl::OkStatus();
-  }
-
   Status read_steps(const JsonView& view, std::vector<AnyStep>& steps) {
     return view.for_each_item([&](const JsonView& item) -> Status {
       if (++num_steps_ > kMaxProgramSteps) {
@@ -232,7 +105,7 @@ class Reader {
   }
 
   StatusOr<AnyStep> read_call(const JsonView& view) {
-    TSR_RETURN_IF_ERROR(check_keys(view, {"op", "args", "out"}, {"attrs", "row"}));
+    TSR_RETURN_IF_ERROR(check_keys(view, {"op", "args", "out"}, {"attrs", "row", "moves"}));
     CallStep call;
     TSR_ASSIGN_OR_RETURN(call.op, text_at(view, "op"));
     const StatusOr<const Op*> op = ops_.find(call.op);
@@ -243,6 +116,9 @@ class Reader {
       call.attrs = *attrs->to_json().if_object();
     }
     TSR_ASSIGN_OR_RETURN(call.row, text_at(view, "row"));
+    if (const std::optional<JsonView> moves = view.find("moves")) {
+      TSR_ASSIGN_OR_RETURN(call.moves, read_moves(*moves));
+    }
     TSR_ASSIGN_OR_RETURN(call.out, read_results(*view.find("out")));
     return with_origin(view, std::move(call));
   }
@@ -270,10 +146,11 @@ class Reader {
     move.out.global_shape = (*source)->global_shape;
     move.out.dtype = (*source)->dtype;
     move.out.mesh = (*source)->mesh;
+    move.out.varies = (*source)->varies;
     if (const std::optional<JsonView> mesh = view.find("mesh")) {
-      TSR_ASSIGN_OR_RETURN(move.out.mesh, read_mesh_name(*mesh));
+      TSR_ASSIGN_OR_RETURN(move.out.mesh, values_.read_mesh_name(*mesh));
     }
-    TSR_RETURN_IF_ERROR(read_layout_of(*view.find("to"), move.out));
+    TSR_RETURN_IF_ERROR(values_.read_layout_of(*view.find("to"), move.out));
     TSR_ASSIGN_OR_RETURN(move.out.name, text_at(view, "out"));
     if (const std::optional<JsonView> implicit = view.find("implicit")) {
       TSR_ASSIGN_OR_RETURN(move.implicit, implicit->boolean());
@@ -425,7 +302,7 @@ class Reader {
   StatusOr<std::vector<ProgramValue>> read_results(const JsonView& view) {
     std::vector<ProgramValue> results;
     TSR_RETURN_IF_ERROR(view.for_each_item([&](const JsonView& item) -> Status {
-      TSR_ASSIGN_OR_RETURN(ProgramValue value, read_value(item, Declared::kByStep));
+      TSR_ASSIGN_OR_RETURN(ProgramValue value, values_.read_value(item, Declared::kByStep));
       TSR_RETURN_IF_ERROR(item.annotate(names_.define(value)));
       results.push_back(std::move(value));
       return absl::OkStatus();
@@ -457,8 +334,8 @@ class Reader {
 
   const OpTable& ops_;
   Program program_;
+  ValueReader values_;
   ProgramNames names_;
-  absl::flat_hash_map<std::string, int> mesh_names_;
   std::int64_t num_steps_ = 0, num_arguments_ = 0;
   int depth_ = 0;
 };

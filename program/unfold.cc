@@ -37,6 +37,7 @@ class Unfolder {
     unfolded_.routing = program_.routing;
     unfolded_.ranks = program_.ranks;
     unfolded_.meshes = program_.meshes;
+    unfolded_.warnings = program_.warnings;
     for (const ProgramValue& value : program_.values) TSR_RETURN_IF_ERROR(declare(value));
     TSR_RETURN_IF_ERROR(add_steps(program_.steps));
     return std::move(unfolded_);

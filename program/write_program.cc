@@ -20,6 +20,7 @@ class Writer {
     Json all{Json::Object()};
     for (const ProgramMesh& each : program_.meshes) {
       Json mesh = to_json(each.mesh);
+      if (each.of) mesh.set("of", program_.meshes[static_cast<std::size_t>(*each.of)].name);
       if (each.stage) mesh.set("stage", *each.stage);
       all.set(each.name, std::move(mesh));
     }
@@ -33,6 +34,7 @@ class Writer {
                               {"dtype", name_of(value.dtype)},
                               {"mesh", mesh_name(value)}});
     add_layout(json, value);
+    if (!value.varies.empty()) json.set("varies", texts_json(value.varies));
     if (value.role != ValueRole::kTemporary) json.set("role", name_of(value.role));
     set_text(json, "module", value.module);
     if (value.count != 1) json.set("count", value.count);
@@ -96,6 +98,7 @@ class Writer {
     if (!step.attrs.empty()) json.set("attrs", Json(step.attrs));
     json.set("out", values(step.out));
     set_text(json, "row", step.row);
+    if (!step.moves.empty()) json.set("moves", moves(step.moves));
     return json;
   }
   Json of(const MoveStep& step) const {
@@ -169,6 +172,9 @@ std::string write_program(const Program& program) {
   }
   text += ",\n\"ranks\":" + std::to_string(program.ranks);
   text += ",\n\"meshes\":" + writer.meshes().to_string();
+  if (!program.warnings.empty()) {
+    text += ",\n\"warnings\":" + texts_json(program.warnings).to_string();
+  }
   text += ",\n\"values\":[";
   for (const ProgramValue& value : program.values) {
     if (&value != &program.values.front()) text += ',';
