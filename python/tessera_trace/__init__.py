@@ -1,0 +1,11 @@
+"""Records one training step of a PyTorch program as a program of Tessera: for `placement-audit check`.
+
+`trace(build, mesh)` runs build(mesh) and the step that it returns under a fake process group and fake tensors: no device, no
+memory, one process. Recorded are DTensor's ops with their placements; redistributions spec to spec, written or implicit;
+FSDP2's gathers and reduce-scatters; parallelize_module's plans; local_map and custom ops as regions; collectives on plain
+tensors; module paths, source lines, phases. `python -m tessera_trace train.py:build --mesh dp=64,tp=8 -o run.json` is the same
+as a program. docs/torch.md tells what is recorded how, and what is not.
+"""
+from .session import BuildFailed, Step, Trace, TraceError, mesh_axes, trace
+
+__all__ = ["BuildFailed", "Step", "Trace", "TraceError", "mesh_axes", "trace"]
