@@ -13,8 +13,13 @@ import traceback
 
 def main(arguments=None):
     options = _options(arguments)
-    from . import BuildFailed, TraceError, trace  # torch takes seconds to load: not for a misspelt option
+    from . import BuildFailed, TraceError, mesh_axes, trace  # torch takes seconds to load: not for a misspelt option
 
+    try:
+        mesh_axes(options.mesh)
+    except TraceError as error:
+        print(f"tessera_trace: {error}", file=sys.stderr)
+        return 2
     path, _, function = options.program.rpartition(":")
     try:
         build = _loaded(path, function)
@@ -73,7 +78,8 @@ def _loaded(path, function):
     build = getattr(module, function, None)
     if not callable(build):
         seen = "there is no such name" if build is None else f"it is a {type(build).__name__}"
-        names = [name for name, each in vars(module).items() if callable(each) and getattr(each, "__module__", "") == spec.name]
+        names = [name for name, each in vars(module).items()
+                 if callable(each) and getattr(each, "__module__", "") == spec.name]
         raise TraceError(f"{file}: {function}: {seen}; functions there: {', '.join(sorted(names)) or 'none'}")
     return build
 
@@ -82,7 +88,8 @@ def _print_failure(error):
     """The user's own traceback, from the first frame that is not ours on; then which line of ours called it."""
     cause, own = error.__cause__, os.path.dirname(os.path.abspath(__file__))
     frames = traceback.extract_tb(cause.__traceback__)
-    kept = [frame for frame in frames if not os.path.abspath(frame.filename).startswith(own) and not frame.filename.startswith("<")]
+    kept = [frame for frame in frames
+            if not os.path.abspath(frame.filename).startswith(own) and not frame.filename.startswith("<")]
     print("Traceback (most recent call last):", file=sys.stderr)
     print("".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(cause), cause)).rstrip(),
           file=sys.stderr)
@@ -95,7 +102,10 @@ def _write(output, text):
         sys.stdout.write(text)
         return
     folder = os.path.dirname(os.path.abspath(output))
-    handle, made = tempfile.mkstemp(dir=folder, prefix=".tessera_trace.")
+    try:
+        handle, made = tempfile.mkstemp(dir=folder, prefix=".tessera_trace.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, output) from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

@@ -54,7 +54,7 @@ ATEN = {
     "tanh_backward.default": "tanh_grad grad=grad_output result=output",
     "gelu_backward.default": "gelu_grad grad=grad_output self | approximate",
     "threshold_backward.default": "@threshold_grad",
-    "_softmax.default": "softmax self | dim", "_log_softmax.default": "log_softmax self | dim",
+    "_softmax.default": "softmax self | dim", "_safe_softmax.default": "softmax self | dim", "_log_softmax.default": "log_softmax self | dim",
     "_softmax_backward_data.default": "softmax_grad grad=grad_output result=output | dim",
     "_log_softmax_backward_data.default": "log_softmax_grad grad=grad_output result=output | dim",
     "native_dropout.default": "native_dropout self=input | p train seed:=0 stream:=0",

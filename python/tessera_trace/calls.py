@@ -88,8 +88,9 @@ class Calls(TorchDispatchMode):
             if axes is None:
                 more["warning"] = "its ranks are no slice of the whole mesh"
             more["moves"] = [moves.move(collective, axes or (), len(ranks), local_bytes, registry.meshes.root.ranks_alike)]
-        for tensor in written:
-            recorder.value(tensor).varies = registry.in_order(differs)
+        for value in [recorder.value(t) for t in written]:
+            if value.role is None:
+                value.varies = registry.in_order(differs)
         recorder.region(collective or name, operands, outs, str(func), **more)
         return out
 
@@ -173,6 +174,9 @@ class Call:
         mapped = self._mapped(overload) if namespace == "aten" and not foreach else None
         if foreach and namespace == "aten":
             mapped = self._taken_apart(overload)
+        if namespace != "aten":
+            self._record_region()
+            return self._spread()
         counts["ops"] += max(1, len(mapped) if foreach and mapped else 1)
         if mapped is None:
             counts["unmapped"][str(self.func)] = counts["unmapped"].get(str(self.func), 0) + 1
@@ -180,10 +184,15 @@ class Call:
         else:
             counts["mapped"] += max(1, len(mapped) if foreach else 1)
             for step in mapped:
-                self._record_op(step, last=step is mapped[-1])
+                self._record_op(step)
+        return self._spread()
+
+    def _spread(self):
+        """What was written in place differs along the axes that its operands do."""
         for tensor in self.written:
             value = self.recorder.value(tensor)
-            value.varies = self.recorder.registry.in_order((set(value.varies) | self.differs) - set(value.mesh_axes))
+            if value.role is None:  # what is there before the step is told as it was then
+                value.varies = self.recorder.registry.in_order((set(value.varies) | self.differs) - set(value.mesh_axes))
 
     def _mapped(self, overload):
         row = aten_table.row_of(overload)
@@ -238,7 +247,7 @@ class Call:
             made.append(step)
         return made
 
-    def _record_op(self, step, last):
+    def _record_op(self, step):
         recorder = self.recorder
         args = self._operands(step.args, names_of(self.func, self.given), step.op)
         while args and args[-1] is None:
@@ -253,6 +262,8 @@ class Call:
         if made:
             record["out"] = made
         recorder.add(record, str(self.func))
+        if record["_region"] and self._flops():
+            record["_flops"] = self._flops()
 
     def _result(self, at, name):
         tensor = self.results[at]

@@ -9,7 +9,8 @@ import inspect
 import sys
 
 import torch
-from torch.distributed.tensor import DTensor, _api, _dispatch, _redistribute
+from torch.distributed.tensor import DTensor, _api, _dispatch, _redistribute, _utils
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import moves
 from .step import TraceError
@@ -38,7 +39,23 @@ def installed(recorder):
         _install_redistribute(undo, recorder)
         _install_local(undo, recorder)
         _install_fsdp(undo, recorder)
+        _install_offsets(undo)
         yield
+
+
+def _install_offsets(undo):
+    """DTensor reckons where a shard begins with tensors of its own, and reads them: they must not be fake."""
+    name = "_compute_local_shape_and_global_offset"
+    original = vars(_utils).get(name)
+    if original is None:  # an earlier torch, which reckons with numbers
+        return
+
+    @functools.wraps(original)
+    def reckon(*args, **kwargs):
+        with _disable_current_modes():
+            return original(*args, **kwargs)
+
+    _put(undo, _utils, name, reckon)
 
 
 def _install_modules(undo, recorder):
@@ -83,7 +100,9 @@ def _install_redistribute(undo, recorder):
             return original(local, current, target, *args, **kwargs)
         with recorder.quiet():
             result = original(local, current, target, *args, **kwargs)
-        if current.placements != target.placements:
+        if any(type(placement).__name__ == "_MaskPartial" for placement in target.placements):
+            pass  # how torch tells an embedding which ids are a rank's own: the ids stay what they are
+        elif current.placements != target.placements:
             recorder.redistributed(local, current, target, result, _asked_by())
         return result
 
@@ -95,7 +114,7 @@ def _install_local(undo, recorder):
     to_local, from_local = _api._ToTorchTensor.forward, _api._FromTorchTensor.forward
 
     def leave(ctx, given, *args):
-        if not recorder.on:
+        if not recorder.on or recorder.op_frames:
             return to_local(ctx, given, *args)
         value = recorder.value(given)
         with recorder.quiet():
@@ -104,7 +123,7 @@ def _install_local(undo, recorder):
         return result
 
     def enter(ctx, given, *args):
-        if not recorder.on:
+        if not recorder.on or recorder.op_frames:
             return from_local(ctx, given, *args)
         value = recorder.value(given)
         with recorder.quiet():

@@ -50,7 +50,9 @@ def _folded(key, run, inside, used_by):
             if id(value) not in made and id(value) not in seen:
                 seen.add(id(value))
                 args.append(value)
-    outs = [value for value in produced if any(at not in inside for at in used_by.get(id(value), ()))]
+    declared = {id(value) for record in run if record.get("region") == "from_local" for value in record["out"]}
+    outs = [value for value in produced
+            if id(value) in declared or any(at not in inside for at in used_by.get(id(value), ()))]
     warnings = [record["warning"] for record in run if "warning" in record and record["region"] in ("from_local", "to_local")]
     name = "local_map." + key[-1] + (".backward" if key[0] == "backward" else "")
     folded = {"region": name, "args": args, "out": outs}

@@ -153,12 +153,12 @@ class Recorder:
         return self.add(record, source)
 
     def to_local(self, value, tensor, source="DTensor.to_local"):
-        made = self.made(tensor, f"{value.name}.local", self.varies([value]))
+        made = self.made(tensor, f"{stem(value.name)}.local", self.varies([value]))
         self.region("to_local", [value], [made], source)
         return made
 
     def from_local(self, value, tensor, source="DTensor.from_local"):
-        made = self.made(tensor, f"{value.name}.global", self.varies([value]))
+        made = self.made(tensor, f"{stem(value.name)}.global", self.varies([value]))
         return self._from_local(value, made, source)
 
     def _from_local(self, value, made, source):
@@ -176,7 +176,7 @@ class Recorder:
         value = registry.find_local(local, current)
         if value is None:
             plain = registry.plain.get(local_of(local))
-            value = registry.describe_spec(local, current, registry.fresh_name("outside" if plain is None else f"{plain.name}.global"),
+            value = registry.describe_spec(local, current, registry.fresh_name("outside" if plain is None else f"{stem(plain.name)}.global"),
                                            self.varies([plain]) if plain else ())
             registry.bind_local(local, current, value)
             if plain is None:
@@ -184,7 +184,7 @@ class Recorder:
                 self.outside.append(value)
             else:
                 self._from_local(plain, value, "DTensor.from_local")
-        made = registry.describe_spec(result, target, registry.fresh_name(f"{value.name}.moved"), self.varies_outside([value]))
+        made = registry.describe_spec(result, target, registry.fresh_name(f"{stem(value.name)}.moved"), self.varies_outside([value]))
         record = {"redistribute": value, "to": made.placements, "out": made}
         implicit = bool(self.op_frames) or source == "_FromTorchTensor.backward"
         if implicit:
@@ -214,6 +214,19 @@ class Recorder:
                 self.registry.rebind(view, made)
                 self.add(record | {"args": [new, *record["args"][1:]], "out": [made]}, record["from"], region=None)
         self.again = []
+
+
+def stem(name):
+    """A value's name before it was moved, or taken into or out of a DTensor."""
+    parts = name.split(".")
+    while len(parts) > 1 and parts[-1].isdigit() and any(part in _TURNS for part in parts[:-1]):
+        parts.pop()
+    while len(parts) > 1 and parts[-1] in _TURNS:
+        parts.pop()
+    return ".".join(parts)
+
+
+_TURNS = ("moved", "local", "global")
 
 
 def values_in(args):

@@ -5,6 +5,7 @@ The step that is recorded is the second one, so that sharded parameters are set 
 import contextlib
 import dataclasses
 import inspect
+import logging
 import math
 import os
 import warnings
@@ -74,9 +75,15 @@ def trace(build, mesh, *, name=None, command=None, root=None, pipeline_axis="pp"
     if dist.is_available() and dist.is_initialized():
         raise TraceError("a process group is there already; tessera_trace makes its own: call it in a process of its own")
     session = _Session(build, axes, pipeline_axis if pipeline_axis in axes else None, root or os.getcwd())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session.run()
+    log = logging.getLogger("torch")
+    level = log.level
+    log.setLevel(logging.ERROR)  # what the fake group does in place of a collective is not what is recorded
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            session.run()
+    finally:
+        log.setLevel(level)
     label = name or getattr(build, "__name__", "program")
     source = {"kind": "torch", "by": "tessera_trace 1", "command": command or label}
     return session.trace({"name": label[:program.LIMIT_OF_NAME], "source": source})
@@ -115,13 +122,15 @@ class _Session:
                                      f"along {self.stage_axis or 'no axis of stages'}")
                 listed, built = built, built[stage]
             step = step_from(built, self._where())
-            unknown = [a for a in step.batch_axes if a not in self.axes]
-            if unknown:
-                raise TraceError(f"{self._where()}: batch_axes has {unknown[0]!r}; allowed: {', '.join(self.axes)}")
+            for field, given in (("batch_axes", step.batch_axes), ("input_axes", [a for each in step.input_axes for a in each])):
+                unknown = [a for a in given if a not in self.axes]
+                if unknown:
+                    raise TraceError(f"{self._where()}: {field} has {unknown[0]!r}; allowed: {', '.join(self.axes)}")
             self._record(step, stage if self.stage_axis else None, stage == stages - 1)
             return listed
         finally:
             dist.destroy_process_group()
+            _forget_meshes()
 
     def _where(self):
         code = getattr(self.build, "__code__", None)
@@ -189,10 +198,12 @@ class _Session:
                     if isinstance(tensor, torch.Tensor):
                         self._declare_one(tensor, f"{name}.{key}", "state", name.rpartition(".")[0])
         prefix = f"stage{self.meshes.stage}." if self.stage_axis else ""
-        for kind, given in (("input", step.inputs), ("target", step.targets)):
-            for at, tensor in enumerate(given):
+        received = bool(self.meshes.stage)  # by a region of its own
+        given = [] if received else list(zip(step.inputs, step.input_axes))
+        for kind, given in (("input", given), ("target", [(target, step.batch_axes) for target in step.targets])):
+            for at, (tensor, axes) in enumerate(given):
                 if isinstance(tensor, torch.Tensor):
-                    self._declare_one(tensor, f"{prefix}{kind}.{at}", "input", None, step.batch_axes)
+                    self._declare_one(tensor, f"{prefix}{kind}.{at}", "input", None, axes)
 
     def _declare_one(self, tensor, name, role, module, varies=()):
         registry = self.recorder.registry
@@ -222,7 +233,8 @@ class _Runner:
             if isinstance(tensor, torch.Tensor) and tensor.is_leaf:
                 tensor.grad = None
         recorder.phase = "forward"
-        self._receive()
+        if recorder.stage:  # a stage after the first is sent its inputs
+            self._receive([(t, axes) for t, axes in zip(step.inputs, step.input_axes) if isinstance(t, torch.Tensor)], "input")
         with _user_code("model(*inputs)"):
             output = step.model(*step.inputs)
         if step.loss is not None:
@@ -244,12 +256,6 @@ class _Runner:
             optimizer.zero_grad(set_to_none=True)
         step.model.zero_grad(set_to_none=True)
 
-    def _receive(self):
-        """A stage after the first is sent its inputs."""
-        recorder = self.recorder
-        if recorder.on and recorder.stage:
-            self._pass("receive", [t for t in self.step.inputs if isinstance(t, torch.Tensor)])
-
     def _backward(self, output):
         outputs = [t for t in (output if isinstance(output, (tuple, list)) else [output]) if isinstance(t, torch.Tensor)]
         outputs = [t for t in outputs if t.requires_grad]
@@ -261,24 +267,37 @@ class _Runner:
             raise TraceError(f"the step's output has shape {seen}; allowed: a loss of one element, or a loss function that makes it")
         gradients = None
         if not scalar:
-            if self.recorder.on:
-                self._pass("send", outputs)
-            gradients = [torch.empty_like(t) for t in outputs]
-            for made in gradients if self.recorder.on else ():
-                self._pass("receive", [made])
+            recorder = self.recorder
+            recorder.phase = "forward"
+            self._send(outputs)
+            recorder.phase = "backward"
+            with recorder.quiet():
+                gradients = [torch.empty_like(t) for t in outputs]
+            self._receive([(made, self._varies(t)) for made, t in zip(gradients, outputs)], "output_grad")
         with _user_code("backward"):
             torch.autograd.backward(outputs, gradients)
-        if self.recorder.on and self.recorder.stage:
-            self._pass("send", [t.grad for t in self.step.inputs if isinstance(t, torch.Tensor) and t.grad is not None])
+        if self.recorder.stage:
+            self._send([t.grad for t in self.step.inputs if isinstance(t, torch.Tensor) and t.grad is not None])
 
-    def _pass(self, kind, tensors):
+    def _send(self, tensors):
+        if self.recorder.on and tensors:
+            self.recorder.region("stage_send", [self.recorder.value(t) for t in tensors], [], moves=self._passed("send", tensors))
+
+    def _varies(self, tensor):
         recorder = self.recorder
-        if not tensors:
-            return
+        return recorder.varies([recorder.value(tensor)]) if recorder.on else ()
+
+    def _receive(self, pairs, kind):
+        """What another stage sends is made here: (tensor, axes along which ranks are sent different ones)."""
+        recorder = self.recorder
+        if recorder.on and pairs:
+            outs = [recorder.made(t, f"stage{recorder.stage}.{kind}", axes) for t, axes in pairs]
+            recorder.region("stage_receive", [], outs, moves=self._passed("receive", [t for t, _ in pairs]))
+
+    def _passed(self, kind, tensors):
+        root = self.recorder.registry.meshes.root
         size = sum(bytes_of(t._local_tensor if isinstance(t, DTensor) else t) for t in tensors)
-        root = recorder.registry.meshes.root
-        made = moves.move(kind, [root.stage_axis] if root.stage_axis else [], 2, size, root.ranks_alike)
-        recorder.region(f"stage_{kind}", [recorder.value(t) for t in tensors], [], moves=[made])
+        return [moves.move(kind, [root.stage_axis] if root.stage_axis else [], 2, size, root.ranks_alike)]
 
     def _name_gradients(self):
         recorder = self.recorder
@@ -296,6 +315,18 @@ class _Runner:
                 if lost:
                     recorder.warn(f"{value.name} may differ along {', '.join(lost)}, where the parameter does not: "
                                   "a reduction is missing")
+
+
+def _forget_meshes():
+    """What torch keeps of sharding decisions holds meshes, whose groups end with their world."""
+    from torch.distributed.tensor import _redistribute, _sharding_prop, debug
+
+    for owner in (_redistribute, _sharding_prop, _sharding_prop.ShardingPropagator):
+        for held in list(vars(owner).values()):
+            if not isinstance(held, type) and callable(getattr(held, "cache_clear", None)):
+                held.cache_clear()
+    getattr(debug, "_clear_sharding_prop_cache", lambda: None)()
+    getattr(_redistribute, "clear_redistribute_planner_cache", lambda: None)()
 
 
 @contextlib.contextmanager

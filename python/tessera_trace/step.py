@@ -29,6 +29,8 @@ class Step:
     targets       further tensors for the loss
     optimizer     optimizer(parameters) -> a torch.optim.Optimizer, or a list of them; left out, there is no such phase
     batch_axes    mesh axes along which ranks are given different inputs and targets
+    input_axes    where inputs differ along other axes than targets, a tuple of axes for each input: a later stage's input may
+                  be cut over tp, too
     after_backward  after_backward(model), between backward and optimizer: clipping of gradients, say
     on_read       on_read(site, shape, dtype) -> number that the host sees where the program reads one element of a tensor;
                   left out, 1. Sizes that depend on data follow from it
@@ -41,6 +43,7 @@ class Step:
     targets: tuple = ()
     optimizer: Callable | None = None
     batch_axes: tuple = ()
+    input_axes: tuple | None = None
     after_backward: Callable | None = None
     on_read: Callable | None = None
     scenario: str | None = None
@@ -82,13 +85,19 @@ def checked(step, where):
             raise TraceError(f"{where}: {field} is {described(given)}; allowed: a function, or None")
     axes = step.batch_axes
     step.batch_axes = (axes,) if isinstance(axes, str) else tuple(axes)
+    if step.input_axes is None:
+        step.input_axes = (step.batch_axes,) * len(step.inputs)
+    if len(step.input_axes) != len(step.inputs):
+        raise TraceError(f"{where}: input_axes has {len(step.input_axes)} entries; allowed: one for each of the "
+                         f"{len(step.inputs)} inputs, a tuple of axes")
     return step
 
 
 def described(thing):
     if isinstance(thing, (tuple, list)):
         return f"a {type(thing).__name__} of {len(thing)}"
-    return "None" if thing is None else f"a {type(thing).__name__}"
+    name = type(thing).__name__
+    return "None" if thing is None else f"a{'n' if name[0] in 'aeiouAEIOU' else ''} {name}"
 
 
 def put_on_fake_memory(step):

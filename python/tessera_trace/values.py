@@ -63,6 +63,7 @@ class Registry:
 
     def __init__(self, meshes, names, warn):
         self.meshes, self._names, self._warn = meshes, names, warn
+        self._uneven = set()
         self.distributed, self.plain = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
 
     @property
@@ -101,7 +102,9 @@ class Registry:
         value = Value(name, shape, dtype, bytes_of(local), mesh, texts, role=more.pop("role", None),
                       varies=self.in_order(set(varies) - set(covered)), cut_along=tuple(cut), mesh_axes=tuple(covered), **more)
         for dim, size, parts in placing.uneven_axes(shape, spec):
-            self._warn(f"{name}: dim {dim} of {size} is cut over {parts} ranks, which torch does in uneven pieces of its own")
+            if (size, parts) not in self._uneven:
+                self._uneven.add((size, parts))
+                self._warn(f"{name}: dim {dim} of {size} is cut unevenly over {parts} ranks, where torch's pieces may be others than ours")
         return value
 
     def _dtype(self, dtype, name):
