@@ -140,6 +140,10 @@ ATEN.update({f"{name}_.Tensor": f"{name}_ self other" for name in _BITS})
 # A call of a list op is one call a tensor: `_foreach_mul_.Scalar` is `mul_.Tensor` with a number.
 FOREACH = {"List": "Tensor", "Scalar": "Tensor", "ScalarList": "Tensor", "Tensor": "Tensor", "default": "default"}
 
+# List ops whose single ones are others of ATen's, or none.
+FOREACH_ROWS = {"norm.Scalar": "linalg_vector_norm self | ord", "maximum_.List": "maximum_ self other",
+                "minimum_.List": "minimum_ self other"}
+
 # The same tensor under another name, or no tensor at all: nothing runs on the device.
 ALIASES = {"detach.default", "alias.default", "lift_fresh.default", "lift.default", "detach_.default",
            "_reshape_alias.default", "requires_grad_.default"}

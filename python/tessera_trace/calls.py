@@ -1,4 +1,5 @@
 """Every ATen call of the running step, seen before DTensor takes it apart: an op of the table, a region, an alias or a read."""
+import copy
 import dataclasses
 
 import torch
@@ -20,6 +21,25 @@ class Frame:
 
     source: str
     replaced: list = dataclasses.field(default_factory=list)
+    moves: list = dataclasses.field(default_factory=list)
+
+
+class Below(TorchDispatchMode):
+    """Sees what a DTensor op is made of: collectives that are no redistribution's, of torch's own handlers of some ops."""
+
+    def __init__(self, recorder, frame):
+        super().__init__()
+        self.recorder, self.frame = recorder, frame
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(issubclass(each, DTensor) for each in types):
+            return NotImplemented
+        out = func(*args, **(kwargs or {}))
+        if func.namespace in moves.NAMESPACES and not self.recorder.quiet_depth:
+            given = bound(func, args, kwargs or {})
+            made = moved_by(self.recorder, func, given, tensors_in(out))
+            self.frame.moves += [made[0]] if made else []
+        return out
 
 
 class Calls(TorchDispatchMode):
@@ -71,23 +91,21 @@ class Calls(TorchDispatchMode):
         recorder, registry = self.recorder, self.recorder.registry
         given = bound(func, args, kwargs)
         operands = [recorder.value(t) for t in tensors_in(list(given.values()))]
-        size = sum(bytes_of(local_of(t)) for t in tensors_in(list(given.values())))
         out = func(*args, **kwargs)
         written = written_by(func, given)
         made_of = [t for t in tensors_in(out) if not any(t is w for w in written)]
-        collective, ranks = moves.collective_of(name), group_ranks(given)
-        axes = registry.meshes.root.axes_of_ranks(ranks) if ranks else None
+        collective, found, more = moves.collective_of(name), moved_by(recorder, func, given, made_of), {}
         differs = recorder.varies(operands)
-        if axes:
-            differs = differs - set(axes) if collective in ("all_reduce", "all_gather", "broadcast") else differs | set(axes)
-        outs = [recorder.made(t, collective or name, differs) for t in made_of]
-        more = {}
-        if collective and ranks and len(ranks) > 1:
-            outs_bytes = sum(bytes_of(local_of(t)) for t in made_of or written)
-            local_bytes = moves.input_of(collective, size if made_of else size - outs_bytes or size, outs_bytes)
+        if found:
+            move, axes = found
+            more["moves"] = [move]
             if axes is None:
                 more["warning"] = "its ranks are no slice of the whole mesh"
-            more["moves"] = [moves.move(collective, axes or (), len(ranks), local_bytes, registry.meshes.root.ranks_alike)]
+            elif collective in ("all_reduce", "all_gather", "broadcast"):
+                differs -= set(axes)
+            else:
+                differs |= set(axes)
+        outs = [recorder.made(t, collective or name, differs) for t in made_of]
         for value in [recorder.value(t) for t in written]:
             if value.role is None:
                 value.varies = registry.in_order(differs)
@@ -105,7 +123,8 @@ class Calls(TorchDispatchMode):
         if distributed:
             recorder.op_frames.append(frame)
             try:
-                out = func(*args, **kwargs)
+                with Below(recorder, frame):
+                    out = func(*args, **kwargs)
             finally:
                 recorder.op_frames.pop()
         else:
@@ -216,9 +235,10 @@ class Call:
 
     def _taken_apart(self, overload):
         """A list op, a tensor at a time; None where the single op is not in the table."""
-        name, _, kind = overload.removeprefix("_foreach_").partition(".")
+        single = overload.removeprefix("_foreach_")
+        name, _, kind = single.partition(".")
         kind = aten_table.FOREACH.get(kind)
-        row = kind and (aten_table.row_of(f"{name}.{kind}") or aten_table.row_of(f"{name}.default"))
+        row = aten_table.FOREACH_ROWS.get(single) or kind and (aten_table.row_of(f"{name}.{kind}") or aten_table.row_of(f"{name}.default"))
         if not row or row.startswith("@") and row != "@add_in_place":
             return None
         lists = {key: each for key, each in self.given.items() if isinstance(each, (list, tuple))}
@@ -235,15 +255,15 @@ class Call:
             if "addc" in name and "other" in given:
                 given["value"] = given["other"]
             if row == "@add_in_place":
-                if given["alpha"] != 1:
-                    return None
-                step = Mapped("add_", [given["self"], given["other"]], outs=[])
-            else:
-                try:
-                    step = self._by_names(row, given)
-                except KeyError:
-                    return None
-                step.outs = [] if self.in_place else [at]
+                single = copy.copy(self)
+                single.given = given
+                made += SPECIAL["add_in_place"](single)
+                continue
+            try:
+                step = self._by_names(row, given)
+            except KeyError:  # a list op that has no such argument
+                return None
+            step.outs = [] if self.in_place else [at]
             made.append(step)
         return made
 
@@ -261,6 +281,8 @@ class Call:
         made = [self._result(each, step.op) if isinstance(each, int) else each for each in outs]
         if made:
             record["out"] = made
+        if self.frame.moves:
+            record["moves"], self.frame.moves = self.frame.moves, []
         recorder.add(record, str(self.func))
         if record["_region"] and self._flops():
             record["_flops"] = self._flops()
@@ -301,7 +323,8 @@ class Call:
         outs = [None if t is None else recorder.made(t, short, self.differs) for t in self.results]
         known = self.func.namespace != "aten"
         warning = None if known else f"{name} is no op of the engine: what it needs of placements is not known"
-        recorder.region(name, args, [v for v in outs if v is not None], name, warning=warning, flops=self._flops())
+        recorder.region(name, args, [v for v in outs if v is not None], name, warning=warning, flops=self._flops(),
+                        moves=self.frame.moves)
 
     def _flops(self):
         formula = flop_registry.get(self.func._overloadpacket)
@@ -354,6 +377,20 @@ def flat_results(out):
     if isinstance(out, (list, tuple)):
         return [t for item in out for t in flat_results(item)]
     return []
+
+
+def moved_by(recorder, func, given, results):
+    """(move, axes or None) of a collective on plain tensors that has run; None where nothing moves that is known."""
+    collective, ranks = moves.collective_of(func._schema.name.split("::")[1]), group_ranks(given)
+    if not collective or not ranks or len(ranks) == 1:
+        return None
+    root, written = recorder.registry.meshes.root, written_by(func, given)
+    results = [t for t in results if not any(t is w for w in written)]
+    size = sum(bytes_of(local_of(t)) for t in tensors_in(list(given.values())))
+    outs_bytes = sum(bytes_of(local_of(t)) for t in results or written)
+    local_bytes = moves.input_of(collective, size if results else size - outs_bytes or size, outs_bytes)
+    axes = root.axes_of_ranks(ranks)
+    return moves.move(collective, axes or (), len(ranks), local_bytes, root.ranks_alike), axes
 
 
 def group_ranks(given):

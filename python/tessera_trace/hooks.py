@@ -9,7 +9,8 @@ import inspect
 import sys
 
 import torch
-from torch.distributed.tensor import DTensor, _api, _dispatch, _redistribute, _utils
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import _api, _dispatch, _redistribute, _utils
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import moves
@@ -44,18 +45,18 @@ def installed(recorder):
 
 
 def _install_offsets(undo):
-    """DTensor reckons where a shard begins with tensors of its own, and reads them: they must not be fake."""
-    name = "_compute_local_shape_and_global_offset"
-    original = vars(_utils).get(name)
-    if original is None:  # an earlier torch, which reckons with numbers
-        return
+    """Meshes, and where a shard begins, are reckoned with tensors that torch reads: they must not be fake."""
+    for owner, name in ((_utils, "_compute_local_shape_and_global_offset"), (DeviceMesh, "__init__"), (DeviceMesh, "__getitem__")):
+        if name in vars(owner):  # else an earlier torch, which reckons with numbers
+            _put(undo, owner, name, _not_fake(vars(owner)[name]))
 
+
+def _not_fake(original):
     @functools.wraps(original)
     def reckon(*args, **kwargs):
         with _disable_current_modes():
             return original(*args, **kwargs)
-
-    _put(undo, _utils, name, reckon)
+    return reckon
 
 
 def _install_modules(undo, recorder):
@@ -265,4 +266,4 @@ def _slice(recorder, group):
     return len(ranks), recorder.registry.meshes.root.axes_of_ranks(ranks) or ()
 
 
-__all__ = ["installed", "DTensor"]
+__all__ = ["installed"]

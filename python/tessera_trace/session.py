@@ -232,6 +232,22 @@ class _Runner:
         for tensor in step.inputs:
             if isinstance(tensor, torch.Tensor) and tensor.is_leaf:
                 tensor.grad = None
+        with step.context() if step.context else contextlib.nullcontext():
+            self._backward(self._forward())
+        self._name_gradients()
+        recorder.phase = "optimizer"
+        if step.after_backward is not None:
+            with _user_code("after_backward(model)"):
+                step.after_backward(step.model)
+        for optimizer in self.optimizers:
+            with _user_code("optimizer.step()"):
+                optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        step.model.zero_grad(set_to_none=True)
+
+    def _forward(self):
+        step, recorder = self.step, self.recorder
         recorder.phase = "forward"
         if recorder.stage:  # a stage after the first is sent its inputs
             self._receive([(t, axes) for t, axes in zip(step.inputs, step.input_axes) if isinstance(t, torch.Tensor)], "input")
@@ -240,23 +256,11 @@ class _Runner:
         if step.loss is not None:
             with _user_code("loss(output, *targets)"):
                 output = step.loss(output, *step.targets)
-        recorder.phase = "backward"
-        self._backward(output)
-        del output
-        self._name_gradients()
-        if step.after_backward is not None:
-            recorder.phase = "optimizer"
-            with _user_code("after_backward(model)"):
-                step.after_backward(step.model)
-        recorder.phase = "optimizer"
-        for optimizer in self.optimizers:
-            with _user_code("optimizer.step()"):
-                optimizer.step()
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        step.model.zero_grad(set_to_none=True)
+        return output
 
     def _backward(self, output):
+        recorder = self.recorder
+        recorder.phase = "backward"
         outputs = [t for t in (output if isinstance(output, (tuple, list)) else [output]) if isinstance(t, torch.Tensor)]
         outputs = [t for t in outputs if t.requires_grad]
         if not outputs:
@@ -267,7 +271,6 @@ class _Runner:
             raise TraceError(f"the step's output has shape {seen}; allowed: a loss of one element, or a loss function that makes it")
         gradients = None
         if not scalar:
-            recorder = self.recorder
             recorder.phase = "forward"
             self._send(outputs)
             recorder.phase = "backward"
@@ -276,7 +279,7 @@ class _Runner:
             self._receive([(made, self._varies(t)) for made, t in zip(gradients, outputs)], "output_grad")
         with _user_code("backward"):
             torch.autograd.backward(outputs, gradients)
-        if self.recorder.stage:
+        if recorder.stage:
             self._send([t.grad for t in self.step.inputs if isinstance(t, torch.Tensor) and t.grad is not None])
 
     def _send(self, tensors):

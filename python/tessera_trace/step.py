@@ -32,6 +32,7 @@ class Step:
     input_axes    where inputs differ along other axes than targets, a tuple of axes for each input: a later stage's input may
                   be cut over tp, too
     after_backward  after_backward(model), between backward and optimizer: clipping of gradients, say
+    context       context() -> what `with` takes, around forward, loss and backward: loss_parallel
     on_read       on_read(site, shape, dtype) -> number that the host sees where the program reads one element of a tensor;
                   left out, 1. Sizes that depend on data follow from it
     scenario      what on_read assumes of routing, in one word: "balanced", "worst"
@@ -45,6 +46,7 @@ class Step:
     batch_axes: tuple = ()
     input_axes: tuple | None = None
     after_backward: Callable | None = None
+    context: Callable | None = None
     on_read: Callable | None = None
     scenario: str | None = None
 
@@ -73,13 +75,17 @@ def checked(step, where):
     """The step with its tuples made tuples. Errors: TraceError names the field."""
     if not isinstance(step.model, torch.nn.Module):
         raise TraceError(f"{where}: model is {described(step.model)}; allowed: a torch.nn.Module")
+    for name, module in step.model.named_modules():
+        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            raise TraceError(f"{where}: module {name!r} is DistributedDataParallel, whose reductions are made where no trace sees "
+                             "them; allowed: fully_shard, or its mesh of replicas (HSDP)")
     for field in ("inputs", "targets"):
         given = getattr(step, field)
         given = (given,) if isinstance(given, torch.Tensor) else given
         if not isinstance(given, (tuple, list)):
             raise TraceError(f"{where}: {field} is {described(given)}; allowed: a tensor, or a tuple of arguments")
         setattr(step, field, tuple(given))
-    for field in ("loss", "optimizer", "after_backward", "on_read"):
+    for field in ("loss", "optimizer", "after_backward", "context", "on_read"):
         given = getattr(step, field)
         if given is not None and not callable(given):
             raise TraceError(f"{where}: {field} is {described(given)}; allowed: a function, or None")

@@ -63,7 +63,7 @@ class Registry:
 
     def __init__(self, meshes, names, warn):
         self.meshes, self._names, self._warn = meshes, names, warn
-        self._uneven = set()
+        self._warned = set()
         self.distributed, self.plain = WeakTensorKeyDictionary(), WeakTensorKeyDictionary()
 
     @property
@@ -90,27 +90,33 @@ class Registry:
         dtype = self._dtype(local.dtype, name)
         found = self.meshes.slice_of(spec.mesh)
         if found is None:
-            self._warn(f"{name}: mesh {spec.mesh.mesh_dim_names} is no slice of the whole mesh, outermost axis first: placements left out")
+            self._warn_once(spec.mesh.mesh_dim_names, f"{name}: mesh {spec.mesh.mesh_dim_names} is no slice of the whole mesh, "
+                            "outermost axis first: its placements are left out")
             return Value(name, shape, dtype, bytes_of(local), varies=self.in_order(varies), **more)
         mesh, groups = found
         texts = placing.placements_of(spec.placements, groups)
         if texts is None:
             seen = ", ".join(str(p) for p in spec.placements)
-            self._warn(f"{name}: programs cannot say ({seen}): its placements are left free")
+            self._warn_once(seen, f"{name}: programs cannot say ({seen}): its placements are left free")
         covered = [a for group in groups for a in group]
         cut = [a for p, group in zip(spec.placements, groups) if not p.is_replicate() for a in group]
         value = Value(name, shape, dtype, bytes_of(local), mesh, texts, role=more.pop("role", None),
                       varies=self.in_order(set(varies) - set(covered)), cut_along=tuple(cut), mesh_axes=tuple(covered), **more)
         for dim, size, parts in placing.uneven_axes(shape, spec):
-            if (size, parts) not in self._uneven:
-                self._uneven.add((size, parts))
-                self._warn(f"{name}: dim {dim} of {size} is cut unevenly over {parts} ranks, where torch's pieces may be others than ours")
+            self._warn_once((size, parts), f"{name}: dim {dim} of {size} is cut unevenly over {parts} ranks, "
+                            "where torch's pieces may be others than ours")
         return value
+
+    def _warn_once(self, key, text):
+        """Of many values alike the first one is named."""
+        if key not in self._warned:
+            self._warned.add(key)
+            self._warn(text)
 
     def _dtype(self, dtype, name):
         text, exact = placing.dtype_text(dtype)
         if not exact:
-            self._warn(f"{name}: {str(dtype).removeprefix('torch.')} is written as {text}, of the same size or near it")
+            self._warn_once(dtype, f"{name}: {str(dtype).removeprefix('torch.')} is written as {text}, of the same size or near it")
         return text
 
     def bind(self, tensor, value):
