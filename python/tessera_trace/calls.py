@@ -10,6 +10,7 @@ from torch.utils.flop_counter import flop_registry
 
 from . import aten_table, moves
 from .aten_special import SPECIAL, Mapped
+from .older_torch import called
 from .placing import dtype_text
 from .recorder import values_in
 from .values import bytes_of, local_of, tensors_in
@@ -59,7 +60,7 @@ class Calls(TorchDispatchMode):
         if namespace in ("prim", "profiler") or torch.Tag.inplace_view in func.tags and not recorder.recording_ops:
             return func(*args, **kwargs)
         if not recorder.on or recorder.quiet_depth:
-            out = func(*args, **kwargs)
+            out = called(func, args, kwargs)
             if overload in aten_table.ALIASES or name == "wait_tensor":
                 self._alias(args[0], out)
             return out
@@ -91,7 +92,7 @@ class Calls(TorchDispatchMode):
         recorder, registry = self.recorder, self.recorder.registry
         given = bound(func, args, kwargs)
         operands = [recorder.value(t) for t in tensors_in(list(given.values()))]
-        out = func(*args, **kwargs)
+        out = called(func, args, kwargs)
         written = written_by(func, given)
         made_of = [t for t in tensors_in(out) if not any(t is w for w in written)]
         collective, found, more = moves.collective_of(name), moved_by(recorder, func, given, made_of), {}

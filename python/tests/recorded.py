@@ -10,6 +10,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = os.path.join(HERE, "models")
 DATA = os.path.normpath(os.path.join(HERE, "..", "..", "tests", "data", "programs"))
 
+# The release of torch that they were recorded with: others decide otherwise here and there.
+RELEASE = "2.15"
+
 # name: (what makes it, mesh)
 RECORDED = {
     "torch_llama": ("llama.py:build", "dp=4,tp=2"),
