@@ -1,6 +1,7 @@
 """Every ATen call of the running step, seen before DTensor takes it apart: an op of the table, a region, an alias or a read."""
 import copy
 import dataclasses
+import math
 
 import torch
 import torch.distributed as dist
@@ -12,8 +13,7 @@ from . import aten_table, moves
 from .aten_special import SPECIAL, Mapped
 from .older_torch import called
 from .placing import dtype_text
-from .recorder import values_in
-from .values import bytes_of, local_of, tensors_in
+from .values import Value, bytes_of, local_of, tensors_in
 
 
 @dataclasses.dataclass
@@ -197,6 +197,8 @@ class Call:
         if namespace != "aten":
             self._record_region()
             return self._spread()
+        if mapped is not None and any(endless(step.args) for step in mapped):
+            mapped = None  # an operand that is an infinite number has no form in a program
         counts["ops"] += max(1, len(mapped) if foreach and mapped else 1)
         if mapped is None:
             counts["unmapped"][str(self.func)] = counts["unmapped"].get(str(self.func), 0) + 1
@@ -280,13 +282,18 @@ class Call:
         if outs is None:
             outs = list(range(len(self.results)))
         made = [self._result(each, step.op) if isinstance(each, int) else each for each in outs]
-        if made:
-            record["out"] = made
+        while made and made[-1] is None:
+            made.pop()
+        record["out"] = [each or self._unused(step.op) for each in made]
         if self.frame.moves:
             record["moves"], self.frame.moves = self.frame.moves, []
         recorder.add(record, str(self.func))
         if record["_region"] and self._flops():
             record["_flops"] = self._flops()
+
+    def _unused(self, op):
+        """A result that nobody wants, before one that is wanted: torch made none."""
+        return Value(self.recorder.registry.fresh_name(f"{op}.unused"), (0,), "F32", 0)
 
     def _result(self, at, name):
         tensor = self.results[at]
@@ -337,6 +344,12 @@ class Call:
             return int(formula(*[local(each) for each in self.given.values()], out_val=out[0] if len(out) == 1 else tuple(out)))
         except (AssertionError, TypeError, ValueError, IndexError):  # a formula that was not made for this form of the call
             return None
+
+
+def endless(args):
+    """Whether a number among the operands is infinite or none."""
+    return any(endless(each) if isinstance(each, (list, tuple)) else isinstance(each, float) and not math.isfinite(each)
+               for each in args)
 
 
 def bound(func, args, kwargs):
@@ -404,5 +417,3 @@ def group_ranks(given):
             return dist.get_process_group_ranks(group)
     return None
 
-
-__all__ = ["Calls", "values_in"]

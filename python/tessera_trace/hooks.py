@@ -196,8 +196,23 @@ def _install_fsdp(undo, recorder):
     _put(undo, _fsdp_param_group, "foreach_reduce", foreach_reduce)
 
 
-def _module_of(group_or_param):
-    return getattr(group_or_param, "_module_fqn", None) or ""
+def _module_of(names):
+    """The module that all these parameters are in: what fully_shard was called on, or a part of it."""
+    paths = [name.split(".")[:-1] for name in names]
+    shared = []
+    for parts in zip(*paths):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
+
+
+def _in_module(record, names):
+    path = _module_of(names)
+    if path:
+        record["module"] = path
+    else:
+        record.pop("module", None)
 
 
 def _gathered(recorder, group, size):
@@ -213,8 +228,7 @@ def _gathered(recorder, group, size):
             recorder.again.append((old, made))
     moved = [moves.move("all_gather", axes, ranks, size, registry.meshes.root.ranks_alike)] if ranks > 1 else None
     record = recorder.region("fsdp_all_gather", sources, outs, "FSDPParamGroup.unshard", moves=moved)
-    if _module_of(group):
-        record["module"] = recorder.clean(_module_of(group))
+    _in_module(record, [source.name for source in sources])
     recorder.see_again()
 
 
@@ -254,8 +268,7 @@ def _reduced(recorder, params, values, sizes, given):
             lost.append(f"the gradient of {name} may differ along {', '.join(made.varies)}, where the parameter does not: "
                         "a reduction is missing")
     record = recorder.region("fsdp_reduce_scatter", values, outs, "foreach_reduce", moves=moved, warning="; ".join(lost) or None)
-    if params and outs:
-        record["module"] = outs[0].name.removeprefix("grad.").rpartition(".")[0]
+    _in_module(record, [made.name.removeprefix("grad.") for made in outs])
 
 
 def _slice(recorder, group):

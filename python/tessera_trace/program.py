@@ -109,7 +109,9 @@ def _step(record):
 def _named(args):
     if isinstance(args, (list, tuple)):
         return [_named(each) for each in args]
-    return args.name if isinstance(args, Value) else _plain(args)
+    if isinstance(args, Value):
+        return args.name
+    return int(args) if isinstance(args, bool) else args
 
 
 def _plain(value):

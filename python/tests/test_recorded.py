@@ -12,7 +12,7 @@ import recorded  # noqa: E402
 
 ROOT = os.path.normpath(os.path.join(recorded.HERE, "..", ".."))
 COMMON = {"module", "site", "phase", "stage", "from"}
-KEYS = {"op": {"op", "args", "attrs", "out"}, "redistribute": {"redistribute", "to", "out", "implicit", "for", "moves"},
+KEYS = {"op": {"op", "args", "attrs", "out", "moves"}, "redistribute": {"redistribute", "to", "out", "implicit", "for", "moves"},
         "region": {"region", "args", "out", "flops", "bytes", "moves", "warning"}, "host_read": {"host_read", "bytes", "why"}}
 PLACEMENT = re.compile(r"R|S\(\d+\)|SS\(\d+,\d+\)|P\((sum|avg|max|min|prod)\)")
 
@@ -77,16 +77,13 @@ class WellFormed(unittest.TestCase):
                 kind = kind_of(step)
                 self.assertLessEqual(set(step), KEYS[kind] | COMMON, (name, step))
                 used = names_in(step["args"]) if "args" in step else [step[kind]]
-                if kind == "op":
-                    used = [u for u in used if u not in ("inf", "-inf", "nan")]
                 for operand in used:
                     self.assertIn(operand, known, (name, step))
                 if kind == "redistribute":
                     self.assertNotIn(step["out"], known, (name, step))
                     known.add(step["out"])
-                for value in step.get("out") or () if kind != "redistribute" else ():
-                    if value is not None:
-                        self.check_value(name, program, value, known)
+                for value in step["out"] if kind in ("op", "region") else ():
+                    self.check_value(name, program, value, known)
 
     def check_value(self, name, program, value, known):
         self.assertNotIn(value["name"], known, name)
