@@ -218,7 +218,8 @@ class Call:
 
     def _mapped(self, overload):
         row = aten_table.row_of(overload)
-        if row is None or any(t.dtype.is_complex for t in tensors_in(list(self.given.values())) + [r for r in self.results if r is not None]):
+        tensors = tensors_in(list(self.given.values())) + tensors_in(self.results)
+        if row is None or any(t.dtype.is_complex for t in tensors):
             return None
         if row.startswith("@"):
             return SPECIAL[row[1:]](self)
@@ -241,7 +242,9 @@ class Call:
         single = overload.removeprefix("_foreach_")
         name, _, kind = single.partition(".")
         kind = aten_table.FOREACH.get(kind)
-        row = aten_table.FOREACH_ROWS.get(single) or kind and (aten_table.row_of(f"{name}.{kind}") or aten_table.row_of(f"{name}.default"))
+        row = aten_table.FOREACH_ROWS.get(single)
+        if row is None and kind:
+            row = aten_table.row_of(f"{name}.{kind}") or aten_table.row_of(f"{name}.default")
         if not row or row.startswith("@") and row != "@add_in_place":
             return None
         lists = {key: each for key, each in self.given.items() if isinstance(each, (list, tuple))}

@@ -81,7 +81,7 @@ def _asked_by():
     frame = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)
+        name = code.co_qualname
         if not code.co_filename.startswith(_OWN) and name not in _PASSING:
             return name if code.co_filename.startswith(_TORCH) else "DTensor.redistribute"
         frame = frame.f_back
@@ -144,7 +144,7 @@ def _asked_by_local(default):
             break
         code = frame.f_code
         if code.co_filename.startswith(_TORCH):
-            name = getattr(code, "co_qualname", code.co_name)
+            name = code.co_qualname
             if name.endswith(".backward") or "/parallel/" in code.co_filename or "/fsdp/" in code.co_filename:
                 return name
         elif not code.co_filename.startswith(_OWN):

@@ -30,7 +30,7 @@ class Recorder:
         self.records, self.origins = [], []
         self.phase, self.stage, self.on = "forward", None, False
         self.quiet_depth, self.op_frames, self.modules = 0, [], []
-        self.paths, self.outside, self.again = {}, [], []
+        self.paths, self.outside, self.again, self.views = {}, [], [], {}
         self.counts = {"ops": 0, "mapped": 0, "unmapped": {}}
         self._serial, self._mark = 0, None
 
@@ -127,7 +127,8 @@ class Recorder:
         """Axes along which something made of these local tensors may differ."""
         return {axis for value in values for axis in (*value.varies, *value.cut_along)}
 
-    def varies_outside(self, values):
+    @staticmethod
+    def varies_outside(values):
         """The same of a DTensor's op: what placements say stays theirs."""
         return {axis for value in values for axis in value.varies}
 
@@ -138,6 +139,8 @@ class Recorder:
         record.update({key: each for key, each in common.items() if each not in (None, "")})
         record["_region"] = found if region == "here" else region
         self.records.append(record)
+        if record.get("op") in _VIEWS:
+            self.views.setdefault(id(record["args"][0]), []).append(record)
         return record
 
     def region(self, name, args, outs, source=None, **more):
@@ -176,15 +179,16 @@ class Recorder:
         value = registry.find_local(local, current)
         if value is None:
             plain = registry.plain.get(local_of(local))
-            value = registry.describe_spec(local, current, registry.fresh_name("outside" if plain is None else f"{stem(plain.name)}.global"),
-                                           self.varies([plain]) if plain else ())
+            name = registry.fresh_name("outside" if plain is None else f"{stem(plain.name)}.global")
+            value = registry.describe_spec(local, current, name, self.varies([plain]) if plain else ())
             registry.bind_local(local, current, value)
             if plain is None:
                 value.role = "buffer"
                 self.outside.append(value)
             else:
                 self._from_local(plain, value, "DTensor.from_local")
-        made = registry.describe_spec(result, target, registry.fresh_name(f"{stem(value.name)}.moved"), self.varies_outside([value]))
+        name = registry.fresh_name(f"{stem(value.name)}.moved")
+        made = registry.describe_spec(result, target, name, self.varies_outside([value]))
         record = {"redistribute": value, "to": made.placements, "out": made}
         implicit = bool(self.op_frames) or source == "_FromTorchTensor.backward"
         if implicit:
@@ -204,14 +208,13 @@ class Recorder:
 
     def see_again(self):
         """What was gathered anew is read through the views that were made of it before: they are views of the new one."""
-        for old, new in self.again:
-            for record in [r for r in self.records if r.get("op") in _VIEWS and r["args"][:1] == [old]]:
-                view = record["out"][0]
-                plain, distributed = self.registry.tensors_of(view)
-                if not plain and not distributed:
-                    continue
+        views = [(record, new) for old, new in self.again for record in self.views.pop(id(old), ())]
+        alive = self.registry.tensors_by_value() if views else {}
+        for record, new in views:
+            view = record["out"][0]
+            if id(view) in alive:
                 made = dataclasses.replace(view, name=self.registry.fresh_name(view.name.partition(".")[0]))
-                self.registry.rebind(view, made)
+                self.registry.rebind(alive[id(view)], made)
                 self.add(record | {"args": [new, *record["args"][1:]], "out": [made]}, record["from"], region=None)
         self.again = []
 

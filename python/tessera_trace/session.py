@@ -268,7 +268,8 @@ class _Runner:
         scalar = len(outputs) == 1 and outputs[0].numel() == 1
         if not scalar and (self.last or self.step.loss is not None):
             seen = ", ".join(str(list(t.shape)) for t in outputs)
-            raise TraceError(f"the step's output has shape {seen}; allowed: a loss of one element, or a loss function that makes it")
+            raise TraceError(f"the step's output has shape {seen}; allowed: a loss of one element, or a loss function "
+                             "that makes it")
         gradients = None
         if not scalar:
             recorder.phase = "forward"

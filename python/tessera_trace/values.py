@@ -152,20 +152,23 @@ class Registry:
             if old in senses and old is not new:
                 senses[new] = senses[old]
 
-    def tensors_of(self, value):
-        """The plain tensors that are `value` now, and the (local tensor, spec key) that are."""
-        plain = [key for key, held in list(self.plain.items()) if held is value]
-        distributed = [(key, spec) for key, held in list(self.distributed.items())
-                       for spec, each in held.items() if each is value]
-        return plain, distributed
+    def tensors_by_value(self):
+        """{id of a Value: [(local tensor, spec key, or None of a plain tensor)]} of all that is alive."""
+        found = {}
+        for key, held in list(self.plain.items()):
+            found.setdefault(id(held), []).append((key, None))
+        for key, specs in list(self.distributed.items()):
+            for spec, held in specs.items():
+                found.setdefault(id(held), []).append((key, spec))
+        return found
 
-    def rebind(self, old, new):
-        """Every tensor that is `old` is `new` from now on."""
-        plain, distributed = self.tensors_of(old)
-        for key in plain:
-            self.plain[key] = new
-        for key, spec in distributed:
-            self.distributed[key][spec] = new
+    def rebind(self, tensors, value):
+        """These, as tensors_by_value tells them, are `value` from now on."""
+        for key, spec in tensors:
+            if spec is None:
+                self.plain[key] = value
+            else:
+                self.distributed[key][spec] = value
 
 
 def _spec_key(spec):
