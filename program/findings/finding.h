@@ -38,6 +38,17 @@ struct Finding {
   std::string cause;    ///< a sentence without a point
   std::string fix;      ///< the same; "" where none is known
   std::optional<std::int64_t> saved_bytes;  ///< by the fix, a step, for the rank with most
+  bool known = false;                       ///< a baseline has it
+};
+
+/// What moves of one kind in one module; without those of modules inside of it.
+struct MoveSum {
+  std::string module;  ///< as steps have it
+  std::string collective;
+  std::vector<std::string> axes;
+  bool implicit = false;
+  std::int64_t calls = 0;
+  Volume bytes;  ///< received in a step
 };
 
 /// Findings, those that fail first, then by bytes, then by name and place.
@@ -48,6 +59,7 @@ struct Findings {
   Volume bounded_bytes;             ///< what these move
   std::int64_t host_reads = 0;      ///< in a step
   std::int64_t unplaced_moves = 0;  ///< redistributions of what has no placements: not counted
+  std::vector<MoveSum> sums;        ///< by module, collective and axes
 
   /// bounded_bytes.total / bound.total; 1 where nothing moves.
   double ratio() const noexcept;

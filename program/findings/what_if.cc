@@ -1,0 +1,282 @@
+#include "program/findings/what_if.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "program/findings/texts.h"
+#include "strategies/rules/row_pattern.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kMaxCalls = 40;  // propagated anew before what differs moves back
+constexpr int kMaxDepth = 8;   // ops before the move that may be run otherwise
+constexpr std::size_t kMaxRows = 24;
+
+/// One change, followed through the program.
+class Change {
+ public:
+  explicit Change(FindingContext& context) : context_(context) {}
+
+  /// The value lies there from the start.
+  void place(int value, const Spec& spec) { differ(value, spec); }
+  /// The call runs by a row. False where it has none such.
+  bool force(int step, const std::string& row, const std::string& axis) {
+    forced_step_ = step;
+    forced_ = {ForcedRow{.row = row, .axis = axis, .by = "the audit"}};
+    to_visit_.insert(step);
+    return true;
+  }
+  /// Follows it. False where it leads to what no row or plan knows.
+  bool follow() {
+    while (!to_visit_.empty()) {
+      const int step = *to_visit_.begin();
+      to_visit_.erase(to_visit_.begin());
+      if (!visit(step)) return false;
+    }
+    return true;
+  }
+  CheckedInt saved() const { return before_ - after_; }
+  /// Moves that the change brings, up to three of them.
+  std::string brings() const {
+    return news_.empty() ? "nothing moves instead" : absl::StrJoin(news_, "; ");
+  }
+
+ private:
+  void differ(int value, const Spec& spec) {
+    specs_.insert_or_assign(value, spec);
+    for (const int user : context_.value(value).users) to_visit_.insert(user);
+  }
+  const Spec* spec(int value) {
+    const auto found = specs_.find(value);
+    return found != specs_.end() ? &found->second : context_.spec(value);
+  }
+  bool charge(int step, int value, const Spec& from, const Spec& to) {
+    if (from == to) return true;
+    const PairCost& cost = context_.pair(*context_.value(value).value, from, to);
+    if (!cost.known) return false;
+    after_ += context_.step(step).rounds * cost.bytes.max;
+    if (cost.bytes.max > 0 && news_.size() < 3) {
+      news_.push_back(context_.value(value).value->name + " to " + placements_text(&to) + " (" +
+                      moves_text(cost.moves) + ")");
+    }
+    return true;
+  }
+  void drop(int step) {
+    if (dropped_.insert(step).second) {
+      before_ += context_.step(step).rounds * context_.bytes(step).max;
+    }
+  }
+
+  bool visit(int step) {
+    const StepNode& node = context_.step(step);
+    if (const auto* move = std::get_if<MoveStep>(&node.step->what)) {
+      return visit_move(step, *move);
+    }
+    if (const auto* call = std::get_if<CallStep>(&node.step->what)) {
+      return visit_call(step, *call);
+    }
+    if (const auto* region = std::get_if<RegionStep>(&node.step->what)) {
+      // What FSDP reduces it reduces from any placement on the other axes.
+      if (region->name == "fsdp_reduce_scatter") return true;
+      for (const int read : node.reads) {
+        if (!move_back(step, read)) return false;
+      }
+    }
+    return true;
+  }
+  bool move_back(int step, int value) {
+    const auto found = specs_.find(value);
+    if (found == specs_.end()) return true;
+    const Spec* original = context_.spec(value);
+    return original != nullptr && charge(step, value, found->second, *original);
+  }
+  bool visit_move(int step, const MoveStep& move) {
+    const int source = context_.step(step).reads.at(0), out = context_.step(step).makes.at(0);
+    const Spec* from = spec(source);
+    const Spec* to = context_.spec(out);
+    if (from == nullptr || to == nullptr) return false;
+    drop(step);
+    if (!move.implicit) return charge(step, source, *from, *to);
+    differ(out, *from);  // who needs it elsewhere says so again
+    return true;
+  }
+  /// An operand as it stands before implicit moves that serve this call alone.
+  int unmoved(int step, int operand) {
+    const ValueNode& value = context_.value(operand);
+    if (value.made_by < 0 || value.users != std::vector<int>{step}) return operand;
+    const auto* move = std::get_if<MoveStep>(&context_.step(value.made_by).step->what);
+    if (move == nullptr || !move->implicit) return operand;
+    drop(value.made_by);
+    return context_.step(value.made_by).reads.at(0);
+  }
+  bool visit_call(int step, const CallStep& call) {
+    if (++calls_ > kMaxCalls && step != forced_step_) {
+      for (const int read : context_.step(step).reads) {
+        if (!move_back(step, read)) return false;
+      }
+      return true;
+    }
+    const Op* op = context_.op(call);
+    const std::optional<Attrs> attrs = context_.attrs(call);
+    if (op == nullptr || !attrs) return false;
+    std::vector<int> values;
+    std::vector<const Spec*> operands;
+    for (const int operand : context_.operands(step)) {
+      values.push_back(operand < 0 ? operand : unmoved(step, operand));
+      operands.push_back(values.back() < 0 ? nullptr : spec(values.back()));
+      if (values.back() >= 0 && operands.back() == nullptr) return false;
+    }
+    const StatusOr<Resolution> resolved = propagate(
+        *op, operands, *attrs,
+        step == forced_step_ ? std::span<const ForcedRow>(forced_) : std::span<const ForcedRow>());
+    if (!resolved.ok() || resolved->inputs.size() != operands.size()) return false;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == nullptr) continue;
+      if (!charge(step, values[i], *operands[i], resolved->inputs[i])) return false;
+    }
+    const std::vector<int>& makes = context_.step(step).makes;
+    for (std::size_t i = 0; i < makes.size() && i < resolved->outputs.size(); ++i) {
+      const Spec* original = context_.spec(makes[i]);
+      if (original == nullptr || original->global_shape() != resolved->outputs[i].global_shape()) {
+        return false;
+      }
+      const Spec placed = resolved->outputs[i].with_dtype(original->dtype());
+      if (!(placed == *original)) differ(makes[i], placed);
+    }
+    return true;
+  }
+
+  FindingContext& context_;
+  std::map<int, Spec> specs_;  // of values that lie otherwise
+  std::set<int> to_visit_, dropped_;
+  std::vector<ForcedRow> forced_;
+  int forced_step_ = -1, calls_ = 0;
+  CheckedInt before_ = 0, after_ = 0;
+  std::vector<std::string> news_;
+};
+
+class Search {
+ public:
+  Search(FindingContext& context, int move)
+      : context_(context), rounds_(context.step(move).rounds) {}
+
+  void take(Change& change, const std::string& text) {
+    if (!change.follow()) return;
+    const std::int64_t saved = (change.saved() / rounds_).clamped();
+    if (saved <= best_.saved_bytes) return;
+    best_ = {.text = text + ": " + change.brings(), .saved_bytes = saved};
+  }
+  void try_placements(int value, const std::vector<std::string>& axes);
+  void try_rows(int step, const std::vector<std::string>& axes);
+  std::optional<Remedy> best() const {
+    return best_.saved_bytes > 0 ? std::optional(best_) : std::nullopt;
+  }
+
+ private:
+  FindingContext& context_;
+  CheckedInt rounds_;
+  Remedy best_;
+};
+
+void Search::try_placements(int value, const std::vector<std::string>& axes) {
+  const Spec* placed = context_.spec(value);
+  if (placed == nullptr || placed->mesh().ndim() == 0) return;
+  for (const std::string& name : axes) {
+    const StatusOr<int> axis = placed->mesh().find_axis(name);
+    if (!axis.ok()) continue;
+    std::vector<RowEntry> entries = {RowEntry{}};
+    for (int dim = 0; dim < placed->ndim(); ++dim) {
+      if (placed->global_shape()[static_cast<std::size_t>(dim)] < placed->mesh().size(*axis))
+        continue;
+      entries.push_back({.kind = RowEntry::Kind::kShard, .dim = dim});
+    }
+    for (const RowEntry& entry : entries) {
+      if (entry == entry_of(*placed, *axis)) continue;
+      const StatusOr<Spec> other =
+          Spec::make(placed->mesh(), placed->global_shape(), placed->dtype(),
+                     with_entry(placed->layout(), *axis, entry));
+      if (!other.ok()) continue;
+      Change change(context_);
+      change.place(value, *other);
+      take(change,
+           absl::StrFormat("place %s as %s on %s, not %s", context_.value(value).value->name,
+                           to_string(entry), name, to_string(entry_of(*placed, *axis))));
+    }
+  }
+}
+
+void Search::try_rows(int step, const std::vector<std::string>& axes) {
+  const auto* call = std::get_if<CallStep>(&context_.step(step).step->what);
+  if (call == nullptr) return;
+  const Op* op = context_.op(*call);
+  const std::optional<Attrs> attrs = context_.attrs(*call);
+  if (op == nullptr || !attrs) return;
+  std::vector<TensorMeta> metas;
+  std::optional<Mesh> mesh;
+  for (const int operand : context_.operands(step)) {
+    const Spec* spec = context_.spec(operand);
+    if (spec == nullptr) {
+      metas.push_back({.absent = true});
+      continue;
+    }
+    metas.push_back({.shape = spec->global_shape(), .dtype = spec->dtype()});
+    if (spec->mesh().ndim() > 0) mesh = spec->mesh();
+  }
+  if (!mesh) return;
+  for (const std::string& name : axes) {
+    const StatusOr<int> axis = mesh->find_axis(name);
+    if (!axis.ok()) continue;
+    const StatusOr<std::vector<Row>> rows = rows_of(*op, metas, *attrs, mesh->size(*axis));
+    if (!rows.ok()) continue;
+    for (std::size_t i = 0; i < std::min(rows->size(), kMaxRows); ++i) {
+      Change change(context_);
+      change.force(step, to_string((*rows)[i]), name);
+      take(change,
+           absl::StrFormat("run %s by its row %s on %s", call->op, to_string((*rows)[i]), name));
+    }
+  }
+}
+
+bool is_root(const ProgramValue& value) {
+  return value.role == ValueRole::kParameter || value.role == ValueRole::kInput ||
+         value.role == ValueRole::kBuffer;
+}
+
+}  // namespace
+
+std::optional<Remedy> remedy_for(FindingContext& context, int move) {
+  Search search(context, move);
+  const std::vector<std::string> axes = context.start("", move).axes;
+  for (const int out : context.step(move).makes) {
+    const std::vector<int>& users = context.value(out).users;
+    if (!users.empty()) search.try_rows(users[0], axes);
+  }
+  // Back to where the placement came from: parameters and inputs on the way, and the ops.
+  std::vector<int> front = context.step(move).reads;
+  std::set<int> seen;
+  for (int depth = 0; depth < kMaxDepth && !front.empty(); ++depth) {
+    std::vector<int> next;
+    for (const int value : front) {
+      if (!seen.insert(value).second || seen.size() > 24) continue;
+      const ValueNode& node = context.value(value);
+      const auto* region = node.made_by < 0
+                               ? nullptr
+                               : std::get_if<RegionStep>(&context.step(node.made_by).step->what);
+      if (is_root(*node.value) || (region != nullptr && region->name == "fsdp_all_gather")) {
+        search.try_placements(value, axes);
+      }
+      if (node.made_by < 0 || region != nullptr) continue;
+      search.try_rows(node.made_by, axes);
+      const std::vector<int>& reads = context.step(node.made_by).reads;
+      next.insert(next.end(), reads.begin(), reads.end());
+    }
+    front = std::move(next);
+  }
+  return search.best();
+}
+
+}  // namespace tessera
