@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "program/findings/context.h"
 #include "program/findings/texts.h"
+#include "program/memory.h"
 
 namespace tessera {
 namespace {
@@ -149,6 +150,7 @@ class Checker {
                   }),
                   allowed);
     }
+    if (budget.peak_bytes) TSR_RETURN_IF_ERROR(hold_memory(*budget.peak_bytes));
     if (budget.host_reads) {
       limit("host-reads", std::to_string(findings.host_reads), std::to_string(*budget.host_reads),
             findings.host_reads <= *budget.host_reads, "host-read");
@@ -166,6 +168,40 @@ class Checker {
       limit("places of " + rule, std::to_string(places.clamped()), std::to_string(allowed),
             places.clamped() <= allowed, rule);
     }
+    return absl::OkStatus();
+  }
+
+  /// A finding for each stage that holds more.
+  Status hold_memory(std::int64_t allowed) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(program_, ops_));
+    std::int64_t most = 0;
+    for (const StageMemory& stage : stages) {
+      most = std::max(most, stage.peak_bytes);
+      if (stage.peak_bytes <= allowed) continue;
+      Finding finding = {.rule = "peak-memory",
+                         .severity = Severity::kFail,
+                         .module = group_of_layers(stage.peak_origin.module),
+                         .site = stage.peak_origin.site,
+                         .phase = stage.peak_origin.phase,
+                         .stage = stage.stage};
+      finding.op = stage.stage ? absl::StrFormat("stage %d", *stage.stage) : "step";
+      finding.measure = byte_count(stage.peak_bytes) + " > " + byte_count(allowed);
+      finding.cause = absl::StrFormat("%s holds most", finding.op);
+      if (stage.peak_origin.phase) {
+        finding.cause += " in " + std::string(name_of(*stage.peak_origin.phase));
+      }
+      if (!stage.peak_origin.module.empty()) finding.cause += " of " + stage.peak_origin.module;
+      for (std::size_t i = 0; i < std::min<std::size_t>(3, stage.holders.size()); ++i) {
+        const MemoryHolder& holder = stage.holders[i];
+        finding.cause +=
+            absl::StrFormat("%s%s %s (%s)", i == 0 ? ": " : ", ", byte_count(holder.bytes),
+                            holder.name, std::string(name_of(holder.kind)));
+        if (i == 0) finding.value = holder.name;
+      }
+      finding.id = id_of(finding);
+      report_.findings.all.push_back(std::move(finding));
+    }
+    limit_bytes("peak-memory", most, allowed);
     return absl::OkStatus();
   }
 

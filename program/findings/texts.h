@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "program/program.h"
+#include "program/findings/finding.h"
 
 namespace tessera {
 
-/// "512 B", "3.2 GiB"
-std::string byte_count(std::int64_t bytes);
 /// "all_gather over tp, 3.0 KiB" for each move, with " and " between.
 std::string moves_text(const std::vector<ProgramMove>& moves);
 /// Sums over the moves, held at 2^63.

@@ -57,6 +57,14 @@ Status read_input(Options& options) {
   return absl::OkStatus();
 }
 
+Status read_others(Request& request) {
+  for (OtherFile* file : {&request.budget, &request.baseline, &request.other}) {
+    if (file->name.empty()) continue;
+    TSR_ASSIGN_OR_RETURN(file->text, read_file(file->name, kMaxJsonBytes));
+  }
+  return absl::OkStatus();
+}
+
 ExitCode write_output(const Options& options, std::string_view text);
 
 /// The pages into the folder that --output names, made where it is not there; else one after the
@@ -96,12 +104,14 @@ ExitCode write_output(const Options& options, std::string_view text) {
 }
 
 Format format_of(std::string_view name) {
-  return name == "text"   ? Format::kText
-         : name == "md"   ? Format::kMarkdown
-         : name == "cpp"  ? Format::kCpp
-         : name == "html" ? Format::kHtml
-         : name == "svg"  ? Format::kSvg
-                          : Format::kJson;
+  return name == "text"    ? Format::kText
+         : name == "md"    ? Format::kMarkdown
+         : name == "cpp"   ? Format::kCpp
+         : name == "html"  ? Format::kHtml
+         : name == "svg"   ? Format::kSvg
+         : name == "sarif" ? Format::kSarif
+         : name == "junit" ? Format::kJunit
+                           : Format::kJson;
 }
 
 /// Names in an answer come from files: none may steer the terminal that shows it, now or later.
@@ -116,15 +126,18 @@ std::string shown(const Options& options, const Command& command, std::string te
 ExitCode run_command(Options& options, const Command& command) {
   options.line.request.format = format_of(options.line.format);
   if (!command.has(options.line.request.format)) {
-    return options.complain(ExitCode::kUsage,
-                            "--format " + options.line.format +
-                                ": not built for this command; allowed: json, text" +
-                                (command.draws ? ", html, svg" : "") +
-                                (command.writes ? ", md" : "") + (command.declares ? ", cpp" : ""));
+    return options.complain(
+        ExitCode::kUsage,
+        "--format " + options.line.format + ": not built for this command; allowed: json, text" +
+            (command.draws ? ", html, svg" : "") + (command.reports ? ", sarif, junit" : "") +
+            (command.writes ? ", md" : "") + (command.declares ? ", cpp" : ""));
   }
   options.line.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
     if (const Status status = read_input(options); !status.ok()) return options.complain(status);
+  }
+  if (const Status status = read_others(options.line.request); !status.ok()) {
+    return options.complain(status);
   }
   const StatusOr<Answer> answer = command.run(options.line.request);
   if (!answer.ok()) return options.complain(answer.status());
@@ -150,6 +163,13 @@ std::optional<Command> planning_command(CommandName name) {
       return Command{.run = propagate_call, .reads_input = true};
     case CommandName::kShow:
       return Command{.run = show_program, .reads_input = true};
+    case CommandName::kCheck:
+      return Command{
+          .run = check_step, .reads_input = true, .writes = true, .reports = true, .colours = true};
+    case CommandName::kExplain:
+      return Command{.run = explain_step, .reads_input = true};
+    case CommandName::kDiff:
+      return Command{.run = diff_steps, .reads_input = true, .writes = true};
     case CommandName::kOps:
       return Command{.run = ops, .writes = true, .declares = true};
     default:
@@ -168,9 +188,10 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   const std::optional<Command> planning = planning_command(name);
   const std::optional<Command> command = planning ? planning : others(name);
   if (command) return run_command(options, *command);
-  return complain(ExitCode::kUsage,
-                  "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
-                  "allowed: layout, plan, propagate, show, ops without --samples");
+  return complain(
+      ExitCode::kUsage,
+      "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
+      "allowed: layout, plan, propagate, show, check, explain, diff, ops without --samples");
 }
 
 }  // namespace

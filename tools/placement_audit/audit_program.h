@@ -16,12 +16,14 @@ struct Command {
   bool reads_input = false;
   bool draws = false;     ///< has the formats html and svg, too
   bool writes = false;    ///< has the format md, too
+  bool reports = false;   ///< has the formats sarif and junit, too
   bool declares = false;  ///< has the format cpp, too
-  bool colours = false;   ///< its text may be coloured; no names of a file stand in it
+  bool colours = false;   ///< its text may be coloured; names of a file in it are printable
 
   bool has(Format format) const noexcept {
     if (format == Format::kMarkdown) return writes;
     if (format == Format::kCpp) return declares;
+    if (format == Format::kSarif || format == Format::kJunit) return reports;
     return draws || (format != Format::kHtml && format != Format::kSvg);
   }
 };

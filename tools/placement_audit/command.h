@@ -13,11 +13,16 @@
 
 namespace tessera::audit {
 
-enum class Format { kJson, kText, kMarkdown, kHtml, kSvg, kCpp };
+enum class Format { kJson, kText, kMarkdown, kHtml, kSvg, kCpp, kSarif, kJunit };
 /// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
 enum class Colour { kPlain, kAnsi };
 /// Whether an answer lists what each rank does.
 enum class Detail { kTotals, kPerRank };
+
+/// A file that an option names beside the input; an empty name: none.
+struct OtherFile {
+  std::string name, text;
+};
 
 struct Request {
   Format format = Format::kJson;
@@ -31,6 +36,11 @@ struct Request {
   std::string other_folder;                ///< the second one: to compare with, or to write into
   std::optional<std::int64_t> generation;  ///< --generation: of a checkpoint; none: the last
   std::string module;                      ///< show: a path in the program; empty: all of it
+  std::string subject;                     ///< explain: a value, or an op
+  OtherFile budget, baseline;              ///< check --budget, --baseline
+  OtherFile other;                         ///< diff: the later program
+  bool new_only = false;                   ///< check --new-only
+  std::vector<std::string> fail_on;        ///< check --fail-on
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
   std::string device = "cpu";              ///< run, verify --device: cpu, cuda, emulated
@@ -68,6 +78,12 @@ StatusOr<Answer> samples(const Request& request);
 StatusOr<Answer> plan_move(const Request& request);
 /// What the modules of a program move and hold.
 StatusOr<Answer> show_program(const Request& request);
+/// What is dear, doubtful or wrong in a program, and whether it keeps its budget.
+StatusOr<Answer> check_step(const Request& request);
+/// Where a value's placement comes from, and what would remove the moves on the way.
+StatusOr<Answer> explain_step(const Request& request);
+/// What moves, and what is held, in one program and not in the other.
+StatusOr<Answer> diff_steps(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.

@@ -68,6 +68,8 @@ class Commands {
   void add_device(CLI::App* command);
   void add_plan();
   void add_show();
+  CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
+  void add_checks();
   void add_run();
   void add_verify();
   void add_checkpoints();
@@ -84,8 +86,8 @@ CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName w
   command
       ->add_option("--format", line_.format,
                    "json; text for a terminal; for plan also html and svg, for ops and verify md, "
-                   "for ops cpp")
-      ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp"}))
+                   "for ops cpp; for check sarif, junit and md, for diff md")
+      ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp", "sarif", "junit"}))
       ->capture_default_str();
   command->add_option("--output", line_.output, "a file; - is standard output")
       ->capture_default_str();
@@ -136,6 +138,43 @@ void Commands::add_show() {
                                   "What the modules of a whole step's program move and hold");
   command->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
   command->add_option("MODULE", line_.request.module, "a path such as layers.7.attn; none: all");
+}
+
+/// A command about a step's program, whose answers are for people where no format is asked for.
+CLI::App* Commands::add_step_command(const char* name, CommandName which, const char* doc) {
+  CLI::App* command = add_command(app_, name, which, doc);
+  command->callback([this, which, command] {
+    line_.command = which;
+    if (command->count("--format") == 0) line_.format = "text";
+  });
+  return command;
+}
+
+void Commands::add_checks() {
+  CLI::App* check = add_step_command("check", CommandName::kCheck,
+                                     "What is dear, doubtful or wrong in a program; a gate for CI");
+  check->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  check->add_option("--budget", line_.request.budget.name, "a JSON file of limits");
+  CLI::Option* baseline =
+      check->add_option("--baseline", line_.request.baseline.name,
+                        "an older program, or what check --format json wrote about it");
+  check->add_flag("--new-only", line_.request.new_only, "findings that the baseline lacks, alone")
+      ->needs(baseline);
+  check
+      ->add_option("--fail-on", line_.request.fail_on,
+                   "rules that fail, or warn: every warning does; none: those that fail anyway")
+      ->delimiter(',');
+  CLI::App* explain =
+      add_step_command("explain", CommandName::kExplain,
+                       "Where a placement comes from, and what would remove the moves on the way");
+  explain->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  explain->add_option("VALUE", line_.request.subject, "a value, or an op: the first of that name")
+      ->required();
+  CLI::App* diff = add_step_command(
+      "diff", CommandName::kDiff, "What moves, and what is held, in one program and not the other");
+  diff->add_option("FILE", line_.input, "the earlier program's JSON; - is standard input")
+      ->required();
+  diff->add_option("FILE2", line_.request.other.name, "the later one's")->required();
 }
 
 void Commands::add_verify() {
@@ -191,6 +230,7 @@ void Commands::add() {
   add_input(add_command(app_, "propagate", CommandName::kPropagate,
                         "How one op call runs, what moves, and why"));
   add_show();
+  add_checks();
   add_run();
   CLI::App* ops =
       add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));

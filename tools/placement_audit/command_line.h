@@ -15,6 +15,9 @@ enum class CommandName {
   kPlan,
   kPropagate,
   kShow,
+  kCheck,
+  kExplain,
+  kDiff,
   kRun,
   kOps,
   kSamples,  ///< ops --samples

@@ -114,8 +114,10 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
       return plan_svg(report, Captions::kAll);
     case Format::kHtml:
       return plan_html(report, request.detail);
-    case Format::kMarkdown:  // these two are not offered for this command
+    case Format::kMarkdown:  // these are not offered for this command
     case Format::kCpp:
+    case Format::kSarif:
+    case Format::kJunit:
       break;
   }
   return internal_error("a format without a form");

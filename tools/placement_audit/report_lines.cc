@@ -1,0 +1,91 @@
+#include "tools/placement_audit/report_lines.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace tessera::audit {
+
+std::string wrapped(std::string_view text, std::string_view indent) {
+  const std::size_t width = kColumns - indent.size();
+  std::string lines;
+  while (!text.empty()) {
+    std::size_t end = text.size();
+    if (end > width) {
+      end = text.rfind(' ', width);
+      if (end == std::string_view::npos || end == 0) end = width;
+    }
+    lines += std::string(indent) + std::string(text.substr(0, end)) + '\n';
+    text.remove_prefix(end);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return lines;
+}
+
+std::string one_line(std::string_view text) {
+  if (text.size() <= kColumns) return std::string(text) + '\n';
+  std::size_t end = text.rfind(' ', kColumns - 4);
+  if (end == std::string_view::npos || end < kColumns / 2) end = kColumns - 4;
+  return std::string(text.substr(0, end)) + " ...\n";
+}
+
+std::string xml_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&apos;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default: {
+        const auto byte = static_cast<unsigned char>(c);
+        out += byte < 0x20 || byte == 0x7f ? '?' : c;
+      }
+    }
+  }
+  return out;
+}
+
+std::string cell_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '*' || c == '_' || c == '`' || c == '[' || c == ']' || c == '\\') {
+      (out += '\\') += c;
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '&') {
+      out += "&amp;";
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+Site site_of(std::string_view site) {
+  const std::size_t colon = site.rfind(':');
+  std::int64_t line = 0;
+  if (colon != std::string_view::npos) {
+    const char* const end = site.data() + site.size();
+    const auto [stop, error] = std::from_chars(site.data() + colon + 1, end, line);
+    if (error == std::errc() && stop == end && line > 0) {
+      return {.file = std::string(site.substr(0, colon)), .line = line};
+    }
+  }
+  return {.file = std::string(site), .line = 0};
+}
+
+}  // namespace tessera::audit
