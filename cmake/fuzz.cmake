@@ -1,5 +1,5 @@
 # The fuzz targets of the preset fuzz (Clang, libFuzzer): tests/fuzz/NAME_fuzz.cc gives bin/fuzz_NAME. Compiles only
-# what they read; all ops and kernels for `call` alone, which runs them.
+# what they read; all ops and kernels for `call`, which runs them, and `stablehlo`, whose operations become theirs.
 include(${PROJECT_SOURCE_DIR}/tests/fuzz/targets.cmake)
 
 set(audit call command_line run_values)
@@ -19,6 +19,9 @@ foreach(name IN LISTS TESSERA_FUZZ_TARGETS)
   if(name STREQUAL "call")
     add_executable(fuzz_call tests/fuzz/call_fuzz.cc tests/fuzz/call_judge.cc tests/fuzz/call_mutation.cc)
     target_link_libraries(fuzz_call PRIVATE tessera_verify)
+  elseif(name STREQUAL "stablehlo")
+    add_executable(fuzz_stablehlo tests/fuzz/stablehlo_fuzz.cc)
+    target_link_libraries(fuzz_stablehlo PRIVATE tessera_verify tessera_program)
   else()
     add_executable(fuzz_${name} tests/fuzz/${name}_fuzz.cc)
     target_link_libraries(fuzz_${name} PRIVATE tessera_fuzzed)

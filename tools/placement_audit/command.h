@@ -84,6 +84,8 @@ StatusOr<Answer> check_step(const Request& request);
 StatusOr<Answer> explain_step(const Request& request);
 /// What moves, and what is held, in one program and not in the other.
 StatusOr<Answer> diff_steps(const Request& request);
+/// A whole step's program from StableHLO's text, as JSON that show reads.
+StatusOr<Answer> trace_stablehlo(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.

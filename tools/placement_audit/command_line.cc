@@ -70,6 +70,7 @@ class Commands {
   void add_show();
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
   void add_checks();
+  void add_trace();
   void add_run();
   void add_verify();
   void add_checkpoints();
@@ -89,7 +90,7 @@ CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName w
                    "for ops cpp; for check sarif, junit and md, for diff md")
       ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp", "sarif", "junit"}))
       ->capture_default_str();
-  command->add_option("--output", line_.output, "a file; - is standard output")
+  command->add_option("-o,--output", line_.output, "a file; - is standard output")
       ->capture_default_str();
   command->callback([this, which] { line_.command = which; });
   return command;
@@ -177,6 +178,15 @@ void Commands::add_checks() {
   diff->add_option("FILE2", line_.request.other.name, "the later one's")->required();
 }
 
+void Commands::add_trace() {
+  CLI::App* command =
+      add_command(app_, "trace", CommandName::kTrace, "A whole step's program, from its source");
+  command
+      ->add_option("--stablehlo", line_.input,
+                   "a module's text as jax prints it, with Shardy's shardings; - is standard input")
+      ->required();
+}
+
 void Commands::add_verify() {
   CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
                                   "Executes every row of the ops against one rank");
@@ -231,6 +241,7 @@ void Commands::add() {
                         "How one op call runs, what moves, and why"));
   add_show();
   add_checks();
+  add_trace();
   add_run();
   CLI::App* ops =
       add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));

@@ -18,6 +18,7 @@ enum class CommandName {
   kCheck,
   kExplain,
   kDiff,
+  kTrace,
   kRun,
   kOps,
   kSamples,  ///< ops --samples
