@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/dispatch.h"
 #include "dtensor/dispatch_cache.h"
+#include "dtensor/observer.h"
 #include "dtensor/op_node.h"
 #include "dtensor/ops.h"
 #include "dtensor/redistribute.h"
@@ -210,7 +211,9 @@ DTensor owned(const DTensor& grad) {
   Array copy =
       Array::empty(impl.local.shape(), impl.local.dtype(), impl.runtime->kernels().allocator);
   kernels::copy(impl.runtime->kernels(), impl.local, copy);
-  return make_tensor(*impl.runtime, impl.spec, std::move(copy));
+  DTensor result = make_tensor(*impl.runtime, impl.spec, std::move(copy));
+  tell_region(*impl.runtime, "copy", RegionKind::kLocal, {grad}, result, Site::current());
+  return result;
 }
 
 /// Where a leaf's gradient lies. A summand of P(sum) and P(avg) gets a whole gradient; of

@@ -7,6 +7,7 @@
 #include "dtensor/checked.h"
 #include "dtensor/dispatch_cache.h"
 #include "dtensor/dtensor.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
 #include "dtensor/redistribute.h"
@@ -126,6 +127,7 @@ struct ToLocalNode final : GradNode {
   std::string_view name() const override { return "to_local"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     grads[0] = make_tensor(runtime, cotangent, cotangents[0].local());
+    tell_region(runtime, "from_local", RegionKind::kLocal, {cotangents[0]}, grads[0], site);
     check_replicas(grads[0], "backward of to_local", site);
     warn_if_partial_looks_replicated(grads[0], "backward of to_local", site);
   }
@@ -140,7 +142,9 @@ struct FromLocalNode final : GradNode {
     DTensor mine = move(given, intern_layout(runtime, given.spec(), dual->layout()),
                         {Origin::kExplicit, "gradient", "backward of from_local"}, site);
     if (parts > 1) mine = mul(mine, 1.0 / static_cast<double>(parts), site);
-    if (!mine.local().is_null()) grads[0] = make_tensor(runtime, local, mine.local());
+    if (mine.local().is_null()) return;
+    grads[0] = make_tensor(runtime, local, mine.local());
+    tell_region(runtime, "to_local", RegionKind::kLocal, {mine}, grads[0], site);
   }
   const Spec* dual = nullptr;   ///< S stays, P becomes R, R may be stated as P
   const Spec* local = nullptr;  ///< of the plain operand
@@ -155,6 +159,7 @@ struct ReinterpretNode final : GradNode {
     const DTensor mine = move(given, intern_layout(runtime, given.spec(), to->layout()),
                               {Origin::kExplicit, "gradient", "backward of reinterpret"}, site);
     grads[0] = make_tensor(runtime, from, mine.local());
+    tell_region(runtime, "reinterpret", RegionKind::kLocal, {mine}, grads[0], site);
   }
   const Spec* from = nullptr;
   const Spec* to = nullptr;
@@ -181,6 +186,7 @@ DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site)
   DTensor result = plain(runtime, x.local());
   result.impl()->name = x.name();
   set_base(result, x);
+  tell_region(runtime, "to_local", RegionKind::kLocal, {x}, result, site);
   if (!recorded) return result;
   auto node = std::make_shared<ToLocalNode>(runtime, site);
   node->cotangent = cotangent;
@@ -210,6 +216,7 @@ DTensor from_local(const DTensor& local, const Mesh& mesh, std::span<const Place
   DTensor result = make_tensor(runtime, spec, local.local());
   result.impl()->name = local.name();
   set_base(result, local);
+  tell_region(runtime, "from_local", RegionKind::kLocal, {local}, result, site);
   if (!records(runtime, local)) return result;
   auto node = std::make_shared<FromLocalNode>(runtime, site);
   node->parts = averaged_parts(*spec);
@@ -297,6 +304,7 @@ DTensor reinterpret(const DTensor& x, const Spec& to, const Site& site) {
   DTensor result = make_tensor(runtime, target, x.local());
   result.impl()->name = x.name();
   if (!x.local().is_null()) set_base(result, x);
+  tell_region(runtime, "reinterpret", RegionKind::kLocal, {x}, result, site);
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<ReinterpretNode>(runtime, site);
   // The cotangent crosses back where it stands as the forward tensor does, P(sum) as R.

@@ -12,6 +12,7 @@
 #include "dtensor/checked.h"
 #include "dtensor/dispatch_cache.h"
 #include "dtensor/lowering.h"
+#include "dtensor/observer.h"
 #include "dtensor/op_node.h"
 #include "dtensor/overlap.h"
 #include "dtensor/redistribute.h"
@@ -143,6 +144,7 @@ std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op,
   Resolution resolution = value_or_throw(
       outs.empty() ? propagate(op, given, call->attrs, forced)
                    : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}, forced));
+  call->why = resolution.why;
   plan_moves(runtime, resolution, specs, *call);
   find_sums(resolution, *call);
   if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
@@ -221,8 +223,12 @@ void move_operands(Runtime& runtime, const ResolvedCall& call,
   }
   for (const OperandMove& each : call.moves) {
     const DTensor*& operand = operands[static_cast<std::size_t>(each.operand)];
-    const std::string label = label_of(*operand, operand_name(*call.op, each.operand));
-    held.push_back(move(*operand, each.to, {Origin::kImplicit, label, each.why}, site));
+    const std::string own = operand_name(*call.op, each.operand);
+    const std::string label = label_of(*operand, own);
+    MoveInfo info = {Origin::kImplicit, label, each.why};
+    std::string needed_by;
+    if (runtime.observer != nullptr) info.needed_by = needed_by = call.op->def.name + "." + own;
+    held.push_back(move(*operand, each.to, info, site));
     operand = &held.back();
   }
 }
@@ -387,6 +393,17 @@ const Op& find_op(Runtime& runtime, KnownOp op) {
 
 namespace {
 
+[[gnu::noinline]] void tell_call(Runtime& runtime, const ResolvedCall& call, Operands operands,
+                                 const Results& results, const Site& site) {
+  runtime.observer->on_call({.op = *call.op,
+                             .operands = operands,
+                             .attrs = call.attrs,
+                             .results = {results.data(), results.size()},
+                             .row = call.why,
+                             .communicates = call.lowered,
+                             .site = site});
+}
+
 /// Nothing of `outs` may carry a history, and no two may share storage.
 void check_outs(Runtime& runtime, const Op& op, const Into& into) {
   for (std::size_t o = 0; o < into.outs.size(); ++o) {
@@ -454,7 +471,11 @@ Results dispatch_into(Runtime& runtime, const Op& op, const Into& into, const At
   if (call->local) {
     execute_local(runtime, *call, {operands.data(), operands.size()}, outputs, site);
   }
-  return finish_outs(runtime, into.outs, {outputs.data(), outputs.size()});
+  Results results = finish_outs(runtime, into.outs, {outputs.data(), outputs.size()});
+  if (runtime.observer != nullptr) [[unlikely]] {
+    tell_call(runtime, *call, {operands.data(), operands.size()}, results, site);
+  }
+  return results;
 }
 
 Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& attrs,
@@ -486,6 +507,9 @@ Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& at
   if (call->local) execute_local(runtime, *call, operands, outputs, site);
   Results results = wrap(runtime, *call, given, operands, outputs);
   if (recorded) record_call(call, operands, {results.data(), results.size()}, site);
+  if (runtime.observer != nullptr) [[unlikely]] {
+    tell_call(runtime, *call, operands, results, site);
+  }
   return results;
 }
 

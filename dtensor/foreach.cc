@@ -8,6 +8,7 @@
 #include "dtensor/autograd.h"
 #include "dtensor/factories.h"
 #include "dtensor/host_read.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 #include "kernels/optimizer_update.h"
 
@@ -156,6 +157,22 @@ Array written(const DTensor& x, const DTensor& param) {
   return x.local();
 }
 
+/// Tells who observes of an update of lists of tensors, in place: one region for each parameter.
+void tell_update(const DTensor& steering, std::string_view name, TensorList grads,
+                 std::span<const TensorList> lists, const Site& site) {
+  ProgramObserver* observer = steering.runtime().observer;
+  if (observer == nullptr) return;
+  const MarkScope marks(steering.runtime(), {.pass = PassMark::kUpdate});
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    std::vector<DTensor> args = {steering, grads[i]}, results;
+    for (const TensorList& list : lists) {
+      if (i < list.size()) results.push_back(list[i]);
+    }
+    args.insert(args.end(), results.begin(), results.end());
+    observer->on_region({.name = name, .args = args, .results = results, .site = site});
+  }
+}
+
 }  // namespace
 
 void sgd_step(const StepTensors& tensors, TensorList buffers, const kernels::SgdOptions& options,
@@ -169,6 +186,8 @@ void sgd_step(const StepTensors& tensors, TensorList buffers, const kernels::Sgd
                    .buffer = buffers.empty() ? Array() : written(buffers[i], param)});
   }
   kernels::sgd_all(steering.runtime().kernels(), options, all, steering.local());
+  const TensorList written_lists[] = {tensors.params, buffers};
+  tell_update(steering, "sgd", tensors.grads, written_lists, site);
 }
 
 void adamw_step(const StepTensors& tensors, const Moments& moments,
@@ -183,6 +202,8 @@ void adamw_step(const StepTensors& tensors, const Moments& moments,
                    .v = written(moments.second[i], param)});
   }
   kernels::adamw_all(steering.runtime().kernels(), options, all, steering.local());
+  const TensorList written_lists[] = {tensors.params, moments.first, moments.second};
+  tell_update(steering, "adamw", tensors.grads, written_lists, site);
 }
 
 void sgd_step(const StepTensors& tensors, TensorList buffers, const Attrs& attrs,

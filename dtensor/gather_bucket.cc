@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/dispatch_cache.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 #include "dtensor/redistribute.h"
 #include "kernels/memory_use.h"
@@ -83,6 +84,9 @@ std::vector<DTensor> GatherBucket::Share::move_all(std::span<const DTensor> xs,
   for (std::size_t i = 0; i < xs.size(); ++i) {
     results.push_back(make_tensor(*runtime, to[i], std::move(arrays[i])));
   }
+  if (runtime->observer != nullptr) [[unlikely]] {
+    runtime->observer->on_move({.from = xs, .to = results, .bucket = name, .site = info.site});
+  }
   return results;
 }
 
@@ -128,6 +132,7 @@ class GatherBucket::Generation final : public ReturningStorage,
  private:
   void forget();
   void forget_storages();
+  void tell_gathered() const;
 
   std::shared_ptr<const Share> share_;
   std::shared_ptr<BackwardHook> hook_;
@@ -182,12 +187,17 @@ void GatherBucket::Generation::start(const Site& site) {
   const MemoryTagScope tag(*runtime.world().allocator(), MemoryTag::kGathered);
   std::vector<PlanProgram> programs;
   std::vector<Array> locals;
+  std::vector<DTensor> shards;  // for who observes
   for (const Item& item : share_->items) {
     const DTensor stored = item.stored.detach();
     const bool same = stored.impl()->spec == item.shard;
-    locals.push_back((same ? stored : cast(stored, item.shard->dtype(), site)).local());
+    const DTensor shard = same ? stored : cast(stored, item.shard->dtype(), site);
+    locals.push_back(shard.local());
+    if (runtime.observer != nullptr) shards.push_back(shard);
     programs.push_back(program_between(runtime, item.shard, item.used));
   }
+  if (runtime.observer != nullptr) runtime.observer->on_move_begun(this, shards);
+  shards.clear();
   const std::string_view why = is_in_backward(runtime) ? "gather for backward" : "gather";
   work_.emplace(execute_all_async(runtime.world(), programs, locals,
                                   {.tensor = share_->name, .why = why, .site = site}));
@@ -204,7 +214,20 @@ const std::vector<Array>& GatherBucket::Generation::arrays(const Site& site) {
   work_.reset();
   versions_.clear();
   for (const Array& each : arrays_) versions_.push_back(version_of(each));
+  if (share_->runtime->observer != nullptr) [[unlikely]]
+    tell_gathered();
   return arrays_;
+}
+
+void GatherBucket::Generation::tell_gathered() const {
+  std::vector<DTensor> used;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    used.push_back(make_tensor(*share_->runtime, share_->items[i].used, arrays_[i]));
+    used.back().set_name(share_->items[i].stored.name());
+  }
+  const BucketModule module(share_->runtime->events(), share_->name);
+  share_->runtime->observer->on_move_ended(
+      this, {.from = {}, .to = used, .bucket = share_->name, .site = site_});
 }
 
 void GatherBucket::Generation::begin_use(GatheredLife life) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 
 namespace tessera {
@@ -27,6 +28,10 @@ Array read_to_host(Runtime& runtime, const Array& array, const HostRead& read, c
                         .line = static_cast<int>(site.line()),
                         .start_us = start_us,
                         .end_us = runtime.world().now_us()});
+  if (runtime.observer != nullptr) [[unlikely]] {
+    runtime.observer->on_host_read(
+        {.array = array, .why = read.why, .tensor = read.tensor, .site = site});
+  }
   return here;
 }
 

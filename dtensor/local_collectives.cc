@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/local_map.h"
+#include "dtensor/observer.h"
 #include "dtensor/pending_rows.h"
 #include "dtensor/recompute.h"
 #include "kernels/elementwise.h"
@@ -233,6 +234,7 @@ struct PendingRows::BeginNode final : GradNode {
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     std::exchange(exchange->back, nullptr)->wait();
     grads[0] = cotangents[0];
+    tell_region(runtime, "wait", RegionKind::kCommunicates, {grads[0]}, {}, site);
   }
   std::shared_ptr<Exchange> exchange;
 };
@@ -244,6 +246,8 @@ struct PendingRows::FinishNode final : GradNode {
     Started started = start(runtime, cotangents[0], exchange->move.reversed(), site);
     exchange->back = std::move(started.work);
     grads[0] = plain(runtime, std::move(started.out));
+    tell_region(runtime, name_of(exchange->move.reversed().kind), RegionKind::kCommunicates,
+                {cotangents[0]}, grads[0], site);
   }
   std::shared_ptr<Exchange> exchange;
 };
@@ -254,6 +258,7 @@ PendingRows begin_move(const DTensor& x, const RowMove& move, const Site& site) 
   pending.call_ =
       std::make_shared<PendingRows::Call>(PendingRows::Call{start(runtime, x, move, site)});
   pending.landing_ = plain(runtime, pending.call_->started.out);
+  tell_region(runtime, name_of(move.kind), RegionKind::kCommunicates, {x}, pending.landing_, site);
   if (!records(runtime, x)) return pending;
   pending.exchange_ = std::make_shared<PendingRows::Exchange>(PendingRows::Exchange{.move = move});
   auto node = std::make_shared<PendingRows::BeginNode>(runtime, site);
@@ -281,6 +286,7 @@ struct PendingRows::BeginSumNode final : GradNode {
     std::exchange(sum->dots, nullptr)->wait();
     grads[0] = cotangents[0];
     grads[1] = plain(runtime, std::exchange(sum->grad_weights, {}));
+    tell_region(runtime, "wait", RegionKind::kCommunicates, {grads[0]}, grads[1], site);
   }
   std::shared_ptr<Sum> sum;
 };
@@ -303,6 +309,8 @@ struct PendingRows::FinishSumNode final : GradNode {
     dots.tokens_TD = tokens;
     sum->dots = group.ranks->peer_rows_async(std::move(dots), buffer, sum->grad_weights, info);
     grads[0] = plain(runtime, grad_rows);
+    tell_region(runtime, "sum_peer_rows_backward", RegionKind::kCommunicates, {cotangents[0]},
+                grads[0], site);
   }
   void release() override {
     rows = {};
@@ -333,6 +341,8 @@ PendingRows begin_sum(const DTensor& rows_RD, const DTensor& weights_TK, const R
   PendingRows pending;
   pending.call_ = std::make_shared<PendingRows::Call>(PendingRows::Call{std::move(started)});
   pending.landing_ = plain(runtime, pending.call_->started.out);
+  tell_region(runtime, "sum_peer_rows", RegionKind::kCommunicates, {rows_RD, weights_TK},
+              pending.landing_, site);
   const bool records_rows = records(runtime, rows_RD);
   if (!records(runtime, weights_TK) && !records_rows) return pending;
   pending.sum_ = std::make_shared<PendingRows::Sum>(
@@ -348,6 +358,7 @@ PendingRows begin_sum(const DTensor& rows_RD, const DTensor& weights_TK, const R
 DTensor PendingRows::finish() {
   std::exchange(call_, nullptr)->started.wait();
   const DTensor landing = std::exchange(landing_, {});
+  tell_region(landing.runtime(), "wait", RegionKind::kCommunicates, {landing}, {}, Site::current());
   if (const auto sum = std::exchange(sum_, nullptr)) {
     Runtime& runtime = landing.runtime();
     DTensor result = plain(runtime, landing.local());
@@ -377,6 +388,7 @@ DTensor move_rows(const DTensor& x, const RowMove& move, const Site& site) {
   Started started = start(runtime, x, move, site);
   started.wait();
   DTensor result = plain(runtime, std::move(started.out));
+  tell_region(runtime, name_of(move.kind), RegionKind::kCommunicates, {x}, result, site);
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<RowMoveNode>(runtime, site);
   node->move = move;
@@ -425,6 +437,7 @@ DTensor all_reduce_sum(const DTensor& x, const AxisGroup& group, SumGradient gra
     kept.keep(out);
   }
   DTensor result = plain(runtime, std::move(out));
+  tell_region(runtime, "all_reduce_sum", RegionKind::kCommunicates, {x}, result, site);
   if (!records(runtime, x)) return result;
   auto node = std::make_shared<AllReduceNode>(runtime, site);
   node->kind = grad;

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
+#include "dtensor/observer.h"
 #include "dtensor/redistribute.h"
 
 namespace tessera {
@@ -153,6 +154,7 @@ std::vector<DTensor> local_map(Runtime& runtime, const std::string& region,
   std::vector<Spec> expected;
   for (const LocalArg& arg : args) expected.push_back(declared(region, arg));
   const bool inside = takes_part(runtime, args, results);
+  const MarkScope marks(runtime, {.region = region});
   std::vector<DTensor> locals;
   for (std::size_t i = 0; i < args.size(); ++i) {
     locals.push_back(enter(runtime, region, args[i], expected[i], site));

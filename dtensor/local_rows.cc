@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dtensor/autograd.h"
+#include "dtensor/observer.h"
 #include "kernels/elementwise.h"
 #include "kernels/index.h"
 #include "kernels/row_sums.h"
@@ -41,6 +42,7 @@ struct TakeNode final : GradNode {
   std::string_view name() const override { return "take_rows"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     grads[0] = plain(runtime, add(runtime, cotangents[0].local(), place_TK));
+    tell_region(runtime, "add_rows", RegionKind::kLocal, {cotangents[0]}, grads[0], site);
   }
   void release() override { place_TK = {}; }
   Array place_TK;
@@ -51,6 +53,7 @@ struct AddNode final : GradNode {
   std::string_view name() const override { return "add_rows"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     grads[0] = plain(runtime, pick(runtime, cotangents[0].local(), token_N));
+    tell_region(runtime, "take_rows", RegionKind::kLocal, {cotangents[0]}, grads[0], site);
   }
   void release() override { token_N = {}; }
   Array token_N;
@@ -68,8 +71,13 @@ struct SumNode final : GradNode {
         .weights_TK = Array::empty(weights_TK.shape(), weights_TK.dtype(), kernels.allocator)};
     kernels::weighted_row_sum_grad(kernels, rows_ND, weights_TK, slot_N,
                                    kernels::contiguous(kernels, cotangents[0].local()), out);
-    grads[0] = plain(runtime, out.rows_ND);
-    grads[1] = plain(runtime, out.weights_TK);
+    const DTensor both[] = {plain(runtime, out.rows_ND), plain(runtime, out.weights_TK)};
+    grads[0] = both[0];
+    grads[1] = both[1];
+    if (runtime.observer == nullptr) return;
+    const DTensor read[] = {cotangents[0], restore(rows, "rows"), restore(weights, "weights")};
+    runtime.observer->on_region(
+        {.name = "sum_rows_backward", .args = read, .results = both, .site = site});
   }
   void release() override {
     rows = {};
@@ -85,6 +93,7 @@ struct ReorderNode final : GradNode {
   std::string_view name() const override { return "reorder_rows"; }
   void run(std::span<const DTensor> cotangents, std::span<DTensor> grads) override {
     grads[0] = plain(runtime, pick(runtime, cotangents[0].local(), restore_N));
+    tell_region(runtime, "reorder_rows", RegionKind::kLocal, {cotangents[0]}, grads[0], site);
   }
   void release() override { restore_N = {}; }
   Array restore_N;
@@ -96,6 +105,7 @@ DTensor take_rows(const DTensor& x_TD, const RowPlaces& places, const Site& site
   Runtime& runtime = x_TD.runtime();
   const Array tokens = tokens_of(runtime, places.slot_N.local(), places.place_TK.size(1));
   DTensor result = plain(runtime, pick(runtime, x_TD.local(), tokens));
+  tell_region(runtime, "take_rows", RegionKind::kLocal, {x_TD, places.slot_N}, result, site);
   if (!records(runtime, x_TD)) return result;
   auto node = std::make_shared<TakeNode>(runtime, site);
   node->place_TK = places.place_TK.local();
@@ -108,6 +118,7 @@ DTensor add_rows(const DTensor& rows_ND, const RowPlaces& places, const Site& si
   Runtime& runtime = rows_ND.runtime();
   const Array place_TK = places.place_TK.local();
   DTensor result = plain(runtime, add(runtime, rows_ND.local(), place_TK));
+  tell_region(runtime, "add_rows", RegionKind::kLocal, {rows_ND, places.place_TK}, result, site);
   if (!records(runtime, rows_ND)) return result;
   auto node = std::make_shared<AddNode>(runtime, site);
   node->token_N = tokens_of(runtime, places.slot_N.local(), place_TK.size(1));
@@ -125,6 +136,8 @@ DTensor sum_rows(const DTensor& rows_ND, const DTensor& weights_TK, const RowPla
                             kernels::contiguous(kernels, weights_TK.local()),
                             places.place_TK.local(), sums);
   DTensor result = plain(runtime, std::move(sums));
+  tell_region(runtime, "sum_rows", RegionKind::kLocal, {rows_ND, weights_TK, places.place_TK},
+              result, site);
   const bool records_rows = records(runtime, rows_ND);
   if (!records(runtime, weights_TK) && !records_rows) return result;
   auto node = std::make_shared<SumNode>(runtime, site);
@@ -141,6 +154,7 @@ DTensor reorder_rows(const DTensor& x_ND, const DTensor& source_R, const DTensor
                      const Site& site) {
   Runtime& runtime = x_ND.runtime();
   DTensor result = plain(runtime, pick(runtime, x_ND.local(), source_R.local()));
+  tell_region(runtime, "reorder_rows", RegionKind::kLocal, {x_ND, source_R}, result, site);
   if (!records(runtime, x_ND)) return result;
   auto node = std::make_shared<ReorderNode>(runtime, site);
   node->restore_N = restore_N.local();

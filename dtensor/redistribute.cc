@@ -11,6 +11,7 @@
 #include "dtensor/dispatch_cache.h"
 #include "dtensor/dtensor.h"
 #include "dtensor/host_read.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 #include "dtensor/overlap.h"
 #include "kernels/elementwise.h"
@@ -205,7 +206,15 @@ DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site&
   const std::string why(info.why);
   Array local = execute(runtime.world(), program_between(runtime, x.impl()->spec, to), x.local(),
                         {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
-  return moved(x, to, std::move(local), info, site);
+  DTensor result = moved(x, to, std::move(local), info, site);
+  if (runtime.observer != nullptr) [[unlikely]] {
+    runtime.observer->on_move({.from = {&x, 1},
+                               .to = {&result, 1},
+                               .origin = info.origin,
+                               .needed_by = info.needed_by,
+                               .site = site});
+  }
+  return result;
 }
 
 std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<const Spec> to,
@@ -233,6 +242,10 @@ std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<con
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const bool stays = xs[i].impl()->spec == targets[i];
     results.push_back(stays ? xs[i] : moved(xs[i], targets[i], std::move(arrays[i]), {}, site));
+  }
+  Runtime& runtime = xs[0].runtime();
+  if (runtime.observer != nullptr) [[unlikely]] {
+    runtime.observer->on_move({.from = xs, .to = results, .bucket = "bucket", .site = site});
   }
   return results;
 }

@@ -18,6 +18,7 @@ struct MoveInfo {
   std::string_view why = {};
   /// Of the gradient, as redistribute() takes it; checked.
   std::span<const std::optional<Placement>> grad = {};
+  std::string_view needed_by = {};  ///< the op's operand, for who observes
 };
 /// The plan between two interned specs, made once and priced as on one host. Throws Error.
 const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);

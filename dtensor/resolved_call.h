@@ -41,6 +41,7 @@ struct ResolvedCall {
   absl::InlinedVector<const Spec*, 2> outputs;
   absl::InlinedVector<Promotion, 1> promotions;
   absl::InlinedVector<OperandMove, 1> moves;
+  std::string why;  ///< the rows that were chosen
   ViewAliasing view;
   /// Operands that are sums and pass as sums beside operands that have to be finite.
   absl::InlinedVector<int, 2> sums;

@@ -21,8 +21,9 @@ enum class ImplicitPolicy : std::uint8_t { kAllow, kWarn, kForbid, kForce };
 /// Extra checks that cost communication: replicated tensors are compared across replicas by hash.
 enum class CheckedMode : std::uint8_t { kOff, kOn };
 
-struct DispatchCache;  // dtensor/dispatch_cache.h
-struct RecomputePass;  // dtensor/recompute.cc
+struct DispatchCache;   // dtensor/dispatch_cache.h
+struct RecomputePass;   // dtensor/recompute.cc
+class ProgramObserver;  // dtensor/observer.h
 
 class Runtime {
  public:
@@ -55,6 +56,7 @@ class Runtime {
   ImplicitPolicy implicit_policy = ImplicitPolicy::kAllow;
   CheckedMode checked = CheckedMode::kOff;
   RecomputePass* recompute_pass = nullptr;  ///< set by recompute() while a piece runs
+  ProgramObserver* observer = nullptr;      ///< is told of each step; not owned
 
  private:
   struct SpecTable;

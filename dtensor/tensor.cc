@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
 #include "dtensor/dtensor.h"
+#include "dtensor/observer.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/box_moves.h"
 #include "kernels/elementwise.h"
@@ -147,9 +148,18 @@ void set_grad_reduction(const DTensor& leaf, GradReduction policy) {
   checked_leaf(leaf.impl(), "set_grad_reduction").reduction = policy;
 }
 
+namespace {
+DTensor told(DTensor made) {
+  ProgramObserver* observer = made.impl()->runtime->observer;
+  if (observer != nullptr) [[unlikely]]
+    observer->on_made(made);
+  return made;
+}
+}  // namespace
+
 DTensor plain(Runtime& runtime, Array local) {
   const Spec* spec = runtime.intern(Spec::plain(local.shape(), local.dtype()));
-  return make_tensor(runtime, spec, std::move(local));
+  return told(make_tensor(runtime, spec, std::move(local)));
 }
 
 DTensor distribute(Runtime& runtime, const Array& full, const Mesh& mesh,
@@ -170,16 +180,16 @@ DTensor distribute(Runtime& runtime, const Array& full_array, const Spec& spec) 
   Array local = local_part(runtime, full_array, spec, *coord);
   const std::optional<ReduceOp> identity = identity_held(spec, *coord);
   if (identity) kernels::fill_identity(runtime.kernels(), *identity, local);
-  return make_tensor(runtime, interned, std::move(local));
+  return told(make_tensor(runtime, interned, std::move(local)));
 }
 
 DTensor empty(Runtime& runtime, const Spec& spec) {
   const Spec* interned = runtime.intern(spec);
   const Coord* coord = runtime.coord_on(interned);
   if (coord == nullptr) return make_tensor(runtime, interned, Array());
-  return make_tensor(
+  return told(make_tensor(
       runtime, interned,
-      Array::empty(spec.local_shape(*coord), spec.dtype(), runtime.kernels().allocator));
+      Array::empty(spec.local_shape(*coord), spec.dtype(), runtime.kernels().allocator)));
 }
 
 DTensor zeros(Runtime& runtime, const Spec& spec) { return full(runtime, spec, 0.0); }

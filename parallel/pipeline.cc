@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "dtensor/observer.h"
 #include "dtensor/ops.h"
 #include "kernels/elementwise.h"
 #include "runtime/call/trace.h"
@@ -39,7 +40,9 @@ DTensor StageGroup::all_reduce(const DTensor& values, ReduceOp op, std::string_v
   const Array sum = kernels::contiguous(runtime.kernels(), values.local());
   const Array out = Array::empty(sum.shape(), sum.dtype(), runtime.kernels().allocator);
   communicator_->all_reduce(sum, out, op, {.tensor = what, .axes = "pp"});
-  return plain(runtime, out);
+  DTensor result = plain(runtime, out);
+  tell_region(runtime, "all_reduce", RegionKind::kCommunicates, {values}, result, Site::current());
+  return result;
 }
 
 double StageGroup::norm(double own, double p) const {
@@ -109,6 +112,8 @@ DTensor PipelineRunner::take(const PipelinePass& pass, const StageFunctions& fun
   ask_for(pass, functions);
   const Arrival arrival = std::move(arrivals_.extract(key_of(pass)).mapped());
   if (arrival.work != nullptr) arrival.work->wait();
+  const ModuleScope scope(runtime_, "pipeline");
+  tell_region(runtime_, "receive", RegionKind::kCommunicates, {}, arrival.tensor, Site::current());
   return arrival.tensor;
 }
 
@@ -118,6 +123,7 @@ void PipelineRunner::send(const DTensor& x, const PipelinePass& to, std::string_
   const Array whole = kernels::contiguous(runtime_.kernels(), x.local());
   sends_.push_back(group_.communicator()->send_async(
       whole, static_cast<int>(schedule_.shape.rank_of(to.stage)), {.tensor = what, .axes = "pp"}));
+  tell_region(runtime_, "send", RegionKind::kCommunicates, {x}, {}, Site::current());
 }
 
 namespace {
@@ -168,6 +174,8 @@ void PipelineRunner::run(const StageFunctions& functions) {
     const bool alone = schedule_.shape.num_stages() == 1;
     const TraceSpan span(runtime_.world(), alone ? std::string(is_forward ? "forward" : "backward")
                                                  : to_string(pass));
+    const MarkScope marks(runtime_,
+                          {.stage = static_cast<int>(pass.stage), .micro_batch = pass.micro});
     if (is_forward) {
       forward(pass, functions);
     } else {
@@ -175,6 +183,7 @@ void PipelineRunner::run(const StageFunctions& functions) {
     }
   }
   for (const std::shared_ptr<Work>& work : sends_) work->wait();
+  tell_region(runtime_, "wait", RegionKind::kCommunicates, {}, {}, Site::current());
   sends_.clear();
 }
 

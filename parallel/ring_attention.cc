@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/autograd.h"
+#include "dtensor/observer.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "runtime/call/trace.h"
@@ -308,6 +309,14 @@ struct RingNode final : GradNode {
     grads[0] = plain(runtime, in_type(group, back.grad_q, dtype));
     grads[1] = plain(runtime, own(group, sums.keys(0, places), dtype));
     grads[2] = plain(runtime, own(group, sums.values(0, places), dtype));
+    if (runtime.observer == nullptr) return;
+    const DTensor read[] = {cotangents[0], restore(q, "query"), restore(k, "key"),
+                            restore(v, "value"), restore(out, "result")};
+    runtime.observer->on_region({.name = "ring_attention_backward",
+                                 .args = read,
+                                 .results = grads.first(3),
+                                 .kind = RegionKind::kCommunicates,
+                                 .site = site});
   }
   void release() override {
     q = k = v = out = SavedTensor();
@@ -346,6 +355,7 @@ DTensor ring_attention(const DTensor& q, const DTensor& k, const DTensor& v,
   const Ring group(runtime, ring, site);
   const RunningSoftmax softmax = attend(group, q.local(), k.local(), v.local());
   DTensor result = plain(runtime, in_type(group, softmax.out(), q.dtype()));
+  tell_region(runtime, "ring_attention", RegionKind::kCommunicates, {q, k, v}, result, site);
   if (!records(runtime, q) && !records(runtime, k) && !records(runtime, v)) return result;
   auto node = std::make_shared<RingNode>(runtime, ring, site);
   node->q = save(q);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "absl/strings/str_format.h"
+#include "capture/capture.h"
 #include "kernels/shapes_device.h"
 #include "moe/layer/simulated_peers.h"
 #include "runtime/sim/sim_world.h"
@@ -142,8 +144,12 @@ std::string first_difference(std::span<const Event> executed, std::span<const Ev
 
 }  // namespace
 
-StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
-                                      const SimulatedPlace& place, const TokenData& data) {
+namespace {
+
+/// Calls `run` with a trainer before its first step, of the rank at `place`.
+Status with_simulated_trainer(const ModelConfig& config, const ParallelConfig& parallel,
+                              const SimulatedPlace& place, const TokenData& data,
+                              const std::function<void(Model&, Trainer&)>& run) {
   TSR_ASSIGN_OR_RETURN(const MeshViews views, MeshViews::make(parallel, place.num_ranks));
   TSR_RETURN_IF_ERROR(check(config, views.config()));
   ForcedPeers peers;
@@ -163,12 +169,57 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
     Trainer trainer(model, data);
     runtime.events().clear();
     runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world->allocator());
-    trainer.step(0);
-    return SimulatedStep{runtime.events().events(), runtime.events().totals(),
-                         memory_use_of(*world->allocator()).peak_bytes};
+    run(model, trainer);
+    return absl::OkStatus();
   } catch (const Error& error) {
     return error.status();
   }
+}
+
+/// What is there before a step.
+void declare_state(Capture& captured, Model& model, Trainer& trainer) {
+  const auto module_of = [](const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    return dot == std::string::npos ? std::string() : name.substr(0, dot);
+  };
+  for (const Parameter& each : model.parameters().all()) {
+    captured.declare(each.stored(), ValueRole::kParameter, each.name(), module_of(each.name()));
+  }
+  constexpr std::string_view kPrefix = "optimizer.";
+  for (const NamedTensor& each : trainer.optimizer().state_tensors()) {
+    const std::string parameter = module_of(each.name.substr(kPrefix.size()));
+    captured.declare(each.tensor, ValueRole::kState, each.name, module_of(parameter));
+  }
+}
+
+}  // namespace
+
+StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
+                                      const SimulatedPlace& place, const TokenData& data) {
+  SimulatedStep step;
+  TSR_RETURN_IF_ERROR(
+      with_simulated_trainer(config, parallel, place, data, [&](Model& model, Trainer& trainer) {
+        trainer.step(0);
+        Runtime& runtime = model.context().runtime;
+        step = {runtime.events().events(), runtime.events().totals(),
+                memory_use_of(*runtime.world().allocator()).peak_bytes};
+      }));
+  return step;
+}
+
+StatusOr<Program> trace_step(const ModelConfig& config, const ParallelConfig& parallel,
+                             const SimulatedPlace& place, const TokenData& data) {
+  Program program;
+  TSR_RETURN_IF_ERROR(
+      with_simulated_trainer(config, parallel, place, data, [&](Model& model, Trainer& trainer) {
+        Capture captured(model.context().runtime, "step");
+        declare_state(captured, model, trainer);
+        trainer.step(0);
+        program = captured.finish();
+      }));
+  program.source = {.kind = "train", .by = {}, .command = {}};
+  program.routing = "balanced";
+  return program;
 }
 
 std::string difference_from_simulation(Runtime& runtime, const ModelConfig& config,

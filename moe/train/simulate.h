@@ -9,6 +9,7 @@
 #include "moe/train/data.h"
 #include "moe/train/trainer.h"
 #include "placement/api.h"
+#include "program/program.h"
 
 namespace tessera TSR_API {
 
@@ -32,6 +33,11 @@ struct SimulatedPlace {
 /// with padding, or with a capacity that drops rows.
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
+
+/// What `simulate_step` does, as a Program of source "train": parameters, optimizer states and all
+/// steps, none of them folded. Moves are those of its events. Errors: the same.
+StatusOr<Program> trace_step(const ModelConfig& config, const ParallelConfig& parallel,
+                             const SimulatedPlace& place, const TokenData& data);
 
 /// This rank's first step, executed and then simulated: the first transfer or host read in which
 /// the two differ, in the order in which they were begun, by name, place in the source, bytes or

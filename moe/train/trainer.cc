@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/factories.h"
 #include "dtensor/host_read.h"
+#include "dtensor/observer.h"
 #include "io/json.h"
 #include "kernels/optimizer.h"
 #include "moe/train/optimizer_config.h"
@@ -224,7 +225,11 @@ DTensor Trainer::run(std::int64_t step) {
   forget_passes(model_);
   model_.parameters().clear_grads();
   const DTensor loss = accumulate_gradients(step);
-  model_.parameters().finish_gradients();
+  {
+    const MarkScope marks(runtime, {.pass = PassMark::kBackward});
+    model_.parameters().finish_gradients();
+  }
+  const MarkScope marks(runtime, {.pass = PassMark::kUpdate});
   const NoGrad no_grad(runtime);
   Outcome outcome = gather(loss);
   update(outcome);

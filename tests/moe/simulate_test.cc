@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "program/program_json.h"
 #include "testing/results.h"
 #include "tests/moe/training_run.h"
 
@@ -119,11 +120,76 @@ std::vector<DispatchConfig> dispatchers(const ParallelConfig& parallel, const Mo
 struct Compared {
   std::int64_t num_events = 0;
   std::string difference;
+  std::string trace_difference;  ///< of the traced step's moves and host reads
 };
+
+/// Transfers and host reads as a program has them, in order.
+struct Moved {
+  std::string what;
+  Volume bytes;
+};
+std::vector<Moved> moved_in(const Program& program) {
+  std::vector<Moved> all;
+  const auto add = [&](const std::vector<ProgramMove>& moves) {
+    for (const ProgramMove& move : moves) all.push_back({move.collective, move.bytes});
+  };
+  for (const AnyStep& step : program.steps) {
+    if (const auto* call = std::get_if<CallStep>(&step.what)) add(call->moves);
+    if (const auto* region = std::get_if<RegionStep>(&step.what)) add(region->moves);
+    if (const auto* move = std::get_if<MoveStep>(&step.what)) add(move->moves.value());
+    if (const auto* read = std::get_if<HostReadStep>(&step.what)) {
+      all.push_back({"host_read", {read->bytes, read->bytes}});
+    }
+  }
+  return all;
+}
+
+/// Where a traced step's transfers first differ from the simulated ones: by kind, order, or bytes.
+/// This rank receives at most what the rank with most does, and just that where all receive alike.
+std::string trace_difference(const Program& program, std::span<const Event> events) {
+  const std::map<std::string, std::string> names = {{"all_to_all_v", "all_to_all"},
+                                                    {"recv", "receive"},
+                                                    {"put_peer_rows", "exchange"},
+                                                    {"sum_peer_rows", "exchange"},
+                                                    {"dot_peer_rows", "exchange"}};
+  const std::vector<Moved> moved = moved_in(program);
+  std::size_t next = 0;
+  for (const Event& event : events) {
+    const bool is_read = event.kind == Event::Kind::kHostRead;
+    if (!is_read && event.kind != Event::Kind::kCollective) continue;
+    const auto named = names.find(event.name);
+    const std::string name = is_read                ? "host_read"
+                             : named == names.end() ? event.name
+                                                    : named->second;
+    if (next == moved.size()) return "the program lacks " + event.name;
+    const Moved& told = moved[next++];
+    const std::int64_t alike = told.bytes.max == 0 ? 0 : told.bytes.total % told.bytes.max;
+    const bool fits = event.bytes_received == told.bytes.max ||
+                      (alike != 0 && event.bytes_received < told.bytes.max);
+    if (told.what == name && fits) continue;
+    return absl::StrFormat("move %d: %s %d in %s:%d, told %s %d of %d", next, event.name,
+                           event.bytes_received, event.file, event.line, told.what, told.bytes.max,
+                           told.bytes.total);
+  }
+  return next == moved.size() ? "" : "the program has more than was moved: " + moved[next].what;
+}
+
+std::string trace_step_difference(Runtime& runtime, const ModelConfig& config,
+                                  const TokenData& data, const ParallelConfig& parallel) {
+  const SimulatedPlace place = {.rank = runtime.rank(), .num_ranks = runtime.world().size()};
+  const Program traced = value_or_throw(trace_step(config, parallel, place, data));
+  const std::string text = write_program(traced);
+  if (value_or_throw(read_program(text, "traced", runtime.ops())) != traced) {
+    return "what is read is another program";
+  }
+  const SimulatedStep step = value_or_throw(simulate_step(config, parallel, place, data));
+  return trace_difference(traced, step.events);
+}
 Compared compare_step(Runtime& runtime, const ModelConfig& config, const TokenData& data,
                       const ParallelConfig& parallel) {
   Compared compared;
   compared.difference = difference_from_simulation(runtime, config, parallel, data, DType::kF32);
+  compared.trace_difference = trace_step_difference(runtime, config, data, parallel);
   compared.num_events = std::ranges::count_if(runtime.events().events(), [](const Event& event) {
     return event.kind == Event::Kind::kCollective || event.kind == Event::Kind::kHostRead;
   });
@@ -167,6 +233,7 @@ void check_composition(std::size_t index, Choice choice) {
       CAPTURE(rank, dispatcher);
       CHECK(ranks[rank][dispatcher].num_events > (ranks.size() > 1 ? 9 : 0));
       CHECK(ranks[rank][dispatcher].difference == "");
+      CHECK(ranks[rank][dispatcher].trace_difference == "");
     }
   }
 }

@@ -170,7 +170,7 @@ std::optional<Command> planning_command(CommandName name) {
       return Command{.run = explain_step, .reads_input = true};
     case CommandName::kDiff:
       return Command{.run = diff_steps, .reads_input = true, .writes = true};
-    case CommandName::kTrace:
+    case CommandName::kTraceText:
       return Command{.run = trace_stablehlo, .reads_input = true};
     case CommandName::kOps:
       return Command{.run = ops, .writes = true, .declares = true};
@@ -190,10 +190,11 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   const std::optional<Command> planning = planning_command(name);
   const std::optional<Command> command = planning ? planning : others(name);
   if (command) return run_command(options, *command);
-  return complain(ExitCode::kUsage,
-                  "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
-                  "allowed: layout, plan, propagate, trace --stablehlo, show, check, explain, diff, "
-                  "ops without --samples");
+  return complain(
+      ExitCode::kUsage,
+      "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
+      "allowed: layout, plan, propagate, trace --stablehlo, show, check, explain, diff, "
+      "ops without --samples");
 }
 
 }  // namespace

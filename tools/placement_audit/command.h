@@ -24,6 +24,17 @@ struct OtherFile {
   std::string name, text;
 };
 
+/// What trace runs: a step of training, or a program of ops.
+struct TraceRequest {
+  std::string train;  ///< a model's config; empty: none
+  std::string parallel = "{}";
+  std::string program;  ///< a document that run takes, too; empty: none
+  std::string routing = "balanced";
+  std::string dtype = "F32";
+  std::int64_t num_ranks = 1;
+  std::int64_t rank = 0;  ///< which one is told of
+};
+
 struct Request {
   Format format = Format::kJson;
   Colour colour = Colour::kPlain;
@@ -43,7 +54,8 @@ struct Request {
   std::vector<std::string> fail_on;        ///< check --fail-on
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
-  std::string device = "cpu";              ///< run, verify --device: cpu, cuda, emulated
+  TraceRequest trace;
+  std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };
   Effort effort = Effort::kUsual;
@@ -90,6 +102,8 @@ StatusOr<Answer> trace_stablehlo(const Request& request);
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.
 StatusOr<Answer> run_program(const Request& request);
+/// What one rank does in a step, as a program.
+StatusOr<Answer> trace_program(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.
 StatusOr<Answer> verify_ops(const Request& request);
 /// Who was missing where, from the flight records of any of a job's ranks.

@@ -13,6 +13,7 @@ namespace {
 
 // The prover holds every rank's arrays in one process.
 constexpr std::int64_t kMaxRanks = 64;
+constexpr std::int64_t kMaxTracedRanks = 1 << 20;
 
 /// "2x3" is {2, 3}; none for what is no mesh, or too large a one.
 std::optional<Shape> mesh_shape_of(std::string_view text) {
@@ -56,6 +57,8 @@ class Commands {
   void settle() {
     const bool prints = line_.command == CommandName::kOps && wants_samples_;
     if (prints && line_.format != "text") line_.command = CommandName::kSamples;
+    const bool reads = line_.command == CommandName::kTrace && traces_text_->count() > 0;
+    if (reads) line_.command = CommandName::kTraceText;
   }
 
  private:
@@ -70,14 +73,15 @@ class Commands {
   void add_show();
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
   void add_checks();
-  void add_trace();
   void add_run();
+  void add_trace();
   void add_verify();
   void add_checkpoints();
 
   CLI::App& app_;
   CommandLine& line_;
   bool wants_samples_ = false;
+  CLI::Option* traces_text_ = nullptr;  // trace --stablehlo
 };
 
 // One subcommand with the options that all of them share.
@@ -134,6 +138,37 @@ void Commands::add_run() {
   add_device(command);
 }
 
+void Commands::add_trace() {
+  CLI::App* command =
+      add_command(app_, "trace", CommandName::kTrace,
+                  "A whole step as a program: one rank's of a trainer, ops, or a module's text");
+  TraceRequest& trace = line_.request.trace;
+  CLI::Option* train = command->add_option("--train", trace.train, "a model's config");
+  command
+      ->add_option("--program", trace.program,
+                   "a program of ops, as run takes it; values may be left out")
+      ->excludes(train);
+  traces_text_ =
+      command
+          ->add_option("--stablehlo", line_.input,
+                       "a module's text as jax prints it, Shardy's shardings included; - is "
+                       "standard input")
+          ->excludes("--train")
+          ->excludes("--program");
+  command->add_option("--parallel", trace.parallel, "degrees, as tessera-train takes them")
+      ->capture_default_str();
+  command->add_option("--ranks", trace.num_ranks, "of the world")
+      ->check(CLI::Range(std::int64_t{1}, kMaxTracedRanks))
+      ->capture_default_str();
+  command->add_option("--simulate-rank", trace.rank, "the rank whose steps are told")
+      ->check(CLI::Range(std::int64_t{0}, kMaxTracedRanks - 1))
+      ->capture_default_str();
+  command->add_option("--routing", trace.routing, "how tokens choose experts: balanced")
+      ->capture_default_str();
+  command->add_option("--dtype", trace.dtype, "of computation: F32, F64, BF16")
+      ->capture_default_str();
+}
+
 void Commands::add_show() {
   CLI::App* command = add_command(app_, "show", CommandName::kShow,
                                   "What the modules of a whole step's program move and hold");
@@ -176,15 +211,6 @@ void Commands::add_checks() {
   diff->add_option("FILE", line_.input, "the earlier program's JSON; - is standard input")
       ->required();
   diff->add_option("FILE2", line_.request.other.name, "the later one's")->required();
-}
-
-void Commands::add_trace() {
-  CLI::App* command =
-      add_command(app_, "trace", CommandName::kTrace, "A whole step's program, from its source");
-  command
-      ->add_option("--stablehlo", line_.input,
-                   "a module's text as jax prints it, with Shardy's shardings; - is standard input")
-      ->required();
 }
 
 void Commands::add_verify() {
@@ -241,8 +267,8 @@ void Commands::add() {
                         "How one op call runs, what moves, and why"));
   add_show();
   add_checks();
-  add_trace();
   add_run();
+  add_trace();
   CLI::App* ops =
       add_names(add_command(app_, "ops", CommandName::kOps, "The op table, or the ops named"));
   add_flag(ops, "--samples",

@@ -19,6 +19,7 @@ enum class CommandName {
   kExplain,
   kDiff,
   kTrace,
+  kTraceText,  ///< trace --stablehlo
   kRun,
   kOps,
   kSamples,  ///< ops --samples

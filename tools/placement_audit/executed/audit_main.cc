@@ -11,6 +11,8 @@ std::optional<audit::Command> executing_command(audit::CommandName name) {
   switch (name) {
     case audit::CommandName::kRun:
       return Command{.run = audit::run_program, .reads_input = true};
+    case audit::CommandName::kTrace:
+      return Command{.run = audit::trace_program};
     case audit::CommandName::kSamples:
       return Command{.run = audit::samples, .writes = true};
     case audit::CommandName::kVerify:

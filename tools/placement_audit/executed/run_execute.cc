@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <list>
 #include <mutex>
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "capture/capture.h"
 #include "devices/devices.h"
 #include "dtensor/local_map.h"
 #include "dtensor/ops.h"
 #include "dtensor/with_row.h"
 #include "kernels/elementwise.h"
+#include "kernels/shapes_device.h"
+#include "runtime/sim/sim_world.h"
 #include "runtime/world.h"
 
 namespace tessera::audit {
@@ -70,6 +74,26 @@ class RankRun {
 
   void run() {
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) make_input(i);
+    run_steps();
+    job_.events[rank()] = runtime_.events().events();
+    gather_results();
+  }
+
+  /// Inputs without values are left empty.
+  tessera::Program trace() {
+    for (std::size_t i = 0; i < program_.inputs.size(); ++i) make_input(i);
+    Capture captured(runtime_, "program");
+    for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
+      const ValueRole role =
+          program_.inputs[i].needs_grad ? ValueRole::kParameter : ValueRole::kInput;
+      captured.declare(tensors_[i], role, program_.tensors[i].name);
+    }
+    run_steps();
+    return captured.finish();
+  }
+
+ private:
+  void run_steps() {
     for (std::size_t s = 0; s < program_.steps.size(); ++s) {
       try {
         std::visit([&](const auto& step) { take(step); }, program_.steps[s].what);
@@ -79,11 +103,8 @@ class RankRun {
       }
       ends().push_back(runtime_.events().events().size());
     }
-    job_.events[rank()] = runtime_.events().events();
-    gather_results();
   }
 
- private:
   std::size_t rank() const { return static_cast<std::size_t>(runtime_.rank()); }
   std::vector<std::size_t>& ends() { return job_.step_ends[rank()]; }
   DTensor& at(int slot) { return tensors_[static_cast<std::size_t>(slot)]; }
@@ -117,6 +138,8 @@ void RankRun::make_input(std::size_t i) {
       const Array& local = input.arrays[static_cast<std::size_t>(found - ranks.begin())];
       kernels::copy(runtime_.kernels(), to_device(runtime_.kernels(), local), made.local());
     }
+  } else if (job_.whole_inputs[i].is_null()) {
+    made = empty(runtime_, spec);
   } else {
     made = distribute(runtime_, job_.whole_inputs[i], spec);
   }
@@ -321,7 +344,7 @@ Status read_inputs(Job& job) {
     const ProgramInput& input = job.program.inputs[i];
     Array& whole = job.whole_inputs.emplace_back();
     if (input.from == ProgramInput::From::kWhole) whole = input.arrays[0];
-    if (input.from != ProgramInput::From::kFile) continue;
+    if (input.from != ProgramInput::From::kFile || job.sources.file == nullptr) continue;
     const auto& [name, spec] = job.program.tensors[i];
     whole = Array::empty(spec.global_shape(), spec.dtype());
     TSR_RETURN_IF_ERROR(
@@ -355,6 +378,28 @@ StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) 
                                   [&](World& world) { RankRun(job, world).run(); });
   if (!status.ok()) return explain_failure(job, status);
   return RunOutcome{.results = std::move(job.results), .events = merge_events(job)};
+}
+
+StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
+                                 const std::function<Status(OpTable&)>& add_ops) {
+  if (rank >= program.num_ranks) {
+    return invalid_argument(absl::StrFormat("--simulate-rank %d: the program has ranks 0 to %d",
+                                            rank, program.num_ranks - 1));
+  }
+  const RunSources sources{.add_ops = add_ops};
+  Job job{.program = program, .sources = sources};
+  TSR_RETURN_IF_ERROR(read_inputs(job));
+  job.step_ends.resize(static_cast<std::size_t>(program.num_ranks));
+  SimOptions options;
+  options.value_bytes = std::numeric_limits<std::int64_t>::max();
+  options.device = &shapes_device();
+  TSR_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
+                       make_sim_world(rank, program.num_ranks, options));
+  try {
+    return RankRun(job, *world).trace();
+  } catch (const Error& error) {
+    return explain_failure(job, error.status());
+  }
 }
 
 }  // namespace tessera::audit

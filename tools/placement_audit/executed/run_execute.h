@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/safetensors.h"
+#include "program/program.h"
 #include "runtime/call/event.h"
 #include "tools/placement_audit/executed/run_program.h"
 
@@ -44,5 +45,11 @@ struct RunSources {
 /// Errors: "source: /program/3: …" of the first step that fails on any rank, which ends all ranks;
 /// io_error where the file cannot be read.
 StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources);
+
+/// What rank `rank` does in it, as the program of a step, on a simulated world: no other rank is
+/// there, and inputs that the document does not spell out have no values. Errors: those of
+/// execute(); InvalidArgument for a rank that the program has not.
+StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
+                                 const std::function<Status(OpTable&)>& add_ops);
 
 }  // namespace tessera::audit

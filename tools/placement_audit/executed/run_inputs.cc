@@ -10,8 +10,12 @@ namespace {
 /// Shape and dtype: of the file, which what is stated must fit, or as stated beside the values.
 StatusOr<TensorType> type_of_input(const std::string& name, const JsonView& view,
                                    const TensorTypes& types) {
-  if (view.find("values") || view.find("local")) {
-    if (!view.find("shape")) return view.error("missing key \"shape\", which values need");
+  const bool has_values = view.find("values") || view.find("local");
+  if (has_values || !types) {
+    if (!view.find("shape")) {
+      return view.error(absl::StrFormat("missing key \"shape\", which %s need",
+                                        has_values ? "values" : "inputs without values"));
+    }
     return read_stated_type(view, {});
   }
   StatusOr<TensorType> held = types(name);

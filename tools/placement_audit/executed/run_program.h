@@ -129,7 +129,8 @@ struct Program {
 /// "grad.x"
 std::string gradient_name(std::string_view input);
 
-/// Shape and dtype of a tensor that the document does not spell out.
+/// Shape and dtype of a tensor that the document does not spell out. None: it states them, and
+/// there are no values.
 using TensorTypes = std::function<StatusOr<TensorType>(std::string_view name)>;
 
 /// Errors: InvalidArgument or NotFound "source: /place: …" for anything that is malformed, unknown,

@@ -1,0 +1,77 @@
+// capture/recorder.h: the observer that writes a Program: each step that it is told of, the
+// collectives and host reads that the log has since the one before, and what has ended since.
+// Internal to capture/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "capture/value_table.h"
+#include "dtensor/observer.h"
+#include "program/program.h"
+
+namespace tessera {
+
+class ProgramRecorder final : public ProgramObserver {
+ public:
+  ProgramRecorder(Runtime& runtime, std::string name);
+  ~ProgramRecorder() override;
+  ProgramRecorder(const ProgramRecorder&) = delete;
+  ProgramRecorder& operator=(const ProgramRecorder&) = delete;
+
+  void declare(const DTensor& tensor, ValueRole role, const std::string& name,
+               const std::string& module);
+  Program finish();
+
+  void on_call(const CallSeen& seen) override;
+  void on_move(const MoveSeen& seen) override;
+  void on_move_begun(const void* bucket, std::span<const DTensor> from) override;
+  void on_move_ended(const void* bucket, const MoveSeen& seen) override;
+  void on_region(const RegionSeen& seen) override;
+  void on_host_read(const HostReadSeen& seen) override;
+  void on_made(const DTensor& made) override;
+
+ private:
+  /// A bucket's sources, and how they are placed.
+  struct Source {
+    std::string value;
+    const Spec* spec = nullptr;
+  };
+
+  using Axes = std::vector<std::string>;
+
+  std::vector<Event> take_events();
+  void add_stray(std::span<const Event> events);
+  void add_ended();
+  void add_step(decltype(AnyStep::what) what, const StepOrigin& origin);
+  void add_moves(std::span<const Source> from, const MoveSeen& seen);
+
+  /// The value that a tensor is; declared or made where it is new.
+  std::string value_of(const DTensor& tensor);
+  ProgramValue described(const DTensor& tensor, std::string name);
+  /// A new value for what a step made or wrote.
+  ProgramValue result(const DTensor& tensor, const std::string& wish, const Axes& varies);
+  const Axes& varies_of(const std::string& name) const;
+  static void add_axes(const Axes& more, Axes& axes);
+  void add_varying(const DTensor& tensor, Axes& axes);
+  std::vector<const Mesh*> known_meshes() const;
+  std::optional<int> mesh_of(const Spec* spec);
+  Json::Array arguments(const CallSeen& seen);
+  StepOrigin origin(const Site& site) const;
+  std::optional<StepPhase> phase() const;
+
+  Runtime& runtime_;
+  Program program_;
+  ValueTable values_;
+  absl::flat_hash_map<std::string, ValueRole> roles_;  ///< of values that are no temporaries
+  absl::flat_hash_map<std::string, Axes> varies_;      ///< of plain values
+  absl::flat_hash_map<const Spec*, std::optional<int>> meshes_;
+  absl::flat_hash_map<const void*, std::weak_ptr<Storage>> made_;  ///< memory without a value yet
+  absl::flat_hash_map<const void*, std::vector<Source>> buckets_;  ///< under way
+  std::size_t next_event_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// placement-audit trace: what one rank does in a training step or in a program of ops, as the
+// program of a whole step (docs/program.md).
+#include "absl/strings/str_format.h"
+#include "io/file.h"
+#include "moe/train/simulate.h"
+#include "program/program_json.h"
+#include "tools/placement_audit/command.h"
+#include "tools/placement_audit/executed/run_execute.h"
+#include "tools/placement_audit/find_ops.h"
+
+namespace tessera::audit {
+namespace {
+
+constexpr std::string_view kBy = "placement-audit trace";
+
+/// Tokens of one step: of a simulated one only the number counts.
+StatusOr<TokenData> tokens_of(const ModelConfig& config) {
+  RecordedTokens recorded;
+  recorded.tokens.resize(static_cast<std::size_t>(config.accum * config.batch * (config.seq + 1)));
+  return TokenData::of(std::move(recorded), config);
+}
+
+StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
+  if (trace.routing != "balanced") {
+    return unimplemented("--routing " + in_quotes(trace.routing) +
+                         ": balanced is allowed; other routing depends on data");
+  }
+  TSR_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(trace.train));
+  config.routing.force_balance = true;
+  config.steps = 1;
+  TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
+                       parse_parallel_config(trace.parallel, "--parallel"));
+  const StatusOr<DType> dtype = parse_dtype(trace.dtype);
+  const bool computes =
+      dtype.ok() && (*dtype == DType::kF32 || *dtype == DType::kF64 || *dtype == DType::kBF16);
+  if (!computes) {
+    return invalid_argument("--dtype " + in_quotes(trace.dtype) +
+                            ": F32, F64 and BF16 are allowed");
+  }
+  if (trace.rank >= trace.num_ranks) {
+    return invalid_argument(absl::StrFormat("--simulate-rank %d: ranks 0 to %d are allowed",
+                                            trace.rank, trace.num_ranks - 1));
+  }
+  TSR_ASSIGN_OR_RETURN(const TokenData data, tokens_of(config));
+  TSR_ASSIGN_OR_RETURN(
+      tessera::Program program,
+      trace_step(config, parallel,
+                 {.rank = trace.rank, .num_ranks = trace.num_ranks, .dtype = *dtype}, data));
+  const std::size_t slash = trace.train.rfind('/');
+  program.name = slash == std::string::npos ? trace.train : trace.train.substr(slash + 1);
+  program.source.command =
+      absl::StrFormat("--parallel %s --ranks %d --simulate-rank %d --dtype %s", trace.parallel,
+                      trace.num_ranks, trace.rank, trace.dtype);
+  return program;
+}
+
+StatusOr<tessera::Program> trace_ops(const Request& request) {
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_file(request.trace.program, kMaxJsonBytes));
+  TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
+                       JsonDocument::parse(text, request.trace.program));
+  TSR_ASSIGN_OR_RETURN(const Program read, read_program(document.root(), table, TensorTypes()));
+  return trace(read, request.trace.rank, request.add_ops);
+}
+
+}  // namespace
+
+StatusOr<Answer> trace_program(const Request& request) {
+  const TraceRequest& asked = request.trace;
+  if (asked.train.empty() == asked.program.empty()) {
+    return invalid_argument("trace: give one of --train, --program and --stablehlo");
+  }
+  TSR_ASSIGN_OR_RETURN(tessera::Program program,
+                       asked.train.empty() ? trace_ops(request) : trace_training(asked));
+  program.source.by = kBy;
+  return Answer{.text = write_program(program)};
+}
+
+}  // namespace tessera::audit
