@@ -82,11 +82,15 @@ class Sweep {
   }
 
  private:
+  struct Extremes {
+    int rank_class = 0;
+    MemoryPoint least, most;
+  };
   // A round that stands for others.
   struct Log {
     std::int64_t first_step = 0;
     std::vector<std::pair<int, std::int64_t>> changes;  ///< of how many are held of a value
-    std::vector<std::pair<int, MemoryPoint>> most;      ///< by class
+    std::vector<Extremes> extremes;
   };
 
   const ScriptValue& value(int index) const {
@@ -182,11 +186,13 @@ class Sweep {
       }
       thinners_[i].add(now);
       for (Log& log : logs_) {
-        const auto most = std::ranges::find(log.most, index, &std::pair<int, MemoryPoint>::first);
-        if (most == log.most.end()) {
-          log.most.emplace_back(index, now);
-        } else if (now.bytes > most->second.bytes) {
-          most->second = now;
+        const auto found = std::ranges::find(log.extremes, index, &Extremes::rank_class);
+        if (found == log.extremes.end()) {
+          log.extremes.push_back({index, now, now});
+        } else if (now.bytes > found->most.bytes) {
+          found->most = now;
+        } else if (now.bytes < found->least.bytes) {
+          found->least = now;
         }
       }
     }
@@ -232,31 +238,35 @@ class Sweep {
     if (overflows_) return;
     const CheckedInt length = step_ - log.first_step;
     if (positions_ == nullptr) {
-      for (const auto& [index, most] : log.most) {
-        draw_rounds(mark.number, length, before[static_cast<std::size_t>(index)], most,
-                    static_cast<std::size_t>(index));
+      for (const Extremes& each : log.extremes) {
+        const auto index = static_cast<std::size_t>(each.rank_class);
+        draw_rounds(mark.number, length, before[index], each);
       }
     }
     step_ = (CheckedInt(step_) + length * mark.number).clamped();
   }
 
-  /// The most of each round that is left out, or of some of them.
+  /// The least and the most of each round that is left out, or of some of them.
   void draw_rounds(std::int64_t rounds, CheckedInt length, const MemoryPoint& before,
-                   const MemoryPoint& most, std::size_t index) {
+                   const Extremes& of) {
+    const auto index = static_cast<std::size_t>(of.rank_class);
     const std::int64_t drawn = std::min(rounds, kDrawnRounds);
     for (std::int64_t i = 1; i <= drawn; ++i) {
       const std::int64_t round = (CheckedInt(rounds) * i / drawn).clamped();
       const auto grown = [&](std::int64_t from, std::int64_t was, std::int64_t is) {
         return (CheckedInt(from) + (CheckedInt(is) - was) * round / rounds).clamped();
       };
-      MemoryPoint point = most;
-      point.step = (CheckedInt(most.step) + length * round).clamped();
-      point.bytes = grown(most.bytes, before.bytes, now_[index].bytes);
-      for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
-        point.by_kind[kind] =
-            grown(most.by_kind[kind], before.by_kind[kind], now_[index].by_kind[kind]);
+      const bool rises = of.least.step < of.most.step;
+      for (const MemoryPoint* from : {rises ? &of.least : &of.most, rises ? &of.most : &of.least}) {
+        MemoryPoint point = *from;
+        point.step = (CheckedInt(from->step) + length * round).clamped();
+        point.bytes = grown(from->bytes, before.bytes, now_[index].bytes);
+        for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
+          point.by_kind[kind] =
+              grown(from->by_kind[kind], before.by_kind[kind], now_[index].by_kind[kind]);
+        }
+        thinners_[index].add(point);
       }
-      thinners_[index].add(point);
     }
   }
 

@@ -129,8 +129,9 @@ ExitCode run_command(Options& options, const Command& command) {
     return options.complain(
         ExitCode::kUsage,
         "--format " + options.line.format + ": not built for this command; allowed: json, text" +
-            (command.draws ? ", html, svg" : "") + (command.reports ? ", sarif, junit" : "") +
-            (command.writes ? ", md" : "") + (command.declares ? ", cpp" : ""));
+            (command.draws ? ", html, svg" : "") + (command.pages ? ", html" : "") +
+            (command.reports ? ", sarif, junit" : "") + (command.writes ? ", md" : "") +
+            (command.declares ? ", cpp" : ""));
   }
   options.line.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
@@ -162,10 +163,16 @@ std::optional<Command> planning_command(CommandName name) {
     case CommandName::kPropagate:
       return Command{.run = propagate_call, .reads_input = true};
     case CommandName::kShow:
-      return Command{.run = show_program, .reads_input = true};
+      return Command{.run = show_program, .reads_input = true, .pages = true};
+    case CommandName::kMemory:
+      return Command{.run = show_memory, .reads_input = true, .pages = true};
     case CommandName::kCheck:
-      return Command{
-          .run = check_step, .reads_input = true, .writes = true, .reports = true, .colours = true};
+      return Command{.run = check_step,
+                     .reads_input = true,
+                     .pages = true,
+                     .writes = true,
+                     .reports = true,
+                     .colours = true};
     case CommandName::kExplain:
       return Command{.run = explain_step, .reads_input = true};
     case CommandName::kDiff:
@@ -193,8 +200,8 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   return complain(
       ExitCode::kUsage,
       "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
-      "allowed: layout, plan, propagate, trace --stablehlo, show, check, explain, diff, "
-      "ops without --samples");
+      "allowed: layout, plan, propagate, trace --stablehlo, show, memory, check, explain, "
+      "diff, ops without --samples");
 }
 
 }  // namespace

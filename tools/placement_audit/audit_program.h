@@ -15,6 +15,7 @@ struct Command {
   StatusOr<Answer> (*run)(const Request&) = nullptr;
   bool reads_input = false;
   bool draws = false;     ///< has the formats html and svg, too
+  bool pages = false;     ///< has the format html, too
   bool writes = false;    ///< has the format md, too
   bool reports = false;   ///< has the formats sarif and junit, too
   bool declares = false;  ///< has the format cpp, too
@@ -24,7 +25,8 @@ struct Command {
     if (format == Format::kMarkdown) return writes;
     if (format == Format::kCpp) return declares;
     if (format == Format::kSarif || format == Format::kJunit) return reports;
-    return draws || (format != Format::kHtml && format != Format::kSvg);
+    if (format == Format::kHtml) return draws || pages;
+    return draws || format != Format::kSvg;
   }
 };
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace tessera::audit {
 
@@ -10,5 +12,8 @@ namespace tessera::audit {
 std::string byte_text(std::int64_t bytes);
 /// At most four characters: "24", "1.5K", "128K", "16E"; K is 1024.
 std::string short_byte_text(std::int64_t bytes);
+/// "80GiB", "1.5 TB", "4096": bytes without a unit, KiB and the like of 1024, kB of 1000. None for
+/// what is no size, or not above 0, or beyond 2^63.
+std::optional<std::int64_t> bytes_from(std::string_view text);
 
 }  // namespace tessera::audit

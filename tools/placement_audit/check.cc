@@ -5,6 +5,7 @@
 #include "program/program_json.h"
 #include "tools/placement_audit/check_report.h"
 #include "tools/placement_audit/find_ops.h"
+#include "tools/placement_audit/program_page.h"
 
 namespace tessera::audit {
 namespace {
@@ -30,6 +31,19 @@ StatusOr<CheckOptions> options_of(const Request& request, const OpTable& table) 
                          read_baseline(request.baseline.text, request.baseline.name, table));
   }
   return options;
+}
+
+/// The findings, beside all that the page of a program has.
+StatusOr<Answer> page_with_findings(const Program& program, const OpTable& table,
+                                    const CheckReport& report) {
+  Json::Array all;
+  for (const Finding& finding : report.findings.all) all.push_back(json_of(finding));
+  TSR_ASSIGN_OR_RETURN(std::string page,
+                       program_page(program, table,
+                                    {.first = "findings",
+                                     .title = report.passed ? "findings" : "findings: it fails",
+                                     .findings = Json(std::move(all))}));
+  return Answer{.text = std::move(page), .checks_passed = report.passed};
 }
 
 std::string page_of(const Request& request, const Program& program, const CheckReport& report) {
@@ -121,6 +135,7 @@ StatusOr<Answer> check_step(const Request& request) {
                        read_program(request.input, request.input_name, table));
   TSR_ASSIGN_OR_RETURN(const CheckOptions options, options_of(request, table));
   TSR_ASSIGN_OR_RETURN(const CheckReport report, check_program(program, table, options));
+  if (request.format == Format::kHtml) return page_with_findings(program, table, report);
   return Answer{.text = page_of(request, program, report), .checks_passed = report.passed};
 }
 

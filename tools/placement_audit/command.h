@@ -52,6 +52,7 @@ struct Request {
   OtherFile other;                         ///< diff: the later program
   bool new_only = false;                   ///< check --new-only
   std::vector<std::string> fail_on;        ///< check --fail-on
+  std::optional<std::int64_t> cap_bytes;   ///< memory --cap: of a rank; none: no check
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
@@ -98,6 +99,8 @@ StatusOr<Answer> explain_step(const Request& request);
 StatusOr<Answer> diff_steps(const Request& request);
 /// A whole step's program from StableHLO's text, as JSON that show reads.
 StatusOr<Answer> trace_stablehlo(const Request& request);
+/// What a rank of each stage of a program holds over the step.
+StatusOr<Answer> show_memory(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "placement/version.h"
 #include "tools/command_line_error.h"
+#include "tools/placement_audit/byte_text.h"
 
 namespace tessera::audit {
 namespace {
@@ -73,6 +74,7 @@ class Commands {
   void add_show();
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
   void add_checks();
+  void add_memory();
   void add_run();
   void add_trace();
   void add_verify();
@@ -91,7 +93,8 @@ CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName w
   command
       ->add_option("--format", line_.format,
                    "json; text for a terminal; for plan also html and svg, for ops and verify md, "
-                   "for ops cpp; for check sarif, junit and md, for diff md")
+                   "for ops cpp; for show, memory and check html, for check sarif, junit and md, "
+                   "for diff md")
       ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp", "sarif", "junit"}))
       ->capture_default_str();
   command->add_option("-o,--output", line_.output, "a file; - is standard output")
@@ -213,6 +216,20 @@ void Commands::add_checks() {
   diff->add_option("FILE2", line_.request.other.name, "the later one's")->required();
 }
 
+void Commands::add_memory() {
+  CLI::App* command = add_step_command("memory", CommandName::kMemory,
+                                       "What a rank of each stage holds over a step's program");
+  command->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  const auto set_cap = [this](const std::string& text) {
+    line_.request.cap_bytes = bytes_from(text);
+    if (line_.request.cap_bytes) return;
+    throw CLI::ValidationError("--cap",
+                               in_quotes(text) + ": expected bytes such as 80GiB, 512MiB or 4096");
+  };
+  command->add_option_function<std::string>("--cap", set_cap,
+                                            "what a rank may hold: 80GiB; exit code 1 above it");
+}
+
 void Commands::add_verify() {
   CLI::App* command = add_command(app_, "verify", CommandName::kVerify,
                                   "Executes every row of the ops against one rank");
@@ -267,6 +284,7 @@ void Commands::add() {
                         "How one op call runs, what moves, and why"));
   add_show();
   add_checks();
+  add_memory();
   add_run();
   add_trace();
   CLI::App* ops =

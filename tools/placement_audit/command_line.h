@@ -15,6 +15,7 @@ enum class CommandName {
   kPlan,
   kPropagate,
   kShow,
+  kMemory,
   kCheck,
   kExplain,
   kDiff,

@@ -18,7 +18,7 @@ constexpr std::size_t kMaxCells = 64;
 constexpr double kMargin = 24;
 constexpr double kGap = 40;
 constexpr double kHeldSide = 200;
-constexpr double kWidest = 1100;  // of a step: what a page of 1,200 pixels shows
+constexpr double kWidest = 1090;  // of a step: what a page of 1,200 pixels shows beside its bar
 
 // "0+2" where each holds a summand, "0,1" where each holds the same, "(0,1)+(2,3)" for both.
 std::string holders_text(const Spec& spec, const Block& block) {

@@ -8,6 +8,7 @@
 #include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
+#include "tools/placement_audit/program_page.h"
 
 namespace tessera::audit {
 namespace {
@@ -116,6 +117,11 @@ StatusOr<Answer> show_program(const Request& request) {
                        read_program(request.input, request.input_name, table));
   TSR_ASSIGN_OR_RETURN(const ModuleCost all, module_cost(program));
   TSR_ASSIGN_OR_RETURN(const ModuleCost* cost, find_module(all, request.module));
+  if (request.format == Format::kHtml) {
+    TSR_ASSIGN_OR_RETURN(std::string page,
+                         program_page(program, table, {.first = "modules", .title = "modules"}));
+    return Answer{std::move(page)};
+  }
   if (request.format == Format::kText) return Answer{text_of(program, *cost, request.module)};
   return Answer{json_line(Json::object({{"name", program.name},
                                         {"source", program.source.kind},
