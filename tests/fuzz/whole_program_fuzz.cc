@@ -1,6 +1,7 @@
 // A program of a whole step. What is accepted names only values that are there, is the same after
 // it was written and read again, unfolds or says why not, and costs no less than its modules; what
 // is not is told with its place.
+#include "program/memory.h"
 #include "program/module_cost.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
@@ -43,6 +44,12 @@ void fuzz(std::string_view text) {
     std::int64_t steps = 0;
     for (const ModuleCost& each : cost->inside) steps += each.steps;
     TSR_CHECK(steps <= cost->steps, std::string(text));
+  }
+  if (const auto held = memory_of(*program, *table); held.ok()) {
+    for (const StageMemory& stage : *held) {
+      TSR_CHECK(stage.peak_bytes >= stage.start_bytes, std::string(text));
+      TSR_CHECK(stage.peak_bytes >= stage.end_bytes, std::string(text));
+    }
   }
   const std::string written = write_program(*program);
   const StatusOr<Program> again = read_program(written, "again", *table);

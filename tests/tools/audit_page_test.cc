@@ -118,6 +118,31 @@ TEST_CASE("a reader can use the page, in light and dark, wide and narrow", "[too
   CHECK(dark.ends_with(" checks in dark"));
 }
 
+TEST_CASE("the page of a check has its findings", "[tools][page]") {
+  const std::string chromium = browser();
+  const std::string file = recorded_program("implicit_gather");
+  const std::vector<std::string> check = {"check", file, "--format"};
+  const auto in = [&](const char* format) {
+    std::vector<std::string> arguments = check;
+    arguments.emplace_back(format);
+    return run_program("placement-audit", arguments, "");
+  };
+  const Ran page = in("html"), json = in("json");
+  CHECK(page.exit_code == json.exit_code);
+  const Json answer = value_or_throw(parse_json(json.out, "check"));
+  const std::size_t findings = answer.find("findings")->if_array()->size();
+  REQUIRE(findings > 0);
+  if (chromium.empty()) return;
+  const std::string said = checked(
+      chromium, page.out,
+      absl::StrFormat(R"({"steps":45,"word":"silu","value":"down.weight","cells":4,"findings":%d})",
+                      findings),
+      false);
+  INFO(said);
+  CHECK(said.ends_with(" checks in light"));
+  CHECK(said.find("FAIL") == std::string::npos);
+}
+
 TEST_CASE("a page of 20,000 steps and one of 16,384 ranks are as usable", "[tools][page]") {
   const std::string chromium = browser();
   if (chromium.empty()) return;
