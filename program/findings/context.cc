@@ -283,17 +283,6 @@ std::string FindingContext::site_near(int step) const {
   return "";
 }
 
-std::string FindingContext::module_near(int step) const {
-  for (int hops = 0; hops < 16 && step >= 0; ++hops) {
-    const StepNode& node = this->step(step);
-    if (!node.step->origin.module.empty()) return node.step->origin.module;
-    int before = -1;
-    for (const int read : node.reads) before = std::max(before, value(read).made_by);
-    step = before;
-  }
-  return "";
-}
-
 Finding FindingContext::start(std::string_view rule, int step) {
   Finding finding;
   finding.rule = rule;

@@ -67,7 +67,6 @@ class FindingContext {
 
   /// The site of a step, or of the nearest step before it on which it hangs and that has one.
   std::string site_near(int step) const;
-  std::string module_near(int step) const;
 
   /// A finding of a rule about a step, with its place, op, collectives and bytes filled in.
   Finding start(std::string_view rule, int step);

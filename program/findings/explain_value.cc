@@ -121,6 +121,8 @@ class Explainer {
     if (const std::optional<Remedy> remedy = remedy_for(context_, step)) {
       cause.fix = remedy->text;
       cause.saved_bytes = remedy->saved_bytes;
+    } else if (move.implicit) {
+      cause.fix = advice_for(move.needed_by.substr(0, move.needed_by.find('.')));
     }
   }
 

@@ -78,10 +78,11 @@ class Reductions {
     if (axes.empty()) return;
     const std::string names = absl::StrJoin(axes, ",");
     const std::string& gradient = context_.value(value).value->name;
+    const std::string module = context_.value(parameter).value->module;
     report(context_.value(value).made_by, axes, gradient,
            absl::StrFormat("%s differs along %s, where %s does not: replicas drift apart", gradient,
                            names, context_.value(parameter).value->name),
-           absl::StrFormat("all_reduce the gradient over %s before the optimizer", names));
+           absl::StrFormat("all_reduce the gradient over %s before the optimizer", names), module);
   }
 
   void look_at_update(int step, const CallStep& call) {
@@ -144,17 +145,15 @@ class Reductions {
     return value;
   }
   void report(int step, const std::vector<std::string>& axes, const std::string& value,
-              std::string cause, std::string fix) {
+              std::string cause, std::string fix, const std::string& module = "") {
     if (!told_.insert({step, absl::StrJoin(axes, ",")}).second) return;
     Finding finding = context_.start("lacks-reduction", step);
     finding.axes = axes;
     finding.collective.clear();
     finding.bytes = {};
     finding.value = value;
-    if (step >= 0) {
-      finding.site = context_.site_near(step);
-      finding.module = group_of_layers(context_.module_near(step));
-    }
+    if (step >= 0) finding.site = context_.site_near(step);
+    if (finding.module.empty()) finding.module = group_of_layers(module);
     finding.measure = "over " + absl::StrJoin(axes, ",");
     finding.cause = std::move(cause);
     finding.fix = std::move(fix);

@@ -161,14 +161,18 @@ Status find_small_messages(FindingContext& context) {
                                      [&run = run](int read) { return run.results.contains(read); });
       if (waits) close(run);
     }
-    const std::vector<ProgramMove>& moves = context.moves(i);
-    if (moves.size() != 1 || moves[0].bytes.max > kSmallBytes || moves[0].bytes.max == 0) continue;
+    const Volume bytes = context.bytes(i);
+    if (bytes.max == 0 || bytes.max > kSmallBytes) continue;
     if (std::holds_alternative<CallStep>(node.step->what)) continue;  // inside of an op's kernel
-    Run& run = runs[moves[0].collective + " " + absl::StrJoin(moves[0].axes, ",")];
+    std::string key;
+    for (const ProgramMove& move : context.moves(i)) {
+      key += move.collective + " " + absl::StrJoin(move.axes, ",") + " ";
+    }
+    Run& run = runs[key];
     run.steps.push_back(i);
     run.results.insert(node.makes.begin(), node.makes.end());
-    run.max += moves[0].bytes.max;
-    run.total += moves[0].bytes.total;
+    run.max += bytes.max;
+    run.total += bytes.total;
   }
   for (auto& [key, run] : runs) close(run);
   return absl::OkStatus();

@@ -28,7 +28,10 @@ std::string need_text(FindingContext& context, int step, const MoveStep& move) {
 
 void suggest(FindingContext& context, int step, Finding& finding) {
   const std::optional<Remedy> remedy = remedy_for(context, step);
-  if (!remedy) return;
+  if (!remedy) {
+    finding.fix = advice_for(finding.op);
+    return;
+  }
   finding.fix = remedy->text;
   finding.saved_bytes = remedy->saved_bytes;
 }

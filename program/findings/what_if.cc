@@ -40,6 +40,7 @@ class Change {
     return true;
   }
   CheckedInt saved() const { return before_ - after_; }
+  const std::set<int>& dropped() const { return dropped_; }
   /// Moves that the change brings, up to three of them.
   std::string brings() const {
     return news_.empty() ? "nothing moves instead" : absl::StrJoin(news_, "; ");
@@ -159,14 +160,24 @@ class Change {
   std::vector<std::string> news_;
 };
 
+/// What the rank with most holds of it.
+std::int64_t piece_bytes(const Spec& spec) {
+  const Coord first(static_cast<std::size_t>(spec.mesh().ndim()), 0);
+  return num_elements(spec.local_shape(first)) * size_of(spec.dtype());
+}
+
 class Search {
  public:
   Search(FindingContext& context, int move)
-      : context_(context), rounds_(context.step(move).rounds) {}
+      : context_(context), rounds_(context.step(move).rounds), place_(place_of(move)) {}
 
   void take(Change& change, const std::string& text) {
     if (!change.follow()) return;
-    const std::int64_t saved = (change.saved() / rounds_).clamped();
+    // One change may remove several moves of one place: each has its part of what that saves.
+    std::int64_t alike = 0;
+    for (const int dropped : change.dropped()) alike += place_of(dropped) == place_ ? 1 : 0;
+    const std::int64_t saved =
+        (change.saved() / (rounds_ * std::max<std::int64_t>(1, alike))).clamped();
     if (saved <= best_.saved_bytes) return;
     best_ = {.text = text + ": " + change.brings(), .saved_bytes = saved};
   }
@@ -177,8 +188,11 @@ class Search {
   }
 
  private:
+  std::string place_of(int step) const { return id_of(context_.start("", step)); }
+
   FindingContext& context_;
   CheckedInt rounds_;
+  std::string place_;
   Remedy best_;
 };
 
@@ -195,16 +209,19 @@ void Search::try_placements(int value, const std::vector<std::string>& axes) {
       entries.push_back({.kind = RowEntry::Kind::kShard, .dim = dim});
     }
     for (const RowEntry& entry : entries) {
-      if (entry == entry_of(*placed, *axis)) continue;
+      const RowEntry now = entry_of(*placed, *axis);
+      if (entry == now || now.kind == RowEntry::Kind::kPartial) continue;
       const StatusOr<Spec> other =
           Spec::make(placed->mesh(), placed->global_shape(), placed->dtype(),
                      with_entry(placed->layout(), *axis, entry));
       if (!other.ok()) continue;
       Change change(context_);
       change.place(value, *other);
+      const std::int64_t more = piece_bytes(*other) - piece_bytes(*placed);
       take(change,
-           absl::StrFormat("place %s as %s on %s, not %s", context_.value(value).value->name,
-                           to_string(entry), name, to_string(entry_of(*placed, *axis))));
+           absl::StrFormat("place %s as %s on %s, not %s%s", context_.value(value).value->name,
+                           to_string(entry), name, to_string(entry_of(*placed, *axis)),
+                           more > 0 ? ", with " + byte_count(more) + " more held" : ""));
     }
   }
 }
@@ -241,12 +258,19 @@ void Search::try_rows(int step, const std::vector<std::string>& axes) {
   }
 }
 
-bool is_root(const ProgramValue& value) {
-  return value.role == ValueRole::kParameter || value.role == ValueRole::kInput ||
-         value.role == ValueRole::kBuffer;
+bool is_held(const ProgramValue& value) {
+  return value.role == ValueRole::kParameter || value.role == ValueRole::kBuffer;
 }
 
 }  // namespace
+
+std::string_view advice_for(std::string_view op) {
+  static constexpr std::string_view kInParts[] = {
+      "split", "split_with_sizes", "chunk", "unbind", "slice", "cat", "stack"};
+  if (std::find(std::begin(kInParts), std::end(kInParts), op) == std::end(kInParts)) return "";
+  return "keep the parts as tensors of their own, made by weights of their own, each cut alike: a "
+         "dim that is cut over ranks cannot be taken apart without its whole";
+}
 
 std::optional<Remedy> remedy_for(FindingContext& context, int move) {
   Search search(context, move);
@@ -258,6 +282,7 @@ std::optional<Remedy> remedy_for(FindingContext& context, int move) {
   // Back to where the placement came from: parameters and inputs on the way, and the ops.
   std::vector<int> front = context.step(move).reads;
   std::set<int> seen;
+  std::vector<int> inputs;
   for (int depth = 0; depth < kMaxDepth && !front.empty(); ++depth) {
     std::vector<int> next;
     for (const int value : front) {
@@ -266,7 +291,8 @@ std::optional<Remedy> remedy_for(FindingContext& context, int move) {
       const auto* region = node.made_by < 0
                                ? nullptr
                                : std::get_if<RegionStep>(&context.step(node.made_by).step->what);
-      if (is_root(*node.value) || (region != nullptr && region->name == "fsdp_all_gather")) {
+      if (node.value->role == ValueRole::kInput) inputs.push_back(value);
+      if (is_held(*node.value) || (region != nullptr && region->name == "fsdp_all_gather")) {
         search.try_placements(value, axes);
       }
       if (node.made_by < 0 || region != nullptr) continue;
@@ -275,6 +301,10 @@ std::optional<Remedy> remedy_for(FindingContext& context, int move) {
       next.insert(next.end(), reads.begin(), reads.end());
     }
     front = std::move(next);
+  }
+  // An input placed otherwise costs whoever makes it: only where nothing else helps.
+  for (std::size_t i = 0; i < inputs.size() && !search.best(); ++i) {
+    search.try_placements(inputs[i], axes);
   }
   return search.best();
 }

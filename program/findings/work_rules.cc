@@ -36,11 +36,15 @@ double flops_of(FindingContext& context, int step, const CallStep& call) {
   return 0;
 }
 
-/// The mesh that others of the same stage are slices of; null where there is none.
+/// The mesh that others of the same stage are slices of; null where there is none. One that has
+/// stages of the pipeline on an axis is no step's: each stage does something else.
 const Mesh* world_of(const Program& program, const StepOrigin& origin) {
+  const bool staged = std::any_of(
+      program.meshes.begin(), program.meshes.end(),
+      [&](const ProgramMesh& mesh) { return origin.stage && mesh.stage == origin.stage; });
   const ProgramMesh* world = nullptr;
   for (const ProgramMesh& mesh : program.meshes) {
-    if (mesh.of || (origin.stage && mesh.stage && mesh.stage != origin.stage)) continue;
+    if (mesh.of || (staged && mesh.stage != origin.stage)) continue;
     if (world == nullptr || mesh.mesh.num_ranks() > world->mesh.num_ranks()) world = &mesh;
   }
   return world == nullptr ? nullptr : &world->mesh;
@@ -198,6 +202,7 @@ Status find_replicated_work(FindingContext& context) {
     finding.axes = sharing.axes;
     finding.collective.clear();
     finding.bytes = {};
+    finding.phase.reset();
     wasted[id_of(finding)] += own * (1 - 1 / sharing.alike);
     finding.cause = absl::StrFormat("every rank along %s computes the same %s of %s",
                                     absl::StrJoin(sharing.axes, ","), call->op, call->out[0].name);

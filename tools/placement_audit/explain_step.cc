@@ -41,8 +41,9 @@ std::string lines_of(const Cause& cause) {
   text += wrapped(cause.text, "     ");
   if (!where.empty()) text += wrapped("at " + where, "     ");
   if (!cause.fix.empty()) {
-    text +=
-        wrapped(absl::StrFormat("fix: %s: %d bytes less", cause.fix, cause.saved_bytes), "     ");
+    const std::string saved =
+        cause.saved_bytes > 0 ? ": " + byte_count(cause.saved_bytes) + " less" : "";
+    text += wrapped("fix: " + cause.fix + saved, "     ");
   }
   return text;
 }
@@ -63,7 +64,9 @@ std::string text_of_chain(const CauseChain& chain) {
   const Cause* best = nullptr;
   for (const std::vector<Cause>* causes : {&chain.causes, &chain.moved_on}) {
     for (const Cause& cause : *causes) {
-      if (cause.saved_bytes > (best == nullptr ? 0 : best->saved_bytes)) best = &cause;
+      if (!cause.fix.empty() && cause.saved_bytes > (best == nullptr ? -1 : best->saved_bytes)) {
+        best = &cause;
+      }
     }
   }
   const std::string first = best != nullptr ? best->fix
