@@ -69,7 +69,7 @@ TEST_CASE("lines of check, explain and diff fit 100 columns and have no colour i
       CHECK(ran.exit_code <= 1);
       CHECK(ran.err.empty());
       std::size_t widest = 0;
-      for (const std::string line : absl::StrSplit(ran.out, '\n')) {
+      for (const auto line : absl::StrSplit(ran.out, '\n')) {
         widest = std::max(widest, line.size());
       }
       CHECK(widest <= 100);
