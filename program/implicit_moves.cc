@@ -181,11 +181,40 @@ class Writer {
       for (const ProgramValue& value : region->out) know(value);
     } else if (const auto* move = std::get_if<MoveStep>(&step.what)) {
       know(move->out);
-    } else if (std::holds_alternative<FreeStep>(step.what) ||
-               std::holds_alternative<RepeatStep>(step.what)) {
+    } else if (auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+      add_repeat(*repeat);
+    } else if (std::holds_alternative<FreeStep>(step.what)) {
       moved_.clear();  // what was moved may be gone
     }
     program_.steps.push_back(std::move(step));
+  }
+
+  /// What a round moves is moved in each. It ends where the next one begins.
+  void add_repeat(RepeatStep& repeat) {
+    moved_.clear();
+    std::vector<AnyStep> before = std::move(program_.steps);
+    program_.steps.clear();
+    std::vector<AnyStep> inside = std::move(repeat.steps);
+    for (AnyStep& step : inside) add(std::move(step));
+    for (auto& [begin, end] : repeat.carry) {
+      const auto from = known_.find(end), to = known_.find(begin);
+      if (from == known_.end() || to == known_.end()) continue;
+      const bool placed = from->second.layout && to->second.layout;
+      if (!placed || from->second.layout == to->second.layout) continue;
+      ProgramValue out = to->second;
+      out.name = fresh(begin + ".next");
+      out.role = ValueRole::kTemporary;
+      out.module.clear();
+      out.count = 1;
+      MoveStep move{
+          .value = end, .out = out, .implicit = true, .needed_by = "the next round", .moves = {}};
+      end = out.name;
+      know(out);
+      program_.steps.push_back({std::move(move)});
+    }
+    repeat.steps = std::move(program_.steps);
+    program_.steps = std::move(before);
+    moved_.clear();
   }
 
   /// None: an operand has no placements, or is no tensor.

@@ -52,10 +52,28 @@ def received(kind, local, result, elements, ranks):
     return local
 
 
+def rounds_of_computations(text):
+    """How often each computation of a compiled program runs: a loop's body as often as the compiler knows."""
+    computation, callers = "", {}
+    for line in text.splitlines():
+        if match := re.match(r"(?:ENTRY )?%?([\w.\-]+) \(", line):
+            computation = match.group(1)
+        if match := re.search(r" while\(.*body=%?([\w.\-]+).*known_trip_count\":{\"n\":\"(\d+)\"", line):
+            callers[match.group(1)] = (computation, int(match.group(2)))
+
+    def rounds(name):
+        caller, count = callers.get(name, (None, 1))
+        return count if caller is None else count * rounds(caller)
+
+    return rounds
+
+
 def moves_of_hlo(text):
     """The collectives of a compiled program: one entry for each tensor that one moves."""
-    moves = []
+    moves, computation, rounds = [], "", rounds_of_computations(text)
     for line in text.splitlines():
+        if match := re.match(r"(?:ENTRY )?%?([\w.\-]+) \(", line):
+            computation = match.group(1)
         match = re.search(r"= (.*?) (all-gather|reduce-scatter|all-reduce|all-to-all|collective-permute)(?:-start)?\((.*)", line)
         if not match:
             continue
@@ -73,7 +91,7 @@ def moves_of_hlo(text):
         scope = re.search(r'op_name="([^"]*)"', line)
         for elements, result in parts:
             local = result * ranks if kind == "reduce_scatter" else result
-            moves.append({"collective": kind, "ranks": ranks, "groups": count, "scope": scope.group(1) if scope else "",
+            moves.append({"collective": kind, "ranks": ranks, "groups": count, "rounds": rounds(computation), "scope": scope.group(1) if scope else "",
                           "bytes": received(kind, local, result, elements, ranks)})
     return moves
 
@@ -147,8 +165,8 @@ def table(folder, audit):
         name = path.name.removesuffix(".moves.json")
         sums, calls = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
         for move in json.loads(path.read_text())["moves"]:
-            sums[move["collective"]] += move["bytes"]
-            calls[move["collective"]] += 1
+            sums[move["collective"]] += move["bytes"] * move["rounds"]
+            calls[move["collective"]] += move["rounds"]
         row(name, "jax's HLO", sums, calls)
         row("", "placement-audit", *by_audit(folder / f"{name}.propagated.mlir", audit))
 

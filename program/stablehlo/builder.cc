@@ -67,8 +67,7 @@ StatusOr<std::string> Builder::name_of(BoundId id, const StepOrigin& origin) {
 }
 
 Status Builder::push(AnyStep step, const std::vector<BoundId>& made, std::size_t offset) {
-  if (std::ssize(program_.steps) == kMaxProgramSteps ||
-      std::ssize(made_) + std::ssize(made) > kMaxProgramValues) {
+  if (num_steps_ == kMaxProgramSteps || std::ssize(made_) + std::ssize(made) > kMaxProgramValues) {
     return text().error(offset, absl::StrFormat("more than %d steps or %d values, each function as "
                                                 "often as it is called",
                                                 kMaxProgramSteps, kMaxProgramValues));
@@ -76,11 +75,13 @@ Status Builder::push(AnyStep step, const std::vector<BoundId>& made, std::size_t
   if (std::vector<ProgramValue>* results = results_of(step)) {
     TSR_CHECK(results->size() == made.size(), step.origin.from);
   }
+  ++num_steps_;
   program_.steps.push_back(std::move(step));
   for (std::size_t i = 0; i < made.size(); ++i) {
     Bound& bound = at(made[i]);
     bound.made = true;
-    bound.step = std::ssize(program_.steps) - 1;
+    bound.step = bodies_.empty() ? std::ssize(program_.steps) - 1 : -1;
+    bound.serial = made_.size();
     bound.out = i;
     made_.push_back(made[i]);
   }
@@ -105,9 +106,31 @@ StatusOr<BoundId> Builder::redistribute(BoundId id, const Sharding& sharding,
 }
 
 void Builder::undo_to(const Mark& mark) {
+  num_steps_ -= std::ssize(program_.steps) - static_cast<std::ptrdiff_t>(mark.steps);
   program_.steps.resize(mark.steps);
   for (std::size_t i = mark.made; i < made_.size(); ++i) at(made_[i]).made = false;
   made_.resize(mark.made);
+}
+
+Status Builder::begin_body(std::size_t offset) {
+  if (body_depth() == kMaxRepeatDepth) {
+    return text().error(offset,
+                        absl::StrFormat("more than %d loops in one another", kMaxRepeatDepth));
+  }
+  bodies_.push_back({.steps_before = std::move(program_.steps), .made_before = made_.size()});
+  program_.steps.clear();
+  return absl::OkStatus();
+}
+
+std::vector<AnyStep> Builder::end_body() {
+  std::vector<AnyStep> steps = std::move(program_.steps);
+  program_.steps = std::move(bodies_.back().steps_before);
+  bodies_.pop_back();
+  return steps;
+}
+
+bool Builder::is_of_body(BoundId id) const {
+  return at(id).made && at(id).step < 0 && at(id).serial >= bodies_.back().made_before;
 }
 
 Status Builder::count(const Statement& statement) {

@@ -22,9 +22,11 @@ struct Bound {
   ProgramValue value;
   std::optional<double> splat;
   bool made = false;  ///< a step or a declaration of the program has it
-  /// The step that makes it in Program::steps, and which of its results; -1: none does.
+  /// The step that makes it in Program::steps, and which of its results; -1: none does, or one in
+  /// a repeat.
   std::ptrdiff_t step = -1;
   std::size_t out = 0;
+  std::size_t serial = 0;  ///< in order of what was made
 };
 using BoundId = int;
 
@@ -65,6 +67,13 @@ class Builder {
   };
   Mark mark() const noexcept { return {program_.steps.size(), made_.size()}; }
   void undo_to(const Mark& mark);
+  /// Steps from here on are a repeat's body, until end_body() gives them. Errors: InvalidArgument
+  /// for more in one another than programs have.
+  Status begin_body(std::size_t offset);
+  std::vector<AnyStep> end_body();
+  int body_depth() const noexcept { return static_cast<int>(bodies_.size()); }
+  /// Made since begin_body().
+  bool is_of_body(BoundId id) const;
   /// Counts an operation that was read, with its operands and results. Errors: InvalidArgument
   /// beyond what one module may have, its functions as often as they are called.
   Status count(const Statement& statement);
@@ -76,6 +85,12 @@ class Builder {
   std::deque<Bound> bounds_;  // references to them stay
   absl::flat_hash_map<std::string, int> names_;
   std::vector<BoundId> made_;
+  struct Body {
+    std::vector<AnyStep> steps_before;
+    std::size_t made_before = 0;
+  };
+  std::vector<Body> bodies_;
+  std::int64_t num_steps_ = 0;  ///< in all bodies
   std::int64_t num_counted_ = 0;
 };
 

@@ -58,6 +58,7 @@ class Conversion {
   Made slice_to(const Shape& start, const Shape& limit, const Shape& stride);
   Made pad();
   Made dynamic_slice();
+  Made one_of(std::size_t dim, const std::vector<std::int64_t>& sizes);
   Made dynamic_update_slice();
   // Products, sums, rows.
   Made dot();

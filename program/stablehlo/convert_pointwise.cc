@@ -1,6 +1,4 @@
 // Operations that take element by element, and what numbers everywhere become in them.
-#include <bit>
-#include <charconv>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -9,43 +7,6 @@
 
 namespace tessera::stablehlo {
 namespace {
-
-double from_bits(std::uint64_t bits, DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return std::bit_cast<double>(bits);
-    case DType::kF32:
-      return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-    case DType::kBF16:
-      return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16)));
-    case DType::kF16: {
-      // Only what has no decimal text is printed as bits: infinities and NaN.
-      const bool is_nan = (bits & 0x3FF) != 0;
-      const double infinity = std::numeric_limits<double>::infinity();
-      if (is_nan) return std::numeric_limits<double>::quiet_NaN();
-      return (bits & 0x8000) != 0 ? -infinity : infinity;
-    }
-    default:
-      return static_cast<double>(bits);
-  }
-}
-
-/// The number that a literal says for all elements; none: there are several, or bytes.
-std::optional<double> number_of(std::string_view literal, DType dtype) {
-  if (literal == "true") return 1;
-  if (literal == "false") return 0;
-  const char* const end = literal.data() + literal.size();
-  if (literal.starts_with("0x")) {
-    std::uint64_t bits = 0;
-    const auto [stop, error] = std::from_chars(literal.data() + 2, end, bits, 16);
-    if (error != std::errc() || stop != end) return std::nullopt;
-    return from_bits(bits, dtype);
-  }
-  double number = 0;
-  const auto [stop, error] = std::from_chars(literal.data(), end, number);
-  if (error != std::errc() || stop != end || literal.empty()) return std::nullopt;
-  return number;
-}
 
 double rounded_to(DType dtype, double number) {
   if (dtype == DType::kBool) return number != 0 ? 1 : 0;
@@ -80,7 +41,7 @@ StatusOr<Conversion::Ids> Conversion::constant() {
     // value = dense<…> of the generic form stands in braces.
     const Nodes value = node.is_group('<') ? statement_.attribute("value") : Nodes(&node, 1);
     if (value.empty() || value[0].token.kind != Token::Kind::kDense) continue;
-    builder_.at(results_[0]).splat = number_of(value[0].token.text, result_type().dtype);
+    builder_.at(results_[0]).splat = literal_number(value[0].token.text, result_type().dtype);
     if (builder_.at(results_[0]).splat) return results_;
   }
   return make_region();

@@ -171,6 +171,24 @@ Conversion::Made Conversion::pad() {
   return call("constant_pad_nd", {operands_[0]}, {{"pad", pads}, {"value", *splat(1)}});
 }
 
+/// One row of a dim, the others whole: chosen by its number when it runs.
+Conversion::Made Conversion::one_of(std::size_t dim, const std::vector<std::int64_t>& sizes) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != (i == dim ? 1 : type(0).shape[i])) {
+      return no("where it begins is known only when it runs");
+    }
+  }
+  const std::size_t first = operands_.size() - sizes.size();
+  if (!is_index(type(first + dim).dtype)) return no("its start is of no type that numbers rows");
+  TSR_ASSIGN_OR_RETURN(
+      const std::optional<BoundId> row,
+      call("view", {operands_[first + dim]}, {{"size", Shape{1}}}, Gives::kOnTheWay));
+  if (!row) return row;
+  const std::pair<std::string_view, AttrValue> along = {"dim", static_cast<std::int64_t>(dim)};
+  if (first == 1) return call("index_select", {operands_[0], *row}, {along});
+  return call("index_copy", {operands_[0], *row, operands_[1]}, {along});
+}
+
 Conversion::Made Conversion::dynamic_slice() {
   TSR_ASSIGN_OR_RETURN(const std::vector<std::int64_t> sizes, ints("sizes", "slice_sizes"));
   const Shape from = type(0).shape;
@@ -182,7 +200,7 @@ Conversion::Made Conversion::dynamic_slice() {
     const std::int64_t room = from[dim] - sizes[dim];
     if (room < 0 || sizes[dim] < 0) return error("a slice larger than its operand");
     const std::optional<double> given = splat(dim + 1);
-    if (room > 0 && !given) return no("where it begins is known only when it runs");
+    if (room > 0 && !given) return one_of(dim, sizes);
     start.push_back(held(given.value_or(0), room));
     limit.push_back(start.back() + sizes[dim]);
   }
@@ -200,7 +218,7 @@ Conversion::Made Conversion::dynamic_update_slice() {
     if (part[dim] > whole[dim]) return error("an update larger than its operand");
     if (part[dim] == whole[dim]) continue;
     if (cut) return no("it writes a part of several dims");
-    if (!splat(dim + 2)) return no("where it begins is known only when it runs");
+    if (!splat(dim + 2)) return one_of(dim, {part.begin(), part.end()});
     cut = dim;
   }
   if (!cut) {

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_format.h"
 #include "io/json.h"
+#include "program/program_json.h"
 #include "program/stablehlo/conversion.h"
+#include "program/stablehlo/loop.h"
 #include "program/stablehlo/survey.h"
 
 namespace tessera::stablehlo {
@@ -17,6 +19,7 @@ struct Frame {
   std::string prefix;  ///< "%3/" in the function whose call makes %3
   StepOrigin origin;   ///< of the call
   int depth = 0;
+  bool in_loop = false;  ///< a loop's body, whose end is another word
   absl::flat_hash_map<std::string, BoundId> values = {};
 };
 
@@ -118,7 +121,7 @@ class Inliner {
       TSR_RETURN_IF_ERROR(builder_.count(*statement));
       const bool returns = statement->op == "return" || statement->op == "func.return";
       TSR_ASSIGN_OR_RETURN(Ids operands, values_of(statement->operands(), frame));
-      if (returns) return operands;
+      if (returns || (frame.in_loop && statement->op == "stablehlo.return")) return operands;
       TSR_ASSIGN_OR_RETURN(const Ids results, read(*statement, std::move(operands), frame));
       TSR_RETURN_IF_ERROR(bind_results(*statement, results, frame));
     }
@@ -150,6 +153,10 @@ class Inliner {
     if (statement.op == "sdy.manual_computation") {
       return manual(statement, std::move(operands), frame);
     }
+    if (statement.op == "stablehlo.while") {
+      TSR_ASSIGN_OR_RETURN(const std::optional<Ids> results, repeat(statement, operands, frame));
+      if (results) return *results;
+    }
     Survey survey;
     TSR_ASSIGN_OR_RETURN(const std::optional<ProgramMove> move,
                          move_of(builder_, statement, module_.meshes.main(), survey));
@@ -163,6 +170,51 @@ class Inliner {
     Conversion conversion(builder_, statement, std::move(operands), origin_of(statement, frame),
                           frame.prefix);
     return conversion.run();
+  }
+
+  /// A loop of a known number of rounds is a repeat; none: it is another.
+  StatusOr<std::optional<Ids>> repeat(const Statement& statement, const Ids& before,
+                                      const Frame& frame) {
+    const std::optional<Loop> loop = parts_of_loop(statement);
+    if (!loop || loop->names.size() != before.size() || builder_.body_depth() == kMaxRepeatDepth) {
+      return std::optional<Ids>();
+    }
+    TSR_ASSIGN_OR_RETURN(const std::optional<Rounds> rounds, rounds_of(builder_, *loop, before));
+    if (!rounds) return std::optional<Ids>();
+    StepOrigin origin = origin_of(statement, frame);
+    origin.from = statement.op;
+    Conversion conversion(builder_, statement, before, origin, frame.prefix);
+    TSR_ASSIGN_OR_RETURN(Ids begin, conversion.declare_results());
+    Frame inside = frame;
+    inside.prefix += statement.results[0].name + '/';
+    inside.origin = origin;
+    inside.origin.from.clear();
+    inside.in_loop = true;
+    ++inside.depth;
+    for (std::size_t i = 0; i < begin.size(); ++i) {
+      if (rounds->passed[i]) {
+        begin[i] = before[i];
+      } else {
+        TSR_RETURN_IF_ERROR(copy_value(builder_, before[i], begin[i], origin, statement.offset));
+      }
+      inside.values[loop->names[i]] = begin[i];
+    }
+    RepeatStep step{
+        .count = rounds->count, .as = statement.results[0].name, .steps = {}, .carry = {}};
+    TSR_RETURN_IF_ERROR(builder_.begin_body(statement.offset));
+    TSR_ASSIGN_OR_RETURN(const Ids end, read_body(loop->body, inside));
+    if (end.size() != begin.size()) {
+      return error(statement.offset, "its body returns other than what goes round");
+    }
+    for (std::size_t i = 0; i < end.size(); ++i) {
+      if (end[i] == begin[i]) continue;
+      TSR_ASSIGN_OR_RETURN(const BoundId last, ready_for_next(builder_, begin[i], end[i],
+                                                              inside.origin, statement.offset));
+      step.carry.emplace_back(builder_.at(begin[i]).value.name, builder_.at(last).value.name);
+    }
+    step.steps = builder_.end_body();
+    TSR_RETURN_IF_ERROR(builder_.push({std::move(step)}, {}, statement.offset));
+    return std::optional<Ids>(begin);
   }
 
   StatusOr<Ids> call(const Statement& statement, Ids operands, const Frame& frame) {

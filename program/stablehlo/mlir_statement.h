@@ -83,4 +83,7 @@ bool has_flag(Nodes nodes, std::string_view key);
 StatusOr<std::vector<std::int64_t>> integers_of(const MlirText& text, Nodes nodes);
 StatusOr<std::int64_t> integer_of(const MlirText& text, Nodes nodes);
 
+/// The number that "dense<…>" says for all elements; none: there are several, or bytes.
+std::optional<double> literal_number(std::string_view literal, DType dtype);
+
 }  // namespace tessera::stablehlo

@@ -1,6 +1,8 @@
 // Types and numbers of MLIR's text.
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -74,7 +76,43 @@ StatusOr<std::vector<std::int64_t>> integers_in(const MlirText& text, std::strin
   return numbers;
 }
 
+double from_bits(std::uint64_t bits, DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::bit_cast<double>(bits);
+    case DType::kF32:
+      return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+    case DType::kBF16:
+      return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits << 16)));
+    case DType::kF16: {
+      // Only what has no decimal text is printed as bits: infinities and NaN.
+      const bool is_nan = (bits & 0x3FF) != 0;
+      const double infinity = std::numeric_limits<double>::infinity();
+      if (is_nan) return std::numeric_limits<double>::quiet_NaN();
+      return (bits & 0x8000) != 0 ? -infinity : infinity;
+    }
+    default:
+      return static_cast<double>(bits);
+  }
+}
+
 }  // namespace
+
+std::optional<double> literal_number(std::string_view literal, DType dtype) {
+  if (literal == "true") return 1;
+  if (literal == "false") return 0;
+  const char* const end = literal.data() + literal.size();
+  if (literal.starts_with("0x")) {
+    std::uint64_t bits = 0;
+    const auto [stop, error] = std::from_chars(literal.data() + 2, end, bits, 16);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    return from_bits(bits, dtype);
+  }
+  double number = 0;
+  const auto [stop, error] = std::from_chars(literal.data(), end, number);
+  if (error != std::errc() || stop != end || literal.empty()) return std::nullopt;
+  return number;
+}
 
 StatusOr<TensorType> parse_tensor_type(const MlirText& text, const Token& token) {
   TensorType type;

@@ -1,6 +1,7 @@
 // What is refused of StableHLO's text, each with its place; and modules of jax, as they are and
 // changed at random.
 #include <catch2/catch.hpp>
+#include <functional>
 #include <random>
 
 #include "absl/strings/str_replace.h"
@@ -134,18 +135,24 @@ std::string module_of_jax(const std::string& name) {
 }
 
 TEST_CASE("modules of jax: their operations are said by our ops", "[program][stablehlo]") {
-  for (const std::string layer : {"mlp", "attention", "moe", "moe_exchange"}) {
+  for (const std::string layer : {"mlp", "stack", "attention", "moe", "moe_exchange"}) {
     for (const std::string form : {"", "_step", ".propagated", "_step.propagated"}) {
       CAPTURE(layer, form);
       const Program program = value_or_throw(
           program_of_stablehlo(module_of_jax(layer + form), "jax", ops_of_modules()));
       CHECK(program.ranks == 8);
       int calls = 0, foreign = 0;
-      for (const AnyStep& step : program.steps) {
-        calls += std::holds_alternative<CallStep>(step.what) ? 1 : 0;
-        const auto* region = std::get_if<RegionStep>(&step.what);
-        foreign += region != nullptr && !region->warning.empty() ? 1 : 0;
-      }
+      const std::function<void(const std::vector<AnyStep>&)> count =
+          [&](const std::vector<AnyStep>& steps) {
+            for (const AnyStep& step : steps) {
+              calls += std::holds_alternative<CallStep>(step.what) ? 1 : 0;
+              const auto* region = std::get_if<RegionStep>(&step.what);
+              foreign += region != nullptr && !region->warning.empty() ? 1 : 0;
+              const auto* repeat = std::get_if<RepeatStep>(&step.what);
+              if (repeat != nullptr) count(repeat->steps);
+            }
+          };
+      count(program.steps);
       CHECK(foreign == 0);
       CHECK(calls >= (layer == "moe_exchange" ? 0 : 10));
       const std::string written = write_program(program);

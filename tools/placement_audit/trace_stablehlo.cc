@@ -10,27 +10,40 @@
 namespace tessera::audit {
 namespace {
 
-/// Steps by what they are, and the regions that are foreign, by name.
-std::string summary(const Program& program) {
-  std::int64_t calls = 0, moves = 0;
+/// Steps by what they are, as written, and the regions that are foreign, by name.
+struct StepCounts {
+  std::int64_t calls = 0, moves = 0, repeats = 0;
   std::map<std::string, std::int64_t> regions;
   std::map<std::string, std::string> warnings;
-  for (const AnyStep& step : program.steps) {
-    if (std::holds_alternative<CallStep>(step.what)) ++calls;
-    if (std::holds_alternative<MoveStep>(step.what)) ++moves;
-    if (const auto* region = std::get_if<RegionStep>(&step.what)) {
-      ++regions[region->name];
-      if (!region->warning.empty()) warnings.emplace(region->name, region->warning);
+
+  void add(const std::vector<AnyStep>& steps) {
+    for (const AnyStep& step : steps) {
+      if (std::holds_alternative<CallStep>(step.what)) ++calls;
+      if (std::holds_alternative<MoveStep>(step.what)) ++moves;
+      if (const auto* region = std::get_if<RegionStep>(&step.what)) {
+        ++regions[region->name];
+        if (!region->warning.empty()) warnings.emplace(region->name, region->warning);
+      }
+      if (const auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+        ++repeats;
+        add(repeat->steps);
+      }
     }
   }
+};
+
+std::string summary(const Program& program) {
+  StepCounts counts;
+  counts.add(program.steps);
   std::string text = absl::StrFormat(
-      "%s: %d ranks, %d values before the first step, %d calls of ops, "
-      "%d redistributions\n",
-      program.name, program.ranks, program.values.size(), calls, moves);
-  for (const auto& [name, count] : regions) {
-    const auto warning = warnings.find(name);
+      "%s: %d ranks, %d values before the first step, %d calls of ops, %d redistributions, %d "
+      "repeats\n",
+      program.name, program.ranks, program.values.size(), counts.calls, counts.moves,
+      counts.repeats);
+  for (const auto& [name, count] : counts.regions) {
+    const auto warning = counts.warnings.find(name);
     text += absl::StrFormat("%6d %s%s\n", count, name,
-                            warning == warnings.end() ? "" : ": " + warning->second);
+                            warning == counts.warnings.end() ? "" : ": " + warning->second);
   }
   return text;
 }

@@ -69,6 +69,16 @@ def programs(jax):
         where = {"router": PartitionSpec(), "up": PartitionSpec("tp"), "down": PartitionSpec("tp")}
         return jax.shard_map(local, mesh=mesh, in_specs=(where, both), out_specs=both)(params, x)
 
+    def stack(params, x):
+        """Equal layers in a loop, computed again in the backward pass."""
+
+        @jax.checkpoint
+        def layer(x, params):
+            with jax.named_scope("layer"):
+                return x + mlp(params, x), None
+
+        return jax.lax.scan(layer, x, params)[0]
+
     def step(layer):
         """A step of plain gradient descent."""
 
@@ -90,7 +100,8 @@ def programs(jax):
                "down": tensor((8, 256, 128), "tp", None, None)}
     rows, tokens = tensor((64, 256), "dp", None), tensor((128, 128), "dp", None)
     text, spread = tensor((4, 32, 256), "dp", None, None), tensor((128, 128), ("dp", "tp"), None)
-    layers = {"mlp": (mlp, matrix, rows), "attention": (attention, heads, text), "moe": (moe, experts, tokens),
+    stacked = {"up": tensor((4, 256, 1024), None, None, "tp"), "down": tensor((4, 1024, 256), None, "tp", None)}
+    layers = {"mlp": (mlp, matrix, rows), "stack": (stack, stacked, rows), "attention": (attention, heads, text), "moe": (moe, experts, tokens),
               "moe_exchange": (moe_exchange, experts, spread)}
     made = {}
     for name, (layer, params, x) in layers.items():

@@ -30,7 +30,7 @@ module @jit_mlp attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1
 #loc = loc(unknown)
 #loc4 = loc("layers.py":19:33 to :49)
 #loc5 = loc("layers.py":19:21 to :50)
-#loc6 = loc("layers.py":103:11 to :46)
+#loc6 = loc("layers.py":114:11 to :46)
 #loc7 = loc("layers.py":20:21 to :77)
 #loc8 = loc("layers.py":21:19 to :42)
 #loc9 = loc("programs.<locals>.mlp"(#loc4))

@@ -90,7 +90,7 @@ module @jit_moe attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1
 } loc(#loc)
 #loc5 = loc("layers.py":38:35 to :55)
 #loc6 = loc("layers.py":38:20 to :56)
-#loc7 = loc("layers.py":103:11 to :46)
+#loc7 = loc("layers.py":114:11 to :46)
 #loc8 = loc("layers.py":39:29 to :52)
 #loc9 = loc("layers.py":40:25 to :56)
 #loc10 = loc("layers.py":41:34 to :72)
