@@ -218,10 +218,12 @@ class Inliner {
   }
 
   StatusOr<Ids> call(const Statement& statement, Ids operands, const Frame& frame) {
-    if (statement.body.empty() || statement.body[0].token.kind != Token::Kind::kSymbol) {
+    Nodes callee = statement.attribute("callee");
+    if (callee.empty()) callee = Nodes(statement.body).first(statement.body.empty() ? 0 : 1);
+    if (callee.empty() || callee[0].token.kind != Token::Kind::kSymbol) {
       return error(statement.offset, "expected a function's name, such as call @f(%0)");
     }
-    const Token& name = statement.body[0].token;
+    const Token& name = callee[0].token;
     const auto found = module_.by_name.find(std::string(name.text));
     if (found == module_.by_name.end()) {
       return error(name.offset, in_quotes("@" + std::string(name.text)) + ": no such function");
