@@ -11,13 +11,13 @@
 namespace tessera {
 namespace {
 
-/// As programs call it: the exact sizes of "all_to_all_v" and whose memory rows go to are no part
-/// of the name.
+/// As programs call it: the exact sizes of "all_to_all_v" and in whose memory rows go to are no
+/// part of the name.
 std::string collective_of(const std::string& event) {
-  if (event == "all_to_all_v") return "all_to_all";
   if (event == "recv") return "receive";
+  const std::string name = event.ends_with("_v") ? event.substr(0, event.size() - 2) : event;
   const std::vector<std::string>& known = move_names();
-  return std::ranges::find(known, event) != known.end() ? event : "exchange";
+  return std::ranges::find(known, name) != known.end() ? name : "exchange";
 }
 
 /// The product of the sizes of axes; none where the mesh lacks one.

@@ -1,6 +1,7 @@
 #include "capture/recorder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "absl/strings/str_format.h"
@@ -38,6 +39,9 @@ Json json_of(const AttrValue& value) {
           return Json(name_of(is));
         } else if constexpr (std::is_same_v<T, Shape>) {
           return Json(Json::Array(is.begin(), is.end()));
+        } else if constexpr (std::is_same_v<T, double>) {
+          if (std::isfinite(is)) return Json(is);
+          return Json(std::isnan(is) ? "nan" : is > 0 ? "inf" : "-inf");
         } else {
           return Json(is);
         }

@@ -123,9 +123,13 @@ struct HostReadStep {
 struct AnyStep;
 
 /// `steps`, `count` times. A name that a round gives stands for that round's own value, and after
-/// the repeat for the last round's.
+/// the repeat for the last round's. Rounds are numbered from `first` on, up or down, and one "*" in
+/// a name or a module is the round's number, "*-1" in an argument the number below it: what a round
+/// made has a name of its own, by which later steps may name it.
 struct RepeatStep {
   std::int64_t count = 1;
+  std::int64_t first = 0;
+  std::int64_t by = 1;  ///< or -1: from a round's number to the next one's
   std::string as;
   std::vector<AnyStep> steps;
   /// First: a name at the begin of every round but the first; second: the round before's name.

@@ -206,15 +206,22 @@ class Reader {
   }
 
   StatusOr<AnyStep> read_repeat(const JsonView& view) {
-    TSR_RETURN_IF_ERROR(view.check_keys({"repeat", "steps"}, {"as", "carry"}));
+    TSR_RETURN_IF_ERROR(view.check_keys({"repeat", "steps"}, {"first", "by", "as", "carry"}));
     if (depth_ == kMaxRepeatDepth) {
       return view.error(absl::StrFormat("repeats in more than %d others", kMaxRepeatDepth - 1));
     }
     RepeatStep repeat;
     TSR_ASSIGN_OR_RETURN(repeat.count, view.find("repeat")->integer_in(1, kMaxRepeats));
+    if (const std::optional<JsonView> first = view.find("first")) {
+      TSR_ASSIGN_OR_RETURN(repeat.first, first->integer_in(-kMaxRepeats, kMaxRepeats));
+    }
+    if (const std::optional<JsonView> by = view.find("by")) {
+      TSR_ASSIGN_OR_RETURN(repeat.by, by->integer_in(-1, 1));
+      if (repeat.by == 0) return by->error("0: rounds are numbered by 1 or -1");
+    }
     TSR_ASSIGN_OR_RETURN(repeat.as, text_at(view, "as"));
     ++depth_;
-    names_.begin_body();
+    names_.begin_body({.count = repeat.count, .first = repeat.first, .by = repeat.by});
     TSR_RETURN_IF_ERROR(read_steps(*view.find("steps"), repeat.steps));
     --depth_;
     if (const std::optional<JsonView> carry = view.find("carry")) {

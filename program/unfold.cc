@@ -1,10 +1,12 @@
 #include "program/unfold.h"
 
+#include <algorithm>
 #include <span>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
+#include "program/round_name.h"
 
 namespace tessera {
 namespace {
@@ -77,15 +79,33 @@ class Unfolder {
     if (const auto counted = counts_.find(name); counted != counts_.end()) {
       for (std::size_t at = totals_.size(); at-- > 0;) {
         if (totals_[at] != counted->second) continue;
-        name = filled(name, std::span(&rounds_[at], 1), LeftOver::kAppended);
+        name = filled(name, std::span(&indices_[at], 1), LeftOver::kAppended);
         return absl::OkStatus();
       }
       return invalid_argument(absl::StrFormat(
           "unfold: %s has a count of %d, but is used outside of a repeat of that count",
           in_quotes(name), counted->second));
     }
-    if (const auto found = now_.find(name); found != now_.end()) name = found->second;
+    if (std::optional<std::string> own = own_name(name)) {
+      name = *std::move(own);
+    } else if (const auto found = now_.find(name); found != now_.end()) {
+      name = found->second;
+    }
     return absl::OkStatus();
+  }
+  /// The value with the present round's number in place of the "*", where this repeat has not made
+  /// it in the present round.
+  std::optional<std::string> own_name(const std::string& name) const {
+    if (rounds_.empty()) return std::nullopt;
+    if (const auto made = made_in_.find(name);
+        made != made_in_.end() && std::ranges::find(open_, made->second) != open_.end()) {
+      return std::nullopt;
+    }
+    const std::optional<RoundName> parsed = RoundName::parse(name);
+    if (!parsed) return std::nullopt;
+    std::string own = parsed->with(rounds_[0]);
+    if (!taken_.contains(own)) return std::nullopt;
+    return own;
   }
   Status use(Json& argument) const {
     if (const std::string* name = argument.if_string()) {
@@ -102,6 +122,7 @@ class Unfolder {
     std::string own = filled(value.name, rounds_, LeftOver::kAppended);
     TSR_RETURN_IF_ERROR(take(own));
     now_[value.name] = own;
+    if (!open_.empty()) made_in_[value.name] = open_.back();
     value.name = std::move(own);
     return absl::OkStatus();
   }
@@ -150,9 +171,12 @@ class Unfolder {
   Status add_rounds(const RepeatStep& repeat) {
     totals_.push_back(repeat.count);
     rounds_.push_back(0);
+    indices_.push_back(0);
+    open_.push_back(num_repeats_++);
     for (std::int64_t round = 0; round < repeat.count; ++round) {
       TSR_RETURN_IF_ERROR(count_step());
-      rounds_.back() = round;
+      rounds_.back() = repeat.first + repeat.by * round;
+      indices_.back() = round;
       TSR_RETURN_IF_ERROR(add_steps(repeat.steps));
       std::vector<std::string> ends;
       for (const auto& [begin, end] : repeat.carry) {
@@ -165,7 +189,9 @@ class Unfolder {
       for (std::size_t i = 0; i < ends.size(); ++i) now_[repeat.carry[i].first] = ends[i];
     }
     rounds_.pop_back();
+    indices_.pop_back();
     totals_.pop_back();
+    open_.pop_back();
     return absl::OkStatus();
   }
 
@@ -175,7 +201,11 @@ class Unfolder {
   absl::flat_hash_map<std::string, std::int64_t> counts_;  ///< of values that have one
   absl::flat_hash_map<std::string, std::string> now_;      ///< what a written name stands for
   absl::flat_hash_set<std::string> taken_;
-  std::vector<std::int64_t> rounds_, totals_;  ///< of the repeats around, outermost first
+  /// Of the repeats around, outermost first: the present round's number, how many there were before
+  /// it, how many there are, and which repeat it is.
+  std::vector<std::int64_t> rounds_, indices_, totals_, open_;
+  absl::flat_hash_map<std::string, std::int64_t> made_in_;  ///< which repeat gave a name last
+  std::int64_t num_repeats_ = 0;
   std::int64_t num_steps_ = 0;
 };
 

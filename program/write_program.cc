@@ -143,6 +143,8 @@ class Writer {
 
   void add_repeat(std::string& text, const RepeatStep& repeat, const std::string& indent) const {
     text += "{\"repeat\":" + std::to_string(repeat.count);
+    if (repeat.first != 0) text += ",\"first\":" + std::to_string(repeat.first);
+    if (repeat.by != 1) text += ",\"by\":" + std::to_string(repeat.by);
     if (!repeat.as.empty()) text += ",\"as\":" + Json(repeat.as).to_string();
     text += ",\"steps\":[";
     add_steps(text, repeat.steps, indent + ' ');

@@ -12,7 +12,9 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "program/fold.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "testing/results.h"
 #include "tests/moe/training_run.h"
 
@@ -147,11 +149,11 @@ std::vector<Moved> moved_in(const Program& program) {
 /// Where a traced step's transfers first differ from the simulated ones: by kind, order, or bytes.
 /// This rank receives at most what the rank with most does, and just that where all receive alike.
 std::string trace_difference(const Program& program, std::span<const Event> events) {
-  const std::map<std::string, std::string> names = {{"all_to_all_v", "all_to_all"},
-                                                    {"recv", "receive"},
-                                                    {"put_peer_rows", "exchange"},
-                                                    {"sum_peer_rows", "exchange"},
-                                                    {"dot_peer_rows", "exchange"}};
+  const std::map<std::string, std::string> names = {
+      {"all_to_all_v", "all_to_all"},         {"all_gather_v", "all_gather"},
+      {"reduce_scatter_v", "reduce_scatter"}, {"recv", "receive"},
+      {"put_peer_rows", "exchange"},          {"sum_peer_rows", "exchange"},
+      {"dot_peer_rows", "exchange"}};
   const std::vector<Moved> moved = moved_in(program);
   std::size_t next = 0;
   for (const Event& event : events) {
@@ -179,11 +181,22 @@ std::string trace_step_difference(Runtime& runtime, const ModelConfig& config,
   const SimulatedPlace place = {.rank = runtime.rank(), .num_ranks = runtime.world().size()};
   const Program traced = value_or_throw(trace_step(config, parallel, place, data));
   const std::string text = write_program(traced);
-  if (value_or_throw(read_program(text, "traced", runtime.ops())) != traced) {
-    return "what is read is another program";
+  const Program read = value_or_throw(read_program(text, "traced", runtime.ops()));
+  for (std::size_t i = 0; i < traced.steps.size(); ++i) {
+    if (i < read.steps.size() && read.steps[i] == traced.steps[i]) continue;
+    Program other = traced;
+    other.steps = {traced.steps[i]};
+    return "what is read is another program from here on: " + write_program(other);
   }
+  if (read != traced) return "what is read is another program";
   const SimulatedStep step = value_or_throw(simulate_step(config, parallel, place, data));
-  return trace_difference(traced, step.events);
+  const std::string difference = trace_difference(traced, step.events);
+  if (!difference.empty()) return difference;
+  const Program folded = fold(traced);
+  const Program written = value_or_throw(
+      unfold(value_or_throw(read_program(write_program(folded), "folded", runtime.ops()))));
+  if (written.steps.size() != traced.steps.size()) return "it has other steps when it was folded";
+  return trace_difference(written, step.events);
 }
 Compared compare_step(Runtime& runtime, const ModelConfig& config, const TokenData& data,
                       const ParallelConfig& parallel) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "io/file.h"
 #include "moe/train/simulate.h"
+#include "program/fold.h"
 #include "program/program_json.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/executed/run_execute.h"
@@ -73,7 +74,7 @@ StatusOr<Answer> trace_program(const Request& request) {
   TSR_ASSIGN_OR_RETURN(tessera::Program program,
                        asked.train.empty() ? trace_ops(request) : trace_training(asked));
   program.source.by = kBy;
-  return Answer{.text = write_program(program)};
+  return Answer{.text = write_program(fold(program))};
 }
 
 }  // namespace tessera::audit
