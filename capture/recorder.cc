@@ -61,6 +61,15 @@ Json::Object attributes(const Op& op, const Attrs& attrs) {
   return object;
 }
 
+/// A path without the modules that it shares with another: equal layers' regions are alike.
+std::string_view outside_of(std::string_view path, std::string_view module) {
+  std::size_t shared = 0;
+  for (std::size_t i = 0; i < path.size() && i < module.size() && path[i] == module[i]; ++i) {
+    if (path[i] == '.') shared = i + 1;
+  }
+  return path.substr(shared);
+}
+
 /// "layers.0.wq" of "layers.0.wq.weight"; empty for a name without dots.
 std::string module_of(const std::string& name) {
   const std::size_t dot = name.rfind('.');
@@ -146,11 +155,19 @@ StepOrigin ProgramRecorder::origin(const Site& site) const {
                     .phase = phase(),
                     .stage = marks.stage,
                     .micro_batch = marks.micro_batch};
-  if (!marks.region.empty()) origin.from = "local_map " + std::string(marks.region);
+  if (!marks.region.empty()) {
+    origin.from = "local_map " + std::string(outside_of(marks.region, origin.module));
+  }
   return origin;
 }
 
 // ---- values
+
+/// Values of equal modules have equal names but for the modules'.
+std::string ProgramRecorder::in_module(const std::string& name) const {
+  const std::string& module = runtime_.events().module();
+  return module.empty() || name.find('.') != std::string::npos ? name : module + '.' + name;
+}
 
 std::optional<int> ProgramRecorder::mesh_of(const Spec* spec) {
   const auto [at, is_new] = meshes_.try_emplace(spec);
@@ -188,7 +205,7 @@ ProgramValue ProgramRecorder::result(const DTensor& tensor, const std::string& w
                                      const Axes& varies) {
   const ValueTable::Found before = values_.find(tensor);
   ValueRole role = ValueRole::kTemporary;
-  std::string own = tensor.name().empty() ? wish : tensor.name();
+  const std::string own = in_module(tensor.name().empty() ? wish : tensor.name());
   if (before.name != nullptr) {
     if (const auto known = roles_.find(*before.name); known != roles_.end()) role = known->second;
   }
@@ -229,7 +246,8 @@ std::string ProgramRecorder::value_of(const DTensor& tensor) {
   const ValueRole role = is_leaf                       ? ValueRole::kParameter
                          : is_floating(tensor.dtype()) ? ValueRole::kBuffer
                                                        : ValueRole::kInput;
-  const std::string wish = tensor.name().empty() ? std::string(name_of(role)) : tensor.name();
+  const std::string wish =
+      tensor.name().empty() ? in_module(std::string(name_of(role))) : tensor.name();
   declare(tensor, role, wish, tensor.name().empty() ? "" : module_of(tensor.name()));
   return program_.values.back().name;
 }
@@ -331,7 +349,8 @@ void ProgramRecorder::add_moves(std::span<const Source> from, const MoveSeen& se
     is_first = false;
     const std::string& name = seen.to[i].name();
     move.out = described(
-        seen.to[i], values_.unused_name((name.empty() ? "" : name + '.') + std::string("moved")));
+        seen.to[i],
+        values_.unused_name(name.empty() ? in_module("moved") : in_module(name) + ".moved"));
     values_.add(seen.to[i], move.out.name);
     add_step(std::move(move), at);
   }

@@ -54,6 +54,7 @@ class ProgramRecorder final : public ProgramObserver {
   ProgramValue described(const DTensor& tensor, std::string name);
   /// A new value for what a step made or wrote.
   ProgramValue result(const DTensor& tensor, const std::string& wish, const Axes& varies);
+  std::string in_module(const std::string& name) const;
   const Axes& varies_of(const std::string& name) const;
   static void add_axes(const Axes& more, Axes& axes);
   void add_varying(const DTensor& tensor, Axes& axes);

@@ -183,7 +183,8 @@ DTensor to_local(const DTensor& x, const GradPlacements& grad, const Site& site)
     return make_tensor(runtime, runtime.intern(Spec::plain(x.global_shape(), x.dtype())), Array());
   }
   check_replicas(x, "to_local", site);
-  DTensor result = plain(runtime, x.local());
+  const Spec* own = runtime.intern(Spec::plain(x.local().shape(), x.dtype()));
+  DTensor result = make_tensor(runtime, own, x.local());
   result.impl()->name = x.name();
   set_base(result, x);
   tell_region(runtime, "to_local", RegionKind::kLocal, {x}, result, site);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
 #include "program/fold_run.h"
 #include "program/step_names.h"
 #include "program/step_shapes.h"
@@ -24,14 +26,16 @@ class Folder {
         options_(options),
         state_{.program = &program, .shapes = StepShapes(program.steps)} {
     for (const ProgramValue& value : program.values) {
-      add_value(value.name, kBeforeSteps, true);
+      add_value(value.name, kBeforeSteps, true, type_of(value));
     }
     for (std::int64_t i = 0; i < std::ssize(program.steps); ++i) {
       AnyStep copy = program.steps[static_cast<std::size_t>(i)];
       StepUses& uses = state_.uses.emplace_back();
       visit_names(
           copy, [&](std::string& name) { uses.reads.push_back(known(name)); },
-          [&](ProgramValue& value) { uses.makes.push_back(add_value(value.name, i, false)); });
+          [&](ProgramValue& value) {
+            uses.makes.push_back(add_value(value.name, i, false, type_of(value)));
+          });
       note_names_inside(copy);
       state_.paths.push_back(numbered(copy.origin.module));
     }
@@ -53,9 +57,25 @@ class Folder {
   }
 
  private:
-  int add_value(const std::string& name, std::int64_t step, bool is_fixed) {
+  /// The same for values of one shape, dtype, mesh and layout.
+  int type_of(const ProgramValue& value) {
+    const auto parts = [](const ProgramValue& of) {
+      return std::tie(of.global_shape, of.dtype, of.mesh, of.layout);
+    };
+    const std::size_t hash = absl::HashOf(
+        std::vector<std::int64_t>(value.global_shape.begin(), value.global_shape.end()),
+        static_cast<int>(value.dtype), value.mesh);
+    std::vector<int>& alike = types_by_hash_[hash];
+    for (const int each : alike) {
+      if (parts(types_[static_cast<std::size_t>(each)]) == parts(value)) return each;
+    }
+    alike.push_back(static_cast<int>(types_.size()));
+    types_.push_back(value);
+    return alike.back();
+  }
+  int add_value(const std::string& name, std::int64_t step, bool is_fixed, int type) {
     const int index = static_cast<int>(state_.values.size());
-    state_.values.push_back({.name = name, .step = step, .is_fixed = is_fixed});
+    state_.values.push_back({.name = name, .step = step, .type = type, .is_fixed = is_fixed});
     index_[name] = index;
     state_.taken.insert(name);
     return index;
@@ -63,7 +83,7 @@ class Folder {
   int known(const std::string& name) {
     const auto found = index_.find(name);
     // A name that only unfold() can tell, of a repeat that was there.
-    return found != index_.end() ? found->second : add_value(name, kBeforeSteps, true);
+    return found != index_.end() ? found->second : add_value(name, kBeforeSteps, true, -1);
   }
   /// Names of repeats that are there already stay as they are.
   void note_names_inside(AnyStep& step) {
@@ -75,7 +95,7 @@ class Folder {
     for (AnyStep& inner : repeat->steps) {
       visit_names(
           inner, [&](std::string& name) { fix(name); },
-          [&](ProgramValue& value) { add_value(value.name, kBeforeSteps, true); });
+          [&](ProgramValue& value) { add_value(value.name, kBeforeSteps, true, type_of(value)); });
       note_names_inside(inner);
     }
     for (const auto& [begin, end] : repeat->carry) fix(begin);
@@ -137,7 +157,9 @@ class Folder {
   const Program& program_;
   const FoldOptions options_;
   FoldState state_;
-  std::int64_t work_ = 0;  ///< comparisons so far
+  std::int64_t work_ = 0;            ///< comparisons so far
+  std::vector<ProgramValue> types_;  ///< one of each
+  absl::flat_hash_map<std::size_t, std::vector<int>> types_by_hash_;
   absl::flat_hash_map<std::string, int> index_;
   std::vector<std::int64_t> periods_;
 };

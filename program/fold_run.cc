@@ -179,7 +179,7 @@ class FoldAttempt {
     for (std::int64_t round = 0; round < run_.count; ++round) {
       const auto made = made_at(index(round));
       if (round < back) {
-        if (made) return false;
+        if (made || value(index(0)).type != value(index(1)).type) return false;
         read.value = index(0);
         continue;
       }
@@ -202,7 +202,7 @@ class FoldAttempt {
       return true;
     }
     const auto differ = difference(value(index(0)).name, value(index(1)).name);
-    if (!differ) return false;
+    if (!differ || value(index(0)).type != value(index(1)).type) return false;
     read.kind = Read::Kind::kOfNumber;
     read.name = differ->first;
     const auto [first, second] = differ->second;
@@ -210,8 +210,9 @@ class FoldAttempt {
     if (second - first != *by_) return false;
     read.name.offset = first - *first_;
     for (std::int64_t round = 2; round < run_.count; ++round) {
-      const bool fits =
-          !made_at(index(round)) && value(index(round)).name == read.name.with(number(round));
+      const bool fits = !made_at(index(round)) &&
+                        value(index(round)).type == value(index(0)).type &&
+                        value(index(round)).name == read.name.with(number(round));
       if (!fits) return fit(round, fitting);
     }
     for (std::int64_t round = 0; round < run_.count; ++round) by_number_.insert(index(round));

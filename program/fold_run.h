@@ -18,6 +18,7 @@ inline constexpr std::int64_t kBeforeSteps = -1;  ///< of a value that is there 
 struct FoldValue {
   std::string name;  ///< as it will be
   std::int64_t step = kBeforeSteps;
+  int type = 0;           ///< equal where shape, dtype, mesh and layout are
   bool is_fixed = false;  ///< its name stands in a body, or is declared
 };
 

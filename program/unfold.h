@@ -8,7 +8,7 @@ namespace tessera TSR_API {
 
 inline constexpr std::int64_t kMaxUnfoldedSteps = 1'000'000;
 
-/// The numbers of the rounds around a name, from 0 on and the outermost first, take the places of
+/// The numbers of the rounds around a name, the outermost first, take the places of
 /// its "*"s; those left over follow it after "#". A value declared with a count has the number of
 /// the innermost repeat of that count; in modules what is left over is left out. Requires a program
 /// as read_program() gives it. Errors: OutOfRange for more than `max_steps` steps and rounds;
