@@ -44,10 +44,14 @@ class RankClassFinder {
     for (const ProgramMesh& each : program_.meshes) {
       if (each.stage) stages_.insert(each.stage);
     }
+    // Where meshes say none, one rank may run several stages in turn.
+    if (stages_.empty()) {
+      stages_.insert(std::nullopt);
+      return;
+    }
     for (const WrittenStep& written : script_.written) {
       if (written.step->origin.stage) stages_.insert(written.step->origin.stage);
     }
-    if (stages_.empty()) stages_.insert(std::nullopt);
     note_readers(script_.steps);
     for (const ScriptRepeat& repeat : script_.repeats) note_readers(repeat.steps);
   }
@@ -133,7 +137,9 @@ class RankClassFinder {
   int set_of(const ScriptValue& value, const std::set<Stage>& readers) {
     const std::optional<int> on = value.value->mesh;
     std::set<Stage> stages;
-    if (on && mesh(*on).stage) {
+    if (stages_.contains(std::nullopt)) {
+      // All is every rank's.
+    } else if (on && mesh(*on).stage) {
       stages = {mesh(*on).stage};
     } else if (value.maker != nullptr && value.maker->stage) {
       stages = {value.maker->stage};

@@ -167,6 +167,7 @@ Status with_simulated_trainer(const ModelConfig& config, const ParallelConfig& p
     model.parameters().initialize(0);
     peers.set_model(model);
     Trainer trainer(model, data);
+    trainer.optimizer().state_tensors();  // there in every step but the first
     runtime.events().clear();
     runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world->allocator());
     run(model, trainer);

@@ -16,7 +16,7 @@ namespace tessera TSR_API {
 struct SimulatedStep {
   std::vector<Event> events;  ///< of the step, in order, with who sends what to whom
   std::vector<EventLog::Total> totals;
-  std::int64_t peak_bytes = 0;  ///< of arrays, parameters included
+  std::int64_t peak_bytes = 0;  ///< of arrays, parameters and optimizer states included
 };
 
 /// Which rank of how many, and the type of computation.

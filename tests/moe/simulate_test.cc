@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "io/file.h"
 #include "program/fold.h"
+#include "program/memory.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
 #include "testing/results.h"
@@ -233,6 +234,24 @@ std::vector<Compared> compare_steps(World& world, std::size_t index, Choice choi
   return compared;
 }
 
+/// What each rank's arrays took over two steps. With ranks as threads, whatever the program runs
+/// on: messages need no buffers of their own.
+std::vector<TaggedMemory> executed_memory(const Composition& composition, const ModelConfig& config,
+                                          const TokenData& data) {
+  std::vector<TaggedMemory> all(static_cast<std::size_t>(composition.num_ranks()));
+  throw_if_error(
+      tessera::run_ranks(composition.num_ranks(), {.threads_per_rank = 1}, [&](World& world) {
+        Runtime runtime(world);
+        Model model(runtime, value_or_throw(MeshViews::make(composition.parallel, world.size())),
+                    config, DType::kF32);
+        model.parameters().initialize(0);
+        Trainer trainer(model, data);
+        for (std::int64_t step = 0; step < 2; ++step) trainer.step(step);
+        all[static_cast<std::size_t>(world.rank())] = tagged_memory_of(*world.allocator());
+      }));
+  return all;
+}
+
 void check_composition(std::size_t index, Choice choice) {
   const Composition& each = compositions()[index];
   CAPTURE(each.name);
@@ -263,6 +282,46 @@ TEST_CASE(
     "dispatcher",
     "[moe][simulate][.deep]") {
   check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kAll);
+}
+
+TEST_CASE("a traced step tells of the memory that the second executed one takes",
+          "[moe][simulate][memory]") {
+  const Composition& each =
+      compositions()[GENERATE_COPY(range(std::size_t{0}, compositions().size()))];
+  CAPTURE(each.name);
+  const ModelConfig config = small_config(each.changes, each.parallel);
+  const std::vector<std::string> files = {test_file("../../LICENSE")};
+  const TokenData data = value_or_throw(TokenData::read(files, config));
+  const std::vector<TaggedMemory> executed = executed_memory(each, config, data);
+  OpTable ops;
+  add_builtin_ops(ops);
+  for (const int rank : {0, each.num_ranks() - 1}) {
+    CAPTURE(rank);
+    const SimulatedPlace place = {.rank = rank, .num_ranks = each.num_ranks()};
+    const Program traced = value_or_throw(trace_step(config, each.parallel, place, data));
+    const std::vector<StageMemory> classes = value_or_throw(memory_of(traced, ops));
+    // Other ranks hold what is on meshes that they share with this one.
+    const StageMemory& told = *std::ranges::max_element(classes, {}, &StageMemory::peak_bytes);
+    const TaggedMemory& seen = executed[static_cast<std::size_t>(rank)];
+    const std::pair<MemoryKind, MemoryTag> exact[] = {
+        {MemoryKind::kParameter, MemoryTag::kParameters},
+        {MemoryKind::kOptimizer, MemoryTag::kOptimizerState}};
+    for (const auto& [kind, tag] : exact) {
+      const std::int64_t bytes = told.at_peak[static_cast<std::size_t>(kind)];
+      // The first rank of a mesh has the longest parts.
+      if (rank == 0) {
+        CHECK(bytes == seen.used_of(tag));
+      } else {
+        CHECK(bytes >= seen.used_of(tag));
+      }
+    }
+    const auto peak = static_cast<double>(seen.total_peak());
+    if (rank == 0) {
+      CHECK(static_cast<double>(told.peak_bytes) == Approx(peak).epsilon(0.02));
+    } else {
+      CHECK(static_cast<double>(told.peak_bytes) > 0.98 * peak);
+    }
+  }
 }
 
 TEST_CASE("DeepSeek-V3 671B takes a simulated step of one rank of thousands", "[moe][simulate]") {
