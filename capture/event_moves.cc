@@ -68,7 +68,6 @@ std::vector<ProgramMove> moves_of_events(std::span<const Event> events,
 }
 
 std::vector<ProgramMove> moves_of_redistribution(Runtime& runtime, std::span<const Event> events,
-
                                                  const Spec* from, const Spec* to) {
   const Mesh* meshes[] = {&from->mesh(), &to->mesh()};
   std::vector<ProgramMove> moves = moves_of_events(events, meshes);

@@ -20,7 +20,6 @@ std::vector<ProgramMove> moves_of_events(std::span<const Event> events,
 /// The same for one redistribution, with the plan's bytes where events and plan have the same
 /// collectives.
 std::vector<ProgramMove> moves_of_redistribution(Runtime& runtime, std::span<const Event> events,
-
                                                  const Spec* from, const Spec* to);
 
 }  // namespace tessera

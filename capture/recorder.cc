@@ -326,42 +326,52 @@ void ProgramRecorder::on_call(const CallSeen& seen) {
   add_step(std::move(call), origin(seen.site));
 }
 
-void ProgramRecorder::add_moves(std::span<const Source> from, const MoveSeen& seen) {
-  const std::vector<Event> events = take_events();
-  StepOrigin at = origin(seen.site);
-  if (!seen.bucket.empty()) at.from = "bucket";
-  bool is_first = true;
+void ProgramRecorder::add_move(const Source& from, const MoveSeen& seen) {
+  const DTensor& to = seen.to[0];
+  MoveStep move{.value = from.value,
+                .out = {},
+                .implicit = seen.origin == Origin::kImplicit,
+                .needed_by = std::string(seen.needed_by),
+                .moves = {}};
+  move.moves = moves_of_redistribution(runtime_, take_events(), from.spec, to.impl()->spec);
+  move.out = described(to, moved_name(to, "moved"));
+  values_.add(to, move.out.name);
+  add_step(std::move(move), origin(seen.site));
+}
+
+/// All of a bucket are one exchange, and so one region. Its names are those of PyTorch's.
+void ProgramRecorder::add_bucket(std::span<const Source> from, const MoveSeen& seen) {
+  bool is_sum = false;
+  for (const Source& each : from) is_sum |= each.spec->has_partial();
+  RegionStep region{.name = seen.life == BucketLife::kCall ? "redistribute_all"
+                            : is_sum                       ? "fsdp_reduce_scatter"
+                                                           : "fsdp_all_gather"};
   for (std::size_t i = 0; i < from.size(); ++i) {
-    const Spec* to = seen.to[i].impl()->spec;
-    if (from[i].spec == to) continue;
-    MoveStep move{.value = from[i].value,
-                  .out = {},
-                  .implicit = seen.origin == Origin::kImplicit,
-                  .needed_by = std::string(seen.needed_by),
-                  .moves = {}};
-    if (seen.bucket.empty()) {
-      move.moves = moves_of_redistribution(runtime_, events, from[i].spec, to);
-    } else {
-      // All of a bucket are one exchange: the first has its moves.
-      move.moves.emplace();
-      if (is_first) move.moves = moves_of_events(events, known_meshes());
-    }
-    is_first = false;
-    const std::string& name = seen.to[i].name();
-    move.out = described(
-        seen.to[i],
-        values_.unused_name(name.empty() ? in_module("moved") : in_module(name) + ".moved"));
-    values_.add(seen.to[i], move.out.name);
-    add_step(std::move(move), at);
+    const DTensor& to = seen.to[i];
+    if (from[i].spec == to.impl()->spec) continue;
+    region.args.push_back(Json(from[i].value));
+    region.out.push_back(described(to, moved_name(to, is_sum ? "reduced" : "gathered")));
+    values_.add(to, region.out.back().name);
   }
-  if (is_first) add_stray(events);
+  region.moves = moves_of_events(take_events(), known_meshes());
+  if (!region.out.empty() || !region.moves.empty()) {
+    add_step(std::move(region), origin(seen.site));
+  }
+}
+
+std::string ProgramRecorder::moved_name(const DTensor& to, const std::string& how) {
+  return values_.unused_name(to.name().empty() ? in_module(how) : in_module(to.name()) + '.' + how);
 }
 
 void ProgramRecorder::on_move(const MoveSeen& seen) {
   add_ended();
   std::vector<Source> from;
   for (const DTensor& each : seen.from) from.push_back({value_of(each), each.impl()->spec});
-  add_moves(from, seen);
+  if (seen.life == BucketLife::kNone) {
+    add_move(from[0], seen);
+  } else {
+    add_bucket(from, seen);
+  }
 }
 
 void ProgramRecorder::on_move_begun(const void* bucket, std::span<const DTensor> from) {
@@ -376,7 +386,7 @@ void ProgramRecorder::on_move_ended(const void* bucket, const MoveSeen& seen) {
   if (begun == buckets_.end()) return;
   const std::vector<Source> from = std::move(begun->second);
   buckets_.erase(begun);
-  add_moves(from, seen);
+  add_bucket(from, seen);
   add_ended();
 }
 

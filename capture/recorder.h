@@ -47,7 +47,9 @@ class ProgramRecorder final : public ProgramObserver {
   void add_stray(std::span<const Event> events);
   void add_ended();
   void add_step(decltype(AnyStep::what) what, const StepOrigin& origin);
-  void add_moves(std::span<const Source> from, const MoveSeen& seen);
+  void add_move(const Source& from, const MoveSeen& seen);
+  void add_bucket(std::span<const Source> from, const MoveSeen& seen);
+  std::string moved_name(const DTensor& to, const std::string& how);
 
   /// The value that a tensor is; declared or made where it is new.
   std::string value_of(const DTensor& tensor);

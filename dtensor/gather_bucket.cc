@@ -85,7 +85,8 @@ std::vector<DTensor> GatherBucket::Share::move_all(std::span<const DTensor> xs,
     results.push_back(make_tensor(*runtime, to[i], std::move(arrays[i])));
   }
   if (runtime->observer != nullptr) [[unlikely]] {
-    runtime->observer->on_move({.from = xs, .to = results, .bucket = name, .site = info.site});
+    runtime->observer->on_move(
+        {.from = xs, .to = results, .life = BucketLife::kGathered, .site = info.site});
   }
   return results;
 }
@@ -227,7 +228,7 @@ void GatherBucket::Generation::tell_gathered() const {
   }
   const BucketModule module(share_->runtime->events(), share_->name);
   share_->runtime->observer->on_move_ended(
-      this, {.from = {}, .to = used, .bucket = share_->name, .site = site_});
+      this, {.from = {}, .to = used, .life = BucketLife::kGathered, .site = site_});
 }
 
 void GatherBucket::Generation::begin_use(GatheredLife life) {

@@ -27,12 +27,15 @@ struct CallSeen {
   const Site& site;
 };
 
-/// Tensors that were redistributed: from[i] became to[i]. Several are one bucket.
+/// How several tensors came to move together: not at all, by one call, or as a GatherBucket.
+enum class BucketLife : std::uint8_t { kNone, kCall, kGathered };
+
+/// Tensors that were redistributed: from[i] became to[i].
 struct MoveSeen {
   std::span<const DTensor> from, to;
   Origin origin = Origin::kExplicit;
   std::string_view needed_by = {};  ///< "matmul.other": the operand it was for
-  std::string_view bucket = {};     ///< its name; empty: one tensor alone
+  BucketLife life = BucketLife::kNone;
   const Site& site;
 };
 

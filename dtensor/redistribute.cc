@@ -245,7 +245,7 @@ std::vector<DTensor> redistribute_all(std::span<const DTensor> xs, std::span<con
   }
   Runtime& runtime = xs[0].runtime();
   if (runtime.observer != nullptr) [[unlikely]] {
-    runtime.observer->on_move({.from = xs, .to = results, .bucket = "bucket", .site = site});
+    runtime.observer->on_move({.from = xs, .to = results, .life = BucketLife::kCall, .site = site});
   }
   return results;
 }

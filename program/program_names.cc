@@ -94,39 +94,44 @@ StatusOr<const ProgramNames::Known*> ProgramNames::use(const std::string& name) 
   return found;
 }
 
+/// The value that a round reads; null: none.
+const ProgramNames::Known* ProgramNames::find_for(const Body& body, const RoundName& name,
+                                                  std::int64_t round) const {
+  const auto numbers = of_rounds_.find(name.base());
+  if (numbers == of_rounds_.end() || !numbers->second.holds(body.numbers.of(round) + name.offset)) {
+    const Known* found = find(name.with(body.numbers.of(round)));
+    return found == nullptr || found->freed ? nullptr : found;
+  }
+  const Known& family = known_.find(name.base())->second;
+  // What this body makes is there one round later.
+  const bool is_there = family.serial < body.first_serial || name.offset == -body.numbers.by;
+  return is_there ? &family : nullptr;
+}
+
 /// Each round's value is there, and like the first one's.
 Status ProgramNames::check_rounds(const Body& body, const Pending& pending) {
-  const auto family = known_.find(pending.name.base());
+  const Known& first = pending.first;
   const auto numbers = of_rounds_.find(pending.name.base());
+  const auto is_of_family = [&](std::int64_t round) {
+    return numbers != of_rounds_.end() &&
+           numbers->second.holds(body.numbers.of(round) + pending.name.offset);
+  };
   for (std::int64_t round = 1; round < body.numbers.count; ++round) {
-    const std::int64_t number = body.numbers.of(round) + pending.name.offset;
-    const bool is_of_family = numbers != of_rounds_.end() && number >= numbers->second.least() &&
-                              number <= numbers->second.most();
-    const Known* found = nullptr;
-    if (is_of_family) {
-      // What this body makes is there one round later.
-      const bool is_own = family->second.serial >= body.first_serial;
-      if (!is_own || pending.name.offset == -body.numbers.by) found = &family->second;
-    } else {
-      if (++num_lookups_ > kMaxProgramValues) {
-        return invalid_argument(
-            absl::StrFormat("more than %d values of rounds by their own names", kMaxProgramValues));
-      }
-      found = find(pending.name.with(body.numbers.of(round)));
+    if (++num_lookups_ > kMaxProgramValues) {
+      return invalid_argument(
+          absl::StrFormat("more than %d values of rounds by their own names", kMaxProgramValues));
     }
-    const Known& first = pending.first;
-    if (found != nullptr && found->global_shape == first.global_shape &&
-        found->dtype == first.dtype && found->mesh == first.mesh && found->layout == first.layout) {
-      // The rest of a family is alike.
-      if (!is_of_family) continue;
-      const std::int64_t last = body.numbers.of(body.numbers.count - 1) + pending.name.offset;
-      if (last >= numbers->second.least() && last <= numbers->second.most())
-        return absl::OkStatus();
-      continue;
+    const Known* found = find_for(body, pending.name, round);
+    const bool fits = found != nullptr && found->global_shape == first.global_shape &&
+                      found->dtype == first.dtype && found->mesh == first.mesh &&
+                      found->layout == first.layout;
+    if (!fits) {
+      return invalid_argument(absl::StrFormat(
+          "%s: round %d has no value %s like the first round's", in_quotes(pending.name.written()),
+          round, in_quotes(pending.name.with(body.numbers.of(round)))));
     }
-    return invalid_argument(absl::StrFormat("%s: round %d has no value %s like the first round's",
-                                            in_quotes(pending.name.written()), round,
-                                            in_quotes(pending.name.with(body.numbers.of(round)))));
+    // The rounds of one repeat made values alike.
+    if (is_of_family(round) && is_of_family(body.numbers.count - 1)) return absl::OkStatus();
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,7 @@ class ProgramNames {
   /// none.
   const Known* find(const std::string& name) const;
   const Known* find_of_round(const std::string& name) const;
+  const Known* find_for(const Body& body, const RoundName& name, std::int64_t round) const;
   Status check_rounds(const Body& body, const Pending& pending);
   absl::flat_hash_map<std::string, Known> known_;
   std::vector<Body> bodies_;

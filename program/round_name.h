@@ -17,6 +17,7 @@ struct RoundNumbers {
   std::int64_t count = 1, first = 0, by = 1;
   std::int64_t of(std::int64_t round) const noexcept { return first + by * round; }
   std::int64_t least() const noexcept { return by > 0 ? first : of(count - 1); }
+  bool holds(std::int64_t number) const noexcept { return number >= least() && number <= most(); }
   std::int64_t most() const noexcept { return by > 0 ? of(count - 1) : first; }
 };
 

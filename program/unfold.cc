@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "program/round_name.h"
+#include "program/step_names.h"
 
 namespace tessera {
 namespace {
@@ -210,6 +211,54 @@ class Unfolder {
 };
 
 }  // namespace
+
+namespace {
+
+/// Whether a value is known by a name that no step gives it as it is written, or by one that is
+/// another value in each round.
+class RoundsNamed {
+ public:
+  explicit RoundsNamed(const Program& program) {
+    for (const ProgramValue& value : program.values) known_.insert(value.name);
+  }
+  bool are_in(const std::vector<AnyStep>& steps, int depth = 0) {
+    for (const AnyStep& step : steps) {
+      bool found = false;
+      if (const auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+        if (repeat->first != 0 || repeat->by != 1 || are_in(repeat->steps, depth + 1)) return true;
+        for (const AnyStep& inner : repeat->steps) note_ended(inner);
+        continue;
+      }
+      AnyStep copy = step;
+      visit_names(
+          copy,
+          [&](const std::string& name) {
+            found |= !known_.contains(name) || (depth > 0 && ended_.contains(name));
+          },
+          [&](const ProgramValue& value) { known_.insert(value.name); });
+      if (found) return true;
+    }
+    return false;
+  }
+
+ private:
+  void note_ended(const AnyStep& step) {
+    AnyStep copy = step;
+    visit_names(
+        copy, [](const std::string&) {},
+        [&](const ProgramValue& value) {
+          if (value.name.find('*') != std::string::npos) ended_.insert(value.name);
+        });
+  }
+  absl::flat_hash_set<std::string> known_, ended_;
+};
+
+}  // namespace
+
+StatusOr<Program> plain_rounds(StatusOr<Program> read) {
+  if (!read.ok() || !RoundsNamed(*read).are_in(read->steps)) return read;
+  return unfold(*read);
+}
 
 StatusOr<Program> unfold(const Program& program, std::int64_t max_steps) {
   return Unfolder(program, max_steps).run();

@@ -16,4 +16,8 @@ inline constexpr std::int64_t kMaxUnfoldedSteps = 1'000'000;
 /// carried into, and where two values would have one name. Cost: O(steps).
 StatusOr<Program> unfold(const Program& program, std::int64_t max_steps = kMaxUnfoldedSteps);
 
+/// What was read, written out where its steps name what other rounds made (docs/program.md): for
+/// those that know a value by one name, and a module by its path. Errors: its own, and unfold()'s.
+StatusOr<Program> plain_rounds(StatusOr<Program> read);
+
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "program/findings/check.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 
 namespace tessera {
 namespace {
@@ -166,7 +167,7 @@ StatusOr<Baseline> read_baseline(std::string_view text, std::string_view source,
           "neither a program (\"steps\") nor what check --format json writes (\"findings\")");
     }
   }
-  TSR_ASSIGN_OR_RETURN(const Program program, read_program(text, source, ops));
+  TSR_ASSIGN_OR_RETURN(const Program program, plain_rounds(read_program(text, source, ops)));
   TSR_ASSIGN_OR_RETURN(const Findings findings, find_all(program, ops));
   Baseline baseline = {
       .source = std::string(source), .program = program.name, .meshes = meshes_text(program)};

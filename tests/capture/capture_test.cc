@@ -181,7 +181,7 @@ TEST_CASE("a region's plain tensors are values that vary along the axes that cut
   CHECK(local.varies == std::vector<std::string>{"tp"});
 }
 
-TEST_CASE("a bucket's exchange is that of its first tensor", "[capture]") {
+TEST_CASE("a bucket's exchange is one region", "[capture]") {
   Alone here(2);
   const DTensor a = here.parameter({4, 2}, Shard{0}, "a"), b = here.parameter({2}, Shard{0}, "b");
   const auto whole = [&](const DTensor& x) {
@@ -191,23 +191,28 @@ TEST_CASE("a bucket's exchange is that of its first tensor", "[capture]") {
   const DTensor x = here.tensor({6, 2}, Shard{0}, "x");
   GatherBucket bucket("unit", {{a, whole(a)}, {b, whole(b)}});
   const Program program = here.program([&] {
-    const std::vector<DTensor> used = bucket.gather(GatheredLife::kForward);
-    backward(sum(matmul(mul(x, used[1]), transpose(used[0], 0, 1))));
+    std::vector<DTensor> used = bucket.gather(GatheredLife::kForward);
+    const DTensor loss = sum(matmul(mul(x, used[1]), transpose(used[0], 0, 1)));
+    used.clear();
     bucket.end_use();
+    backward(loss);
   });
   std::vector<std::string> moves;
   for (const AnyStep& step : program.steps) {
-    if (!std::holds_alternative<MoveStep>(step.what) || step.origin.from != "bucket") continue;
+    const auto* region = std::get_if<RegionStep>(&step.what);
+    if (region == nullptr || region->moves.empty()) continue;
     CHECK(step.origin.module == "unit");
     moves.push_back(line_of(step));
   }
-  // Each gets the other's half of 8 + 2 elements, and gives back half of their gradients.
-  REQUIRE(moves.size() >= 4);
-  CHECK(moves[0] == "move a -> unit.a.moved: all_gather 20 of 40");
-  CHECK(moves[1] == "move b -> unit.b.moved");
-  INFO(moves[moves.size() - 2]);
-  CHECK(moves[moves.size() - 2].ends_with(": reduce_scatter 20 of 40"));
-  CHECK(moves.back().find(':') == std::string::npos);
+  // Each gets the other's half of 8 + 2 elements, for the backward pass once more, and gives back
+  // half of their gradients.
+  REQUIRE(moves.size() == 3);
+  CHECK(moves[0] ==
+        R"(fsdp_all_gather "a" "b" -> unit.a.gathered unit.b.gathered: all_gather 20 of 40)");
+  CHECK(moves[1] ==
+        R"(fsdp_all_gather "a" "b" -> unit.a.gathered.1 unit.b.gathered.1: all_gather 20 of 40)");
+  CHECK(moves[2].starts_with("fsdp_reduce_scatter "));
+  CHECK(moves[2].ends_with(": reduce_scatter 20 of 40"));
 }
 
 TEST_CASE("a piece that runs again says so", "[capture]") {

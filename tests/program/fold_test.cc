@@ -244,6 +244,49 @@ TEST_CASE("random programs are the same when folded and written out", "[program]
   CHECK(shorter > 300);
 }
 
+TEST_CASE("rounds read what other rounds and values with their numbers are", "[program][fold]") {
+  const auto error_of = [](const std::string& steps) {
+    const std::string values = [] {
+      std::string all;
+      for (const char* name : {"layers.1.w", "layers.2.w", "layers.4.w", "y.0"}) {
+        all += absl::StrFormat(
+            R"j(%s{"name":"%s","shape":[4],"dtype":"F32","mesh":null,"role":"input"})j",
+            all.empty() ? "" : ",", name);
+      }
+      return all +
+             R"j(,{"name":"layers.5.w","shape":[5],"dtype":"F32","mesh":null,"role":"input"})j";
+    }();
+    const std::string text =
+        R"({"version":1,"name":"","source":{"kind":"program"},"ranks":1,"meshes":{},"values":[)" +
+        values + "],\"steps\":[" + steps + "]}";
+    return std::string(message_of(read_program(text, "p", fold_ops()).status()));
+  };
+  const auto repeat = [](const std::string& numbers, const std::string& args) {
+    return R"j({"repeat":)j" + numbers + R"j(,"steps":[{"op":"add","args":[)j" + args +
+           R"j(],"out":[{"name":"y.*","shape":[4],"dtype":"F32","mesh":null}]}]})j";
+  };
+  const std::string first = repeat(R"(2,"first":1)", R"("layers.*.w","y.*-1")");
+  CHECK(error_of(first) == "");
+  // A flat step, the next repeat, and one that goes back.
+  CHECK(error_of(first + R"(,{"free":["y.1","y.2"]})") == "");
+  CHECK(error_of(first + R"(,{"free":["y.3"]})") ==
+        "p: /steps/1/free/0: \"y.3\": no such value here; values are declared, or made by a step "
+        "before");
+  CHECK(error_of(first + R"(,{"repeat":2,"first":2,"by":-1,"steps":[{"free":["y.*"]}]})") == "");
+  CHECK(
+      error_of(first + R"(,{"repeat":2,"first":2,"steps":[{"free":["y.*+1"]}]})") ==
+      "p: /steps/1/steps/0/free/0: \"y.*+1\": no such value here; values are declared, or made by "
+      "a step before");
+  CHECK(error_of(repeat(R"(3,"first":1)", R"("layers.*.w","y.0")")) ==
+        "p: /steps/0/steps: \"layers.*.w\": round 2 has no value \"layers.3.w\" like the first "
+        "round's");
+  CHECK(error_of(repeat(R"(2,"first":4)", R"("layers.*.w","y.0")")) ==
+        "p: /steps/0/steps: \"layers.*.w\": round 1 has no value \"layers.5.w\" like the first "
+        "round's");
+  CHECK(error_of(repeat(R"(2,"by":0)", R"("y.0","y.0")")) ==
+        "p: /steps/0/by: 0: rounds are numbered by 1 or -1");
+}
+
 TEST_CASE("100,000 steps are folded in a second", "[program][fold]") {
   const Program program = trained(12'500, 0);
   REQUIRE(program.steps.size() >= 100'000);

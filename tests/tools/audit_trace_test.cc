@@ -1,7 +1,7 @@
-// placement-audit trace --stablehlo: a module's program, what it says of it in text, and what is
-// refused.
+// placement-audit trace: what a rank does in a step, as a program that other commands read.
+#include <catch2/catch.hpp>
+
 #include "io/json.h"
-#include "tests/support/paths.h"
 #include "tests/tools/program.h"
 
 namespace tessera {
@@ -9,50 +9,68 @@ namespace {
 
 using testing::Ran;
 using testing::run_program;
+using testing::ScratchFolder;
 
-Ran trace_module(std::vector<std::string> arguments, const std::string& input = "") {
+Ran trace(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "trace");
-  return run_program("placement-audit", arguments, input);
+  return run_program("placement-audit", arguments, "");
 }
 
-TEST_CASE("trace makes a program that show reads", "[tools][trace]") {
-  const std::string module = testing::test_data("/stablehlo/mlp_step.propagated.mlir");
-  const Ran traced = trace_module({"--stablehlo", module});
-  CHECK(traced.exit_code == 0);
-  CHECK(traced.err.empty());
-  const Ran shown = run_program("placement-audit", {"show", "-"}, traced.out);
+const std::string kOps = R"j({"mesh":{"shape":[4],"axes":["tp"]},
+"inputs":{"a":{"shape":[64,4],"placements":["S(1)"]},"b":{"shape":[4,4096],"placements":["S(0)"]}},
+"program":[{"op":"matmul","args":["a","b"],"out":["c"]},{"op":"relu","args":["c"],"out":["d"]}]})j";
+
+TEST_CASE("a program of ops is traced without values", "[tools][trace]") {
+  const ScratchFolder folder;
+  const std::string ops = folder.file("ops.json", kOps);
+  const Ran ran = trace({"--program", ops, "--simulate-rank", "3"});
+  REQUIRE(ran.exit_code == 0);
+  const Json program = value_or_throw(parse_json(ran.out, "traced"));
+  CHECK(program.find("source")->find("by")->to_string() == "\"placement-audit trace\"");
+  const Json::Array& steps = *program.find("steps")->if_array();
+  REQUIRE(steps.size() >= 3);
+  CHECK(steps[0].find("op")->to_string() == "\"matmul\"");
+  // 1 MiB of summands: each rank gets a fourth of those of three others.
+  CHECK(steps[1].find("for")->to_string() == "\"relu.self\"");
+  CHECK(steps[1].find("moves")->to_string() ==
+        R"([{"collective":"reduce_scatter","axes":["tp"],"ranks":4,)"
+        R"("bytes":{"max":786432,"total":3145728}}])");
+  const Ran shown = run_program("placement-audit", {"show", "-", "--format", "text"}, ran.out);
   CHECK(shown.exit_code == 0);
-  const Json answer = value_or_throw(parse_json(shown.out, "show"));
-  CHECK(*answer.find("source")->if_string() == "stablehlo");
-  CHECK(*answer.find("ranks")->if_integer() == 8);
-  // By jax's HLO: the second product's sum over tp, both weights' and the loss' over dp. F32[32,
-  // 256] at 2 * 3 / 4, twice 256 KiB at 2 * 1 / 2, and 4.
-  CHECK(*answer.find("cost")->find("bytes")->find("max")->if_integer() == 49'152 + 2 * 262'144 + 4);
+  CHECK(shown.out.find("reduce_scatter over tp, implicit") != std::string::npos);
+  CHECK(trace({"--program", ops, "--simulate-rank", "3"}).out == ran.out);
 }
 
-TEST_CASE("trace says in text what no op says", "[tools][trace]") {
-  const Ran ran = trace_module(
-      {"--stablehlo", "-", "--format", "text"},
-      "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.cbrt %a : "
-      "tensor<4xf32>\n  %1 = stablehlo.tanh %0 : tensor<4xf32>\n  return %1 : tensor<4xf32>\n}\n");
-  CHECK(ran.exit_code == 0);
-  CHECK(ran.out ==
-        ": 1 ranks, 1 values before the first step, 1 calls of ops, 0 redistributions, 0 repeats\n"
-        "     1 stablehlo.cbrt: no op of the table says what it does, nor what it would move\n");
+TEST_CASE("a step of training is traced on a rank of any number", "[tools][trace]") {
+  const std::string config = testing::test_data("/../../configs/debug.json");
+  const Ran ran = trace({"--train", config, "--ranks", "4", "--simulate-rank", "3", "--parallel",
+                         R"({"dp_shard":2,"tp":2,"ep":4})"});
+  REQUIRE(ran.exit_code == 0);
+  const Json program = value_or_throw(parse_json(ran.out, "traced"));
+  CHECK(program.find("ranks")->to_string() == "4");
+  CHECK(program.find("scenario")->to_string() == R"({"routing":"balanced"})");
+  const Ran shown = run_program("placement-audit", {"show", "-", "--format", "text"}, ran.out);
+  CHECK(shown.exit_code == 0);
+  CHECK(shown.out.find("all_to_all over ep") != std::string::npos);
 }
 
-TEST_CASE("trace refuses what it cannot read", "[tools][trace]") {
-  const Ran none = trace_module({});
-  CHECK(none.exit_code == 2);
-  CHECK(none.err.find("--stablehlo is required") != std::string::npos);
-  const Ran missing = trace_module({"--stablehlo", "nowhere.mlir"});
-  CHECK(missing.exit_code == 4);
-  const Ran wrong = trace_module({"--stablehlo", "-"}, "module {\n  llvm.func\n}\n");
-  CHECK(wrong.exit_code == 3);
-  CHECK(wrong.out.empty());
-  CHECK(wrong.err ==
-        "placement-audit: standard input:2:3: \"llvm.func\": expected module, sdy.mesh, func.func "
-        "or an alias such as #loc = loc(…)\n");
+TEST_CASE("trace refuses what it cannot run", "[tools][trace]") {
+  const std::string config = testing::test_data("/../../configs/debug.json");
+  const Ran nothing = trace({});
+  CHECK(nothing.exit_code == 3);
+  CHECK(nothing.err == "placement-audit: trace: give one of --train, --program and --stablehlo\n");
+  const Ran other = trace({"--train", config, "--dtype", "F16"});
+  CHECK(other.exit_code == 3);
+  CHECK(other.err == "placement-audit: --dtype \"F16\": F32, F64 and BF16 are allowed\n");
+  const Ran outside = trace({"--train", config, "--ranks", "4", "--simulate-rank", "4"});
+  CHECK(outside.exit_code == 3);
+  CHECK(outside.err == "placement-audit: --simulate-rank 4: ranks 0 to 3 are allowed\n");
+  const ScratchFolder folder;
+  const std::string ops = folder.file("ops.json", kOps);
+  CHECK(trace({"--program", ops, "--simulate-rank", "4"}).err ==
+        "placement-audit: --simulate-rank 4: the program has ranks 0 to 3\n");
+  CHECK(trace({"--program", ops, "--train", config}).exit_code == 2);
+  CHECK(trace({"--train", "/no/such.json"}).exit_code == 4);
 }
 
 }  // namespace

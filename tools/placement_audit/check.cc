@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tools/placement_audit/check_report.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/program_page.h"
@@ -132,7 +133,7 @@ std::string check_json(const Program& program, const CheckReport& report) {
 StatusOr<Answer> check_step(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Program program,
-                       read_program(request.input, request.input_name, table));
+                       plain_rounds(read_program(request.input, request.input_name, table)));
   TSR_ASSIGN_OR_RETURN(const CheckOptions options, options_of(request, table));
   TSR_ASSIGN_OR_RETURN(const CheckReport report, check_program(program, table, options));
   if (request.format == Format::kHtml) return page_with_findings(program, table, report);

@@ -4,6 +4,7 @@
 #include "program/findings/check.h"
 #include "program/findings/diff.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/check_report.h"
 #include "tools/placement_audit/command.h"
@@ -175,9 +176,9 @@ std::string diff_markdown(const Program& before, const Program& after, const Pro
 StatusOr<Answer> diff_steps(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Program before,
-                       read_program(request.input, request.input_name, table));
+                       plain_rounds(read_program(request.input, request.input_name, table)));
   TSR_ASSIGN_OR_RETURN(const Program after,
-                       read_program(request.other.text, request.other.name, table));
+                       plain_rounds(read_program(request.other.text, request.other.name, table)));
   TSR_ASSIGN_OR_RETURN(const ProgramDiff diff, diff_programs(before, after, table));
   if (request.format == Format::kText) return Answer{diff_text(before, after, diff)};
   if (request.format == Format::kMarkdown) return Answer{diff_markdown(before, after, diff)};

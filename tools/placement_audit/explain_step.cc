@@ -2,6 +2,7 @@
 #include "absl/strings/str_format.h"
 #include "program/findings/explain_value.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/report_lines.h"
@@ -82,7 +83,7 @@ std::string text_of_chain(const CauseChain& chain) {
 StatusOr<Answer> explain_step(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Program program,
-                       read_program(request.input, request.input_name, table));
+                       plain_rounds(read_program(request.input, request.input_name, table)));
   TSR_ASSIGN_OR_RETURN(const CauseChain chain, explain_value(program, table, request.subject));
   if (request.format == Format::kText) return Answer{text_of_chain(chain)};
   Json::Array causes, onward;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "program/module_cost.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
@@ -114,7 +115,7 @@ std::string text_of(const Program& program, const ModuleCost& cost, const std::s
 StatusOr<Answer> show_program(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Program program,
-                       read_program(request.input, request.input_name, table));
+                       plain_rounds(read_program(request.input, request.input_name, table)));
   TSR_ASSIGN_OR_RETURN(const ModuleCost all, module_cost(program));
   TSR_ASSIGN_OR_RETURN(const ModuleCost* cost, find_module(all, request.module));
   if (request.format == Format::kHtml) {
