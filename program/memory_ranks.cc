@@ -76,8 +76,11 @@ class RankClassFinder {
   void find_ranges() {
     ranges_.resize(program_.meshes.size());
     std::set<std::pair<std::int64_t, std::int64_t>> different;
-    for (const ScriptValue& value : script_.values) {
+    for (std::size_t i = 0; i < script_.values.size(); ++i) {
+      const ScriptValue& value = script_.values[i];
       if (!value.value->mesh) continue;
+      if (value.maker != nullptr) meshes_of_[value.maker->stage].insert(*value.value->mesh);
+      for (const Stage& reader : readers_[i]) meshes_of_[reader].insert(*value.value->mesh);
       const auto index = static_cast<std::size_t>(*value.value->mesh);
       const ProgramMesh& of = program_.meshes[index];
       if (of.of && of.stage) continue;
@@ -92,13 +95,23 @@ class RankClassFinder {
     return range.start <= rank && rank < range.stop;
   }
 
-  /// The ranks of a stage: those of its meshes; of all where it has none.
-  std::vector<Interval> ranks_of(const Stage& stage) const {
-    std::vector<Interval> ranges;
+  /// The ranks of a stage: those of its meshes; where it has none those of the meshes on which its
+  /// steps read and make values.
+  std::vector<Interval> ranks_of(const Stage& stage) {
+    std::set<std::pair<std::int64_t, std::int64_t>> different;
     for (const ProgramMesh& each : program_.meshes) {
       if (!stage || each.stage != stage || each.of) continue;
-      ranges.push_back({each.mesh.first_rank(), each.mesh.first_rank() + each.mesh.num_ranks()});
+      const std::int64_t first = each.mesh.first_rank();
+      different.insert({first, first + each.mesh.num_ranks()});
     }
+    if (different.empty()) {
+      for (const int index : meshes_of_[stage]) {
+        const auto& range = ranges_[static_cast<std::size_t>(index)];
+        if (range) different.insert({range->start, range->stop});
+      }
+    }
+    std::vector<Interval> ranges;
+    for (const auto& [start, stop] : different) ranges.push_back({start, stop});
     if (ranges.empty()) ranges.push_back({0, std::max<std::int64_t>(1, program_.ranks)});
     return ranges;
   }
@@ -163,6 +176,7 @@ class RankClassFinder {
   const Program& program_;
   const Script& script_;
   std::set<Stage> stages_;
+  std::map<Stage, std::set<int>> meshes_of_;     ///< on which its steps read and make values
   std::vector<std::set<Stage>> readers_;         ///< by value
   std::vector<std::optional<Interval>> ranges_;  ///< by mesh
   std::map<std::pair<std::set<Stage>, std::pair<std::int64_t, std::int64_t>>, int> sets_;

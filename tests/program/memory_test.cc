@@ -237,6 +237,19 @@ TEST_CASE("each stage holds its own, and ranks what is on their meshes", "[progr
   CHECK(held[2].peak_bytes == 12 + 4 + 12);
 }
 
+TEST_CASE("a stage without meshes of its own is where its values are", "[program][memory]") {
+  const StageMemory held = only(
+      read_steps(R"j({"name":"w","shape":[4],"dtype":"F32","mesh":"m","placements":["S(0)"],)j"
+                 R"("role":"parameter"})",
+                 R"({"region":"work","args":["w"],"out":[{"name":"y","shape":[5],"dtype":"F32",)"
+                 R"("mesh":null,"placements":null}],"stage":3})",
+                 R"("m":{"shape":[2],"axes":["tp"],"first_rank":4})", 8));
+  CHECK(held.stage == 3);
+  CHECK(held.first_rank == 4);
+  CHECK(held.ranks == 2);
+  CHECK(held.peak_bytes == 8 + 20);
+}
+
 TEST_CASE("sums beyond 2^63 and too many steps to follow are refused", "[program][memory]") {
   const std::string large =
       R"j({"name":"l.*","shape":[1152921504606846976],"dtype":"F32","mesh":"m",)j"

@@ -38,9 +38,10 @@ TEST_CASE("memory says what a rank holds at its peak", "[tools][memory]") {
   CHECK(ran.err.empty());
   CHECK(ran.out ==
         "one layer: program, 4 ranks\n\n"
-        "a rank holds at its peak    param     grad    optim   buffer    input gathered    activ"
+        "what a rank holds at its peak\n"
+        "stage    first    ranks    param     grad    optim   buffer    input gathered    activ"
         "      all\n"
-        "4 ranks from 0                 32        -        -        -        -      128       64"
+        "    -        0        4       32        -        -        -        -      128       64"
         "      224\n\n"
         "4 ranks from 0: 224 B at step 1, /steps/1, forward\n"
         "  in layers.0 (model.py:3)\n"

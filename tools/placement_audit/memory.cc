@@ -75,22 +75,22 @@ std::string fitting(std::string text, std::size_t width) {
   return text;
 }
 
-std::string row(std::string_view label, const MemoryBytes& bytes, std::int64_t all) {
-  std::string text = absl::StrFormat("%-24s", fitting(std::string(label), 24));
-  for (const std::int64_t each : bytes) text += absl::StrFormat(" %8s", cell(each));
-  return text + absl::StrFormat(" %8s\n", cell(all));
+std::string row(const StageMemory& stage) {
+  std::string text =
+      absl::StrFormat("%5s %8d %8d", stage.stage ? std::to_string(*stage.stage) : "-",
+                      stage.first_rank, stage.ranks);
+  for (const std::int64_t each : stage.at_peak) text += absl::StrFormat(" %8s", cell(each));
+  return text + absl::StrFormat(" %8s\n", cell(stage.peak_bytes));
 }
 
 std::string table(const std::vector<StageMemory>& stages) {
-  std::string text = absl::StrFormat("%-24s", "a rank holds at its peak");
-  for (const char* const head :
-       {"param", "grad", "optim", "buffer", "input", "gathered", "activ", "all"}) {
+  std::string text = "what a rank holds at its peak\nstage";
+  for (const char* const head : {"first", "ranks", "param", "grad", "optim", "buffer", "input",
+                                 "gathered", "activ", "all"}) {
     text += absl::StrFormat(" %8s", head);
   }
   text += "\n";
-  for (const StageMemory& stage : stages) {
-    text += row(ranks_text(stage), stage.at_peak, stage.peak_bytes);
-  }
+  for (const StageMemory& stage : stages) text += row(stage);
   return text;
 }
 

@@ -67,13 +67,14 @@ class VirtualList {
   }
   draw(anew) {
     const height = this.options.height;
-    const most = this.printing ? 2000 : Infinity;
+    const most = 300;  // on paper
     const first = this.printing ? 0 : Math.max(0, Math.floor(this.box.scrollTop / height) - 8);
     const shown = this.printing ? most : Math.ceil((this.box.clientHeight || 416) / height) + 16;
     const last = Math.min(this.count, first + shown);
     if (!anew && this.first === first && this.last === last) return;
     this.first = first;
     this.last = last;
+    if (this.printing && last < this.count) this.box.dataset.more = "and " + countText(this.count - last) + " more";
     if (this.printing) this.space.style.height = last * height + "px";
     else this.space.style.height = this.count * height + "px";
     this.space.replaceChildren();
