@@ -206,24 +206,22 @@ class Checker {
   }
 
   std::string first() const {
-    const std::vector<Finding>& all = report_.findings.all;
+    const std::vector<Finding>& all = report_.findings.all;  // the most severe stand first
     const Finding* best = nullptr;
     for (const Finding& finding : all) {
-      if (finding.fix.empty()) continue;
-      if (best == nullptr || (finding.severity == best->severity &&
-                              finding.saved_bytes.value_or(0) > best->saved_bytes.value_or(0))) {
-        best = &finding;
-      }
+      if (finding.severity == Severity::kNote || finding.severity != all[0].severity) break;
+      const auto worth = [](const Finding& each) {
+        return each.fix.empty() ? -1 : each.saved_bytes.value_or(0);
+      };
+      if (best == nullptr || worth(finding) > worth(*best)) best = &finding;
     }
-    if (best != nullptr && best->severity != Severity::kNote) {
+    if (best != nullptr) {
       const std::string place = !best->site.empty() ? best->site : best->module;
-      return (place.empty() ? best->rule : place) + ": " + best->fix;
+      return (place.empty() ? best->rule : place) + ": " +
+             (best->fix.empty() ? best->cause : best->fix);
     }
     for (const LimitCheck& each : report_.limits) {
       if (!each.passed) return each.name + " is " + each.seen + ", allowed is " + each.limit;
-    }
-    if (!all.empty() && all[0].severity != Severity::kNote) {
-      return all[0].rule + ": " + all[0].cause;
     }
     return "nothing to do";
   }

@@ -139,12 +139,12 @@ Status find_small_messages(FindingContext& context) {
       Finding finding = context.start("small-messages", run.steps[0]);
       finding.bytes = {run.max.clamped(), run.total.clamped()};
       const auto number = run.steps.size();
-      finding.measure = absl::StrFormat("%d messages", number);
+      finding.measure = absl::StrFormat("%d calls", number);
       finding.cause = absl::StrFormat(
-          "%d %ss over %s of %s together, none of which waits for another", number,
+          "%d times %s over %s, %s together, and none waits for another", number,
           finding.collective, absl::StrJoin(finding.axes, ","), byte_count(finding.bytes.max));
       finding.fix =
-          absl::StrFormat("one message in their place: the latency of %d is saved", number - 1);
+          absl::StrFormat("one call in their place: the latency of %d is saved", number - 1);
       context.add(std::move(finding), run.steps[0]);
     }
     run = {};

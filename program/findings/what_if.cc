@@ -14,7 +14,10 @@ namespace {
 
 constexpr int kMaxCalls = 40;  // propagated anew before what differs moves back
 constexpr int kMaxDepth = 8;   // ops before the move that may be run otherwise
+// Beyond, pairs of layouts that no program would ask for take seconds to count exactly.
+constexpr std::int64_t kMaxExactRanks = 512;
 constexpr std::size_t kMaxRows = 24;
+constexpr std::size_t kMaxOrigins = 24;  // values on the way back that are looked at
 
 /// One change, followed through the program.
 class Change {
@@ -23,12 +26,11 @@ class Change {
 
   /// The value lies there from the start.
   void place(int value, const Spec& spec) { differ(value, spec); }
-  /// The call runs by a row. False where it has none such.
-  bool force(int step, const std::string& row, const std::string& axis) {
+  /// The call runs by a row.
+  void force(int step, const std::string& row, const std::string& axis) {
     forced_step_ = step;
     forced_ = {ForcedRow{.row = row, .axis = axis, .by = "the audit"}};
     to_visit_.insert(step);
-    return true;
   }
   /// Follows it. False where it leads to what no row or plan knows.
   bool follow() {
@@ -57,12 +59,21 @@ class Change {
   }
   bool charge(int step, int value, const Spec& from, const Spec& to) {
     if (from == to) return true;
-    const PairCost& cost = context_.pair(*context_.value(value).value, from, to);
-    if (!cost.known) return false;
-    after_ += context_.step(step).rounds * cost.bytes.max;
-    if (cost.bytes.max > 0 && news_.size() < 3) {
+    std::int64_t bytes = 0;
+    std::string how;
+    if (const std::int64_t ranks = from.mesh().num_ranks(); ranks > kMaxExactRanks) {
+      bytes = (estimate_moved_bytes(from, to) + ranks - 1) / ranks;
+      how = byte_count(bytes);
+    } else {
+      const PairCost& cost = context_.pair(*context_.value(value).value, from, to);
+      if (!cost.known) return false;
+      bytes = cost.bytes.max;
+      how = moves_text(cost.moves);
+    }
+    after_ += context_.step(step).rounds * bytes;
+    if (bytes > 0 && news_.size() < 3) {
       news_.push_back(context_.value(value).value->name + " to " + placements_text(&to) + " (" +
-                      moves_text(cost.moves) + ")");
+                      how + ")");
     }
     return true;
   }
@@ -101,7 +112,8 @@ class Change {
     const Spec* to = context_.spec(out);
     if (from == nullptr || to == nullptr) return false;
     drop(step);
-    if (!move.implicit) return charge(step, source, *from, *to);
+    const bool is_result = context_.value(out).users.empty();
+    if (!move.implicit || is_result) return charge(step, source, *from, *to);
     differ(out, *from);  // who needs it elsewhere says so again
     return true;
   }
@@ -135,6 +147,7 @@ class Change {
         *op, operands, *attrs,
         step == forced_step_ ? std::span<const ForcedRow>(forced_) : std::span<const ForcedRow>());
     if (!resolved.ok() || resolved->inputs.size() != operands.size()) return false;
+    if (resolved->lowering >= 0) return false;  // ranks would talk inside the op: not counted here
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i] == nullptr) continue;
       if (!charge(step, values[i], *operands[i], resolved->inputs[i])) return false;
@@ -146,7 +159,11 @@ class Change {
         return false;
       }
       const Spec placed = resolved->outputs[i].with_dtype(original->dtype());
-      if (!(placed == *original)) differ(makes[i], placed);
+      if (placed == *original) continue;
+      differ(makes[i], placed);
+      // What nobody uses is a result of the program: whoever reads it expects it where it was.
+      const bool is_result = context_.value(makes[i]).users.empty();
+      if (is_result && !charge(step, makes[i], placed, *original)) return false;
     }
     return true;
   }
@@ -166,6 +183,13 @@ std::int64_t piece_bytes(const Spec& spec) {
   return num_elements(spec.local_shape(first)) * size_of(spec.dtype());
 }
 
+/// Whether all ranks do the same by it.
+bool is_whole(const Row& row) {
+  const auto whole = [](const RowEntry& entry) { return entry.kind == RowEntry::Kind::kReplicate; };
+  return std::all_of(row.inputs.begin(), row.inputs.end(), whole) &&
+         std::all_of(row.outputs.begin(), row.outputs.end(), whole);
+}
+
 class Search {
  public:
   Search(FindingContext& context, int move)
@@ -181,8 +205,10 @@ class Search {
     if (saved <= best_.saved_bytes) return;
     best_ = {.text = text + ": " + change.brings(), .saved_bytes = saved};
   }
-  void try_placements(int value, const std::vector<std::string>& axes);
-  void try_rows(int step, const std::vector<std::string>& axes);
+  /// What is cut along an axis, or what every rank has whole: that is more work and more memory.
+  enum class Kept : std::uint8_t { kInPieces, kWhole };
+  void try_placements(int value, const std::vector<std::string>& axes, Kept kept);
+  void try_rows(int step, const std::vector<std::string>& axes, Kept kept);
   std::optional<Remedy> best() const {
     return best_.saved_bytes > 0 ? std::optional(best_) : std::nullopt;
   }
@@ -196,14 +222,15 @@ class Search {
   Remedy best_;
 };
 
-void Search::try_placements(int value, const std::vector<std::string>& axes) {
+void Search::try_placements(int value, const std::vector<std::string>& axes, Kept kept) {
   const Spec* placed = context_.spec(value);
   if (placed == nullptr || placed->mesh().ndim() == 0) return;
   for (const std::string& name : axes) {
     const StatusOr<int> axis = placed->mesh().find_axis(name);
     if (!axis.ok()) continue;
-    std::vector<RowEntry> entries = {RowEntry{}};
-    for (int dim = 0; dim < placed->ndim(); ++dim) {
+    std::vector<RowEntry> entries;
+    if (kept == Kept::kWhole) entries.push_back({});
+    for (int dim = 0; kept == Kept::kInPieces && dim < placed->ndim(); ++dim) {
       if (placed->global_shape()[static_cast<std::size_t>(dim)] < placed->mesh().size(*axis))
         continue;
       entries.push_back({.kind = RowEntry::Kind::kShard, .dim = dim});
@@ -226,7 +253,7 @@ void Search::try_placements(int value, const std::vector<std::string>& axes) {
   }
 }
 
-void Search::try_rows(int step, const std::vector<std::string>& axes) {
+void Search::try_rows(int step, const std::vector<std::string>& axes, Kept kept) {
   const auto* call = std::get_if<CallStep>(&context_.step(step).step->what);
   if (call == nullptr) return;
   const Op* op = context_.op(*call);
@@ -250,6 +277,7 @@ void Search::try_rows(int step, const std::vector<std::string>& axes) {
     const StatusOr<std::vector<Row>> rows = rows_of(*op, metas, *attrs, mesh->size(*axis));
     if (!rows.ok()) continue;
     for (std::size_t i = 0; i < std::min(rows->size(), kMaxRows); ++i) {
+      if (is_whole((*rows)[i]) != (kept == Kept::kWhole)) continue;
       Change change(context_);
       change.force(step, to_string((*rows)[i]), name);
       take(change,
@@ -260,6 +288,41 @@ void Search::try_rows(int step, const std::vector<std::string>& axes) {
 
 bool is_held(const ProgramValue& value) {
   return value.role == ValueRole::kParameter || value.role == ValueRole::kBuffer;
+}
+
+/// Where the placement of what a move takes elsewhere came from.
+struct Origins {
+  std::vector<int> calls;         ///< the op that needs it, then those on the way back
+  std::vector<int> held, inputs;  ///< values
+};
+Origins origins_of(const FindingContext& context, int move) {
+  Origins origins;
+  for (const int out : context.step(move).makes) {
+    const std::vector<int>& users = context.value(out).users;
+    if (!users.empty()) origins.calls.push_back(users[0]);
+  }
+  std::vector<int> front = context.step(move).reads;
+  std::set<int> seen;
+  for (int depth = 0; depth < kMaxDepth && !front.empty(); ++depth) {
+    std::vector<int> next;
+    for (const int value : front) {
+      if (seen.size() == kMaxOrigins || !seen.insert(value).second) continue;
+      const ValueNode& node = context.value(value);
+      const auto* region = node.made_by < 0
+                               ? nullptr
+                               : std::get_if<RegionStep>(&context.step(node.made_by).step->what);
+      if (node.value->role == ValueRole::kInput) origins.inputs.push_back(value);
+      if (is_held(*node.value) || (region != nullptr && region->name == "fsdp_all_gather")) {
+        origins.held.push_back(value);
+      }
+      if (node.made_by < 0 || region != nullptr) continue;
+      origins.calls.push_back(node.made_by);
+      const std::vector<int>& reads = context.step(node.made_by).reads;
+      next.insert(next.end(), reads.begin(), reads.end());
+    }
+    front = std::move(next);
+  }
+  return origins;
 }
 
 }  // namespace
@@ -275,36 +338,17 @@ std::string_view advice_for(std::string_view op) {
 std::optional<Remedy> remedy_for(FindingContext& context, int move) {
   Search search(context, move);
   const std::vector<std::string> axes = context.start("", move).axes;
-  for (const int out : context.step(move).makes) {
-    const std::vector<int>& users = context.value(out).users;
-    if (!users.empty()) search.try_rows(users[0], axes);
+  const Origins origins = origins_of(context, move);
+  // What costs work or memory, or whoever makes an input: only where nothing else helps.
+  for (const Search::Kept kept : {Search::Kept::kInPieces, Search::Kept::kWhole}) {
+    if (search.best()) break;
+    for (const int step : origins.calls) search.try_rows(step, axes, kept);
+    for (const int value : origins.held) search.try_placements(value, axes, kept);
   }
-  // Back to where the placement came from: parameters and inputs on the way, and the ops.
-  std::vector<int> front = context.step(move).reads;
-  std::set<int> seen;
-  std::vector<int> inputs;
-  for (int depth = 0; depth < kMaxDepth && !front.empty(); ++depth) {
-    std::vector<int> next;
-    for (const int value : front) {
-      if (!seen.insert(value).second || seen.size() > 24) continue;
-      const ValueNode& node = context.value(value);
-      const auto* region = node.made_by < 0
-                               ? nullptr
-                               : std::get_if<RegionStep>(&context.step(node.made_by).step->what);
-      if (node.value->role == ValueRole::kInput) inputs.push_back(value);
-      if (is_held(*node.value) || (region != nullptr && region->name == "fsdp_all_gather")) {
-        search.try_placements(value, axes);
-      }
-      if (node.made_by < 0 || region != nullptr) continue;
-      search.try_rows(node.made_by, axes);
-      const std::vector<int>& reads = context.step(node.made_by).reads;
-      next.insert(next.end(), reads.begin(), reads.end());
+  for (const Search::Kept kept : {Search::Kept::kInPieces, Search::Kept::kWhole}) {
+    for (std::size_t i = 0; i < origins.inputs.size() && !search.best(); ++i) {
+      search.try_placements(origins.inputs[i], axes, kept);
     }
-    front = std::move(next);
-  }
-  // An input placed otherwise costs whoever makes it: only where nothing else helps.
-  for (std::size_t i = 0; i < inputs.size() && !search.best(); ++i) {
-    search.try_placements(inputs[i], axes);
   }
   return search.best();
 }

@@ -67,7 +67,8 @@ TEST_CASE("implicit moves of equal layers are one finding with a fix", "[finding
     const std::string module = R"(,"module":"layers.)" + layer + R"(","site":"a.py:7")";
     steps += (steps.empty() ? "" : ",") +
              move("x", "R", "r" + layer, R"(,"implicit":true,"for":"relu.x")" + module) + "," +
-             relu("r" + layer, "y" + layer, "R", module);
+             relu("r" + layer, "y" + layer, "R", module) + "," +
+             move("y" + layer, "S(0)", "z" + layer);
   }
   const Findings findings = found(program_of(input("x", "S(0)"), steps));
   const std::vector<Finding> moves = of_rule(findings, "implicit-move");
@@ -126,7 +127,8 @@ TEST_CASE("the search for a fix finds the row that moves 2,000 times less", "[fi
           value("b", "[4,4096]", "S(0)", R"(,"role":"parameter")"),
       R"({"op":"matmul","args":["a","b"],"out":[)" + value("y", "[64,4096]", "P(sum)", "") + "]}," +
           move("y", "R", "y.r", R"(,"implicit":true,"for":"relu.x")") +
-          R"(,{"op":"relu","args":["y.r"],"out":[)" + value("z", "[64,4096]", "R", "") + "]}"));
+          R"(,{"op":"relu","args":["y.r"],"out":[)" + value("z", "[64,4096]", "R", "") + "]}," +
+          move("z", "S(1)", "out")));
   const Finding finding = of_rule(findings, "implicit-move").at(0);
   CHECK(finding.bytes.max == 64 * 4096 * 4 * 3 / 4 * 2);  // an all_reduce of 1 MiB
   CHECK(finding.fix == "place b as S(1) on tp, not S(0): a to R (all_gather over tp, 768 B)");
@@ -277,10 +279,11 @@ TEST_CASE("gradients that ranks do not agree on are found", "[findings]") {
 }
 
 TEST_CASE("explain follows a placement to where it was chosen", "[findings][explain]") {
-  const Program program = program_of(
-      input("x", "S(0)") + "," + placed("w", "S(0)", R"(,"role":"parameter")"),
-      R"({"op":"mul","args":["x","w"],"out":[)" + placed("y", "S(0)") + "]}," +
-          move("y", "R", "r", R"(,"implicit":true,"for":"relu.x")") + "," + relu("r", "z", "R"));
+  const Program program =
+      program_of(input("x", "S(0)") + "," + placed("w", "S(0)", R"(,"role":"parameter")"),
+                 R"({"op":"mul","args":["x","w"],"out":[)" + placed("y", "S(0)") + "]}," +
+                     move("y", "R", "r", R"(,"implicit":true,"for":"relu.x")") + "," +
+                     relu("r", "z", "R") + "," + move("z", "S(0)", "out"));
   const CauseChain chain = value_or_throw(explain_value(program, findings_ops(), "z"));
   std::vector<std::string> path;
   for (const Cause& cause : chain.causes) path.push_back(cause.value + " " + cause.placements);
@@ -375,6 +378,8 @@ TEST_CASE("each rule has a section of its own", "[findings][docs]") {
     CAPTURE(rule.name);
     CHECK(names.insert(rule.name).second);
     CHECK(page.find("\n## " + std::string(rule.name) + "\n") != std::string::npos);
+    const std::string example = testing::test_data("/findings/" + std::string(rule.name) + ".json");
+    CHECK(read_file(example, 1 << 20).ok());
   }
 }
 
