@@ -262,6 +262,14 @@ const std::vector<ProgramMove>& FindingContext::moves(int step) {
       known = *move->moves;
     } else if (!this->step(step).reads.empty()) {
       const int source = this->step(step).reads[0];
+      const Spec* from = spec(source);
+      const Spec* to = spec(this->step(step).makes.at(0));
+      if (from != nullptr && to != nullptr) {
+        if (const PairCost& cost = pair(*value(source).value, *from, *to); cost.known) {
+          known = cost.moves;
+          return *known;
+        }
+      }
       const StatusOr<std::vector<ProgramMove>> planned =
           moves_of(program_, *value(source).value, move->out);
       if (planned.ok()) known = *planned;
