@@ -273,6 +273,11 @@ class Writer {
       specs.push_back(spec ? &*spec : nullptr);
       if (spec && spec->mesh().ndim() > 0 && mesh == nullptr) mesh = &spec->mesh();
     }
+    if (mesh != nullptr && mesh->without_unit_axes().ndim() > kMaxMovedAxes) {
+      return failed_precondition(
+          absl::StrFormat("its mesh has %d axes; what a call moves is worked out on at most %d",
+                          mesh->without_unit_axes().ndim(), kMaxMovedAxes));
+    }
     TSR_ASSIGN_OR_RETURN(Resolution chosen, propagate(*call.op, specs, call.attrs));
     std::int64_t bytes = cost(call, chosen, names);
     if (mesh == nullptr) return chosen;
@@ -367,6 +372,7 @@ class Writer {
                          .moves = {}});
         out.name = moves.back().value;
         out.role = ValueRole::kTemporary;
+        moves.back().out.role = ValueRole::kTemporary;  // which a redistribution cannot say
       }
       out.layout = chosen.outputs[i].layout();
     }

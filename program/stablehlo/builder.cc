@@ -7,7 +7,10 @@ namespace tessera::stablehlo {
 namespace {
 
 constexpr std::int64_t kMaxCounted = 2'000'000;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;  // read again and again
 constexpr std::size_t kMaxNameBytes = 400;
+
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
 
 std::vector<ProgramValue>* results_of(AnyStep& step) {
   if (auto* call = std::get_if<CallStep>(&step.what)) return &call->out;
@@ -19,8 +22,9 @@ std::vector<ProgramValue>* results_of(AnyStep& step) {
 
 std::string Builder::fresh(const std::string& wanted) {
   // Calls in calls have the names of all of them.
-  const std::string name =
-      wanted.size() <= kMaxNameBytes ? wanted : wanted.substr(wanted.size() - kMaxNameBytes);
+  std::size_t begin = wanted.size() <= kMaxNameBytes ? 0 : wanted.size() - kMaxNameBytes;
+  while (begin < wanted.size() && !begins_character(wanted[begin])) ++begin;
+  const std::string name = wanted.substr(begin);
   int& used = names_[name];
   if (++used == 1) return name;
   for (;;) {
@@ -133,7 +137,14 @@ bool Builder::is_of_body(BoundId id) const {
   return at(id).made && at(id).step < 0 && at(id).serial >= bodies_.back().made_before;
 }
 
-Status Builder::count(const Statement& statement) {
+Status Builder::count(const Statement& statement, std::size_t end) {
+  num_bytes_ += static_cast<std::int64_t>(end - statement.offset);
+  if (num_bytes_ > kMaxBytes) {
+    return text().error(statement.offset,
+                        absl::StrFormat("more than %d bytes of text, each function as often as it "
+                                        "is called",
+                                        kMaxBytes));
+  }
   num_counted_ += 1 + std::ssize(statement.operands()) + std::ssize(statement.result_types);
   if (num_counted_ <= kMaxCounted) return absl::OkStatus();
   return text().error(

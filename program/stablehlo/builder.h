@@ -74,9 +74,10 @@ class Builder {
   int body_depth() const noexcept { return static_cast<int>(bodies_.size()); }
   /// Made since begin_body().
   bool is_of_body(BoundId id) const;
-  /// Counts an operation that was read, with its operands and results. Errors: InvalidArgument
-  /// beyond what one module may have, its functions as often as they are called.
-  Status count(const Statement& statement);
+  /// Counts an operation that was read, with its operands and results, and the bytes of its text.
+  /// Errors: InvalidArgument beyond what one module may have, its functions as often as they are
+  /// called.
+  Status count(const Statement& statement, std::size_t end);
 
  private:
   const Module& module_;
@@ -91,7 +92,7 @@ class Builder {
   };
   std::vector<Body> bodies_;
   std::int64_t num_steps_ = 0;  ///< in all bodies
-  std::int64_t num_counted_ = 0;
+  std::int64_t num_counted_ = 0, num_bytes_ = 0;
 };
 
 }  // namespace tessera::stablehlo

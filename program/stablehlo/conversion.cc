@@ -277,9 +277,36 @@ StatusOr<Conversion::Ids> Conversion::pass() {
   return passed;
 }
 
+Status Conversion::mark_summands() {
+  Bound& bound = builder_.at(operands_[0]);
+  if (!bound.value.layout || bound.step < 0) return absl::OkStatus();
+  AnyStep& made_by = builder_.program().steps[static_cast<std::size_t>(bound.step)];
+  auto* const call = std::get_if<CallStep>(&made_by.what);
+  if (call == nullptr) return absl::OkStatus();
+  for (const Node& node : statement_.body) {
+    if (!node.is_group('{') && !node.is_group('[')) continue;
+    TSR_ASSIGN_OR_RETURN(const std::vector<AxisRef> refs, parse_axes(builder_.text(), node));
+    for (const AxisRef& ref : refs) {
+      TSR_ASSIGN_OR_RETURN(const std::vector<int> axes,
+                           builder_.module().meshes.axes_of(*bound.value.mesh, ref));
+      for (const int axis : axes) {
+        if (bound.value.layout->dim_of_axis(axis) >= 0) {
+          return error("axis " + in_quotes(ref.name) +
+                       " cuts its operand; a sum over it cannot be");
+        }
+        bound.value.layout->partial[static_cast<std::size_t>(axis)] = ReduceOp::kSum;
+      }
+    }
+    break;
+  }
+  call->out[bound.out].layout = bound.value.layout;
+  return absl::OkStatus();
+}
+
 StatusOr<Conversion::Ids> Conversion::move(bool implicit) {
   TSR_RETURN_IF_ERROR(need_operands(1));
   if (results_.size() != 1) return error("one result is expected of it");
+  if (type(0) != result_type()) return error("a result of another type than its operand");
   Nodes wanted = statement_.attribute("out_sharding");
   if (wanted.empty()) wanted = statement_.attribute("sharding");
   for (const Node& node : statement_.body) {
@@ -292,6 +319,9 @@ StatusOr<Conversion::Ids> Conversion::move(bool implicit) {
   TSR_RETURN_IF_ERROR(builder_.place(results_[0], sharding));
   builder_.at(results_[0]).splat = splat(0);
   if (splat(0)) return results_;
+  if (statement_.op == "sdy.all_reduce" || statement_.op == "sdy.reduce_scatter") {
+    TSR_RETURN_IF_ERROR(mark_summands());
+  }
   TSR_ASSIGN_OR_RETURN(std::string name, builder_.name_of(operands_[0], origin_));
   MoveStep step{.value = std::move(name),
                 .out = builder_.at(results_[0]).value,

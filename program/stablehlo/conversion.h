@@ -71,6 +71,8 @@ class Conversion {
   StatusOr<Ids> iota();
   StatusOr<Ids> pass();
   StatusOr<Ids> move(bool implicit);
+  /// What a collective sums was made as summands, whatever its sharding says.
+  Status mark_summands();
 
   /// Calls of ours. `gives`: whether it gives the operation's own result, else one on the way to
   /// it.

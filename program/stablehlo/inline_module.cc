@@ -118,7 +118,7 @@ class Inliner {
         TSR_ASSIGN_OR_RETURN(const Token end, lexer.peek());
         return error(end.offset, "expected a return before the end");
       }
-      TSR_RETURN_IF_ERROR(builder_.count(*statement));
+      TSR_RETURN_IF_ERROR(builder_.count(*statement, lexer.offset()));
       const bool returns = statement->op == "return" || statement->op == "func.return";
       TSR_ASSIGN_OR_RETURN(Ids operands, values_of(statement->operands(), frame));
       if (returns || (frame.in_loop && statement->op == "stablehlo.return")) return operands;
@@ -406,7 +406,7 @@ class Inliner {
     AnyStep& step = builder_.program().steps[static_cast<std::size_t>(bound.step)];
     if (auto* call = std::get_if<CallStep>(&step.what))
       call->out[bound.out].role = ValueRole::kState;
-    if (auto* move = std::get_if<MoveStep>(&step.what)) move->out.role = ValueRole::kState;
+    // A redistribution has no place for a role.
     if (auto* region = std::get_if<RegionStep>(&step.what)) {
       region->out[bound.out].role = ValueRole::kState;
     }

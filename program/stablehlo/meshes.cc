@@ -12,6 +12,7 @@ namespace tessera::stablehlo {
 namespace {
 
 constexpr std::size_t kMaxMeshes = 4096;
+constexpr std::ptrdiff_t kMaxAxes = 64;  // as the reader of programs allows
 constexpr std::size_t kMaxBorders = 64;  // in one axis
 constexpr std::int64_t kMaxRanks = std::int64_t{1} << 40;
 
@@ -107,6 +108,11 @@ Status Meshes::add(const Token& name, Lexer& lexer) {
   if (shape.empty()) {
     by_name_[key] = -1;
     return absl::OkStatus();
+  }
+  if (std::ssize(shape) > kMaxAxes) {
+    return text_->error(name.offset, absl::StrFormat("a mesh of %d axes, parts of axes counted; at "
+                                                     "most %d are allowed",
+                                                     shape.size(), kMaxAxes));
   }
   StatusOr<Mesh> mesh = Mesh::make(shape, labels);
   if (!mesh.ok()) return text_->error(name.offset, message_of(mesh.status()));

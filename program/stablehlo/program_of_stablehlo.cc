@@ -20,6 +20,18 @@ Status check_encoding(const stablehlo::MlirText& named) {
   return absl::OkStatus();
 }
 
+/// As much as a program's name may have, of whole characters.
+std::string beginning_of(const std::string& name) {
+  constexpr std::size_t kMostBytes = 200;
+  if (name.size() <= kMostBytes) return name;
+  std::size_t end = 0;
+  for (;;) {
+    const std::size_t bytes = first_code_point(std::string_view(name).substr(end)).bytes;
+    if (end + bytes > kMostBytes) return name.substr(0, end);
+    end += bytes;
+  }
+}
+
 }  // namespace
 
 StatusOr<Program> program_of_stablehlo(std::string_view text, std::string_view source,
@@ -33,7 +45,7 @@ StatusOr<Program> program_of_stablehlo(std::string_view text, std::string_view s
   TSR_ASSIGN_OR_RETURN(const stablehlo::Module module, stablehlo::read_module(named));
   stablehlo::Builder builder(module, ops);
   Program& program = builder.program();
-  program.name = module.name.substr(0, 200);
+  program.name = beginning_of(module.name);
   program.source.kind = "stablehlo";
   program.meshes = module.meshes.meshes();
   for (const ProgramMesh& mesh : program.meshes) {

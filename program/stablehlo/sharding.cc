@@ -82,6 +82,17 @@ bool Sharding::is_free() const {
          std::ranges::all_of(dims, [](const DimSharding& d) { return d.open && d.axes.empty(); });
 }
 
+StatusOr<std::vector<AxisRef>> parse_axes(const MlirText& text, const Node& group) {
+  if (group.is_group('{')) return AxisReader(text).read(group);
+  std::vector<AxisRef> axes;
+  for (const Node& node : group.inside) {
+    if (!node.is_group('{')) continue;
+    TSR_ASSIGN_OR_RETURN(const std::vector<AxisRef> of_dim, AxisReader(text).read(node));
+    axes.insert(axes.end(), of_dim.begin(), of_dim.end());
+  }
+  return axes;
+}
+
 StatusOr<Sharding> parse_sharding(const MlirText& text, Nodes nodes) {
   const Node* const angles = angles_of(nodes);
   const std::size_t offset = nodes.empty() ? 0 : nodes[0].token.offset;

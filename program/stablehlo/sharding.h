@@ -36,6 +36,9 @@ StatusOr<Sharding> parse_sharding(const MlirText& text, Nodes nodes);
 /// `nodes`: "[<…>, <…>]", with or without #sdy.sharding_per_value and angles around it.
 StatusOr<std::vector<Sharding>> parse_shardings(const MlirText& text, Nodes nodes);
 
+/// All axes in "{"x"}" and "[{}, {"x"}]". Errors: InvalidArgument.
+StatusOr<std::vector<AxisRef>> parse_axes(const MlirText& text, const Node& group);
+
 /// The meshes of a module. An axis of which some sharding names a part is several axes here.
 class Meshes {
  public:

@@ -201,7 +201,7 @@ Status survey_region(Builder& builder, std::size_t body, std::optional<int> mesh
   for (;;) {
     TSR_ASSIGN_OR_RETURN(const std::optional<Statement> statement, next_statement(lexer));
     if (!statement) return absl::OkStatus();
-    TSR_RETURN_IF_ERROR(builder.count(*statement));
+    TSR_RETURN_IF_ERROR(builder.count(*statement, lexer.offset()));
     TSR_ASSIGN_OR_RETURN(const std::int64_t flops, flops_of(text, *statement));
     survey.flops += flops;
     TSR_ASSIGN_OR_RETURN(std::optional<ProgramMove> move,

@@ -120,6 +120,24 @@ TEST_CASE("a round ends where the next one begins", "[program]") {
   CHECK(placed(late, call_at(late, 0).out[0]) == "(S(0))");
 }
 
+TEST_CASE("calls on more axes than are searched are regions that say so", "[program]") {
+  std::string axes, sizes, whole;
+  for (int axis = 0; axis < 9; ++axis) {
+    axes += absl::StrFormat(R"j(%s"a%d")j", axis == 0 ? "" : ",", axis);
+    sizes += axis == 0 ? "2" : ",2";
+    whole += axis == 0 ? R"j("R")j" : R"j(,"R")j";
+  }
+  const std::string text =
+      R"j({"version":1,"name":"p","source":{"kind":"program"},"ranks":512,"meshes":{"m":{"shape":[)j" +
+      sizes + R"j(],"axes":[)j" + axes + R"j(]}},"values":[)j" +
+      input("a", "4,4", "[" + whole + "]") + R"j(],"steps":[{"op":"exp","args":["a"],"out":[)j" +
+      tensor("y", "4,4", "[" + whole + "]") + "}]}]}";
+  const Program program =
+      with_moves(value_or_throw(read_program(text, "p", ops_of_calls())), ops_of_calls());
+  CHECK(std::get<RegionStep>(program.steps[0].what).warning ==
+        "its mesh has 9 axes; what a call moves is worked out on at most 8");
+}
+
 TEST_CASE("calls of free values stay as they are", "[program]") {
   const Program program =
       with_moves_of(input("a", "4,4", "null"), R"j({"op":"exp","args":["a"],"out":[)j" +

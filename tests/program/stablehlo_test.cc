@@ -342,6 +342,26 @@ TEST_CASE("Shardy's own collectives are redistributions", "[program][stablehlo]"
   CHECK(cost.moves[0].implicit);
 }
 
+TEST_CASE("what Shardy's reduce_scatter sums is not summed before", "[program][stablehlo]") {
+  const Program program = read_module(
+      "module {\n  sdy.mesh @mesh = <[\"tp\"=4]>\n"
+      "  func.func @main(%arg0: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, "
+      "{\"tp\"}]>}, %arg1: tensor<16x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"tp\"}, "
+      "{}]>}) -> tensor<8x8xf32> {\n"
+      "    %0 = stablehlo.dot %arg0, %arg1 {sdy.sharding = #sdy.sharding_per_value<[<@mesh, [{}, "
+      "{}]>]>} : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>\n"
+      "    %1 = sdy.reduce_scatter [{\"tp\"}, {}] %0 out_sharding=<@mesh, [{\"tp\"}, {}]> : "
+      "tensor<8x8xf32>\n"
+      "    return %1 : tensor<8x8xf32>\n  }\n}\n");
+  CHECK(steps_of(program) == "mm(%arg0,%arg1); %0 -> (S(0))");
+  const auto& call = std::get<CallStep>(program.steps[0].what);
+  const auto& move = std::get<MoveStep>(program.steps[1].what);
+  const auto moves = value_or_throw(moves_of(program, call.out[0], move.out));
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].collective == "reduce_scatter");
+  CHECK(moves[0].bytes.max == 3 * 64);
+}
+
 TEST_CASE("every row of the table is of ops that there are", "[program][stablehlo]") {
   for (const stablehlo::OpRow& row : stablehlo::op_rows()) {
     CAPTURE(row.name);
