@@ -191,7 +191,9 @@ std::optional<int> ProgramRecorder::mesh_of(const Spec* spec) {
 }
 
 ProgramValue ProgramRecorder::described(const DTensor& tensor, std::string name) {
-  const Spec* spec = tensor.impl()->spec;
+  return described(tensor.impl()->spec, std::move(name));
+}
+ProgramValue ProgramRecorder::described(const Spec* spec, std::string name) {
   ProgramValue value{.name = std::move(name),
                      .global_shape = spec->global_shape(),
                      .dtype = spec->dtype(),
@@ -334,60 +336,72 @@ void ProgramRecorder::add_move(const Source& from, const MoveSeen& seen) {
                 .needed_by = std::string(seen.needed_by),
                 .moves = {}};
   move.moves = moves_of_redistribution(runtime_, take_events(), from.spec, to.impl()->spec);
-  move.out = described(to, moved_name(to, "moved"));
+  move.out = described(to, moved_name(to.name(), "moved"));
   values_.add(to, move.out.name);
   add_step(std::move(move), origin(seen.site));
 }
 
-/// All of a bucket are one exchange, and so one region. Its names are those of PyTorch's.
-void ProgramRecorder::add_bucket(std::span<const Source> from, const MoveSeen& seen) {
+/// All of a bucket are one exchange, and so one region. Its names are those of PyTorch's. The names
+/// of its results, in order; empty where nothing changes.
+std::vector<std::string> ProgramRecorder::add_bucket(std::span<const BucketPart> parts,
+                                                     BucketLife life, const Site& site) {
   bool is_sum = false;
-  for (const Source& each : from) is_sum |= each.spec->has_partial();
-  RegionStep region{.name = seen.life == BucketLife::kCall ? "redistribute_all"
-                            : is_sum                       ? "fsdp_reduce_scatter"
-                                                           : "fsdp_all_gather"};
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const DTensor& to = seen.to[i];
-    if (from[i].spec == to.impl()->spec) continue;
-    region.args.push_back(Json(from[i].value));
-    region.out.push_back(described(to, moved_name(to, is_sum ? "reduced" : "gathered")));
-    values_.add(to, region.out.back().name);
+  for (const BucketPart& each : parts) is_sum |= each.from->has_partial();
+  RegionStep region{.name = life == BucketLife::kCall ? "redistribute_all"
+                            : is_sum                  ? "fsdp_reduce_scatter"
+                                                      : "fsdp_all_gather"};
+  std::vector<std::string> names(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const BucketPart& part = parts[i];
+    if (part.from == part.to) continue;
+    region.args.push_back(Json(part.value));
+    names[i] = moved_name(part.name, is_sum ? "reduced" : "gathered");
+    region.out.push_back(described(part.to, names[i]));
   }
   region.moves = moves_of_events(take_events(), known_meshes());
-  if (!region.out.empty() || !region.moves.empty()) {
-    add_step(std::move(region), origin(seen.site));
-  }
+  if (!region.out.empty() || !region.moves.empty()) add_step(std::move(region), origin(site));
+  return names;
 }
 
-std::string ProgramRecorder::moved_name(const DTensor& to, const std::string& how) {
-  return values_.unused_name(to.name().empty() ? in_module(how) : in_module(to.name()) + '.' + how);
+std::string ProgramRecorder::moved_name(std::string_view name, const std::string& how) {
+  const std::string own(name);
+  return values_.unused_name(own.empty() ? in_module(how) : in_module(own) + '.' + how);
 }
 
 void ProgramRecorder::on_move(const MoveSeen& seen) {
   add_ended();
-  std::vector<Source> from;
-  for (const DTensor& each : seen.from) from.push_back({value_of(each), each.impl()->spec});
   if (seen.life == BucketLife::kNone) {
-    add_move(from[0], seen);
-  } else {
-    add_bucket(from, seen);
+    add_move({value_of(seen.from[0]), seen.from[0].impl()->spec}, seen);
+    return;
+  }
+  std::vector<BucketPart> parts;
+  for (std::size_t i = 0; i < seen.from.size(); ++i) {
+    parts.push_back({value_of(seen.from[i]), seen.from[i].impl()->spec, seen.to[i].impl()->spec,
+                     seen.to[i].name()});
+  }
+  bind(add_bucket(parts, seen.life, seen.site), seen.to);
+}
+
+void ProgramRecorder::bind(std::span<const std::string> names, std::span<const DTensor> results) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!names[i].empty()) values_.add(results[i], names[i]);
   }
 }
 
-void ProgramRecorder::on_move_begun(const void* bucket, std::span<const DTensor> from) {
+void ProgramRecorder::on_move_begun(const void* bucket, const MoveBegun& seen) {
   add_ended();
-  std::vector<Source>& sources = buckets_[bucket];
-  sources.clear();
-  for (const DTensor& each : from) sources.push_back({value_of(each), each.impl()->spec});
+  std::vector<BucketPart> parts;
+  for (std::size_t i = 0; i < seen.from.size(); ++i) {
+    parts.push_back({value_of(seen.from[i]), seen.from[i].impl()->spec, seen.to[i], seen.names[i]});
+  }
+  buckets_[bucket] = add_bucket(parts, BucketLife::kGathered, seen.site);
 }
 
-void ProgramRecorder::on_move_ended(const void* bucket, const MoveSeen& seen) {
+void ProgramRecorder::on_move_ended(const void* bucket, std::span<const DTensor> results) {
   const auto begun = buckets_.find(bucket);
   if (begun == buckets_.end()) return;
-  const std::vector<Source> from = std::move(begun->second);
+  bind(begun->second, results);
   buckets_.erase(begun);
-  add_bucket(from, seen);
-  add_ended();
 }
 
 void ProgramRecorder::on_region(const RegionSeen& seen) {

@@ -28,17 +28,23 @@ class ProgramRecorder final : public ProgramObserver {
 
   void on_call(const CallSeen& seen) override;
   void on_move(const MoveSeen& seen) override;
-  void on_move_begun(const void* bucket, std::span<const DTensor> from) override;
-  void on_move_ended(const void* bucket, const MoveSeen& seen) override;
+  void on_move_begun(const void* bucket, const MoveBegun& seen) override;
+  void on_move_ended(const void* bucket, std::span<const DTensor> results) override;
   void on_region(const RegionSeen& seen) override;
   void on_host_read(const HostReadSeen& seen) override;
   void on_made(const DTensor& made) override;
 
  private:
-  /// A bucket's sources, and how they are placed.
   struct Source {
     std::string value;
     const Spec* spec = nullptr;
+  };
+  /// One of several values that move together.
+  struct BucketPart {
+    std::string value;
+    const Spec* from = nullptr;
+    const Spec* to = nullptr;
+    std::string_view name;  ///< of the tensor that it becomes
   };
 
   using Axes = std::vector<std::string>;
@@ -48,12 +54,16 @@ class ProgramRecorder final : public ProgramObserver {
   void add_ended();
   void add_step(decltype(AnyStep::what) what, const StepOrigin& origin);
   void add_move(const Source& from, const MoveSeen& seen);
-  void add_bucket(std::span<const Source> from, const MoveSeen& seen);
-  std::string moved_name(const DTensor& to, const std::string& how);
+  std::vector<std::string> add_bucket(std::span<const BucketPart> parts, BucketLife life,
+                                      const Site& site);
+  /// From now on results are the values so called; an empty name: none.
+  void bind(std::span<const std::string> names, std::span<const DTensor> results);
+  std::string moved_name(std::string_view name, const std::string& how);
 
   /// The value that a tensor is; declared or made where it is new.
   std::string value_of(const DTensor& tensor);
   ProgramValue described(const DTensor& tensor, std::string name);
+  ProgramValue described(const Spec* spec, std::string name);
   /// A new value for what a step made or wrote.
   ProgramValue result(const DTensor& tensor, const std::string& wish, const Axes& varies);
   std::string in_module(const std::string& name) const;
@@ -73,7 +83,7 @@ class ProgramRecorder final : public ProgramObserver {
   absl::flat_hash_map<std::string, Axes> varies_;      ///< of plain values
   absl::flat_hash_map<const Spec*, std::optional<int>> meshes_;
   absl::flat_hash_map<const void*, std::weak_ptr<Storage>> made_;  ///< memory without a value yet
-  absl::flat_hash_map<const void*, std::vector<Source>> buckets_;  ///< under way
+  absl::flat_hash_map<const void*, std::vector<std::string>> buckets_;  ///< results under way
   std::size_t next_event_ = 0;
 };
 

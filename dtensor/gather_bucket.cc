@@ -133,6 +133,7 @@ class GatherBucket::Generation final : public ReturningStorage,
  private:
   void forget();
   void forget_storages();
+  void tell_begun(std::span<const DTensor> shards) const;
   void tell_gathered() const;
 
   std::shared_ptr<const Share> share_;
@@ -197,11 +198,11 @@ void GatherBucket::Generation::start(const Site& site) {
     if (runtime.observer != nullptr) shards.push_back(shard);
     programs.push_back(program_between(runtime, item.shard, item.used));
   }
-  if (runtime.observer != nullptr) runtime.observer->on_move_begun(this, shards);
-  shards.clear();
   const std::string_view why = is_in_backward(runtime) ? "gather for backward" : "gather";
   work_.emplace(execute_all_async(runtime.world(), programs, locals,
                                   {.tensor = share_->name, .why = why, .site = site}));
+  if (runtime.observer != nullptr) [[unlikely]]
+    tell_begun(shards);
 }
 
 const std::vector<Array>& GatherBucket::Generation::arrays(const Site& site) {
@@ -220,15 +221,24 @@ const std::vector<Array>& GatherBucket::Generation::arrays(const Site& site) {
   return arrays_;
 }
 
+void GatherBucket::Generation::tell_begun(std::span<const DTensor> shards) const {
+  std::vector<const Spec*> to;
+  std::vector<std::string> names;
+  for (const Item& item : share_->items) {
+    to.push_back(item.used);
+    names.push_back(item.stored.name());
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  share_->runtime->observer->on_move_begun(
+      this, {.from = shards, .to = to, .names = views, .site = site_});
+}
+
 void GatherBucket::Generation::tell_gathered() const {
   std::vector<DTensor> used;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     used.push_back(make_tensor(*share_->runtime, share_->items[i].used, arrays_[i]));
-    used.back().set_name(share_->items[i].stored.name());
   }
-  const BucketModule module(share_->runtime->events(), share_->name);
-  share_->runtime->observer->on_move_ended(
-      this, {.from = {}, .to = used, .life = BucketLife::kGathered, .site = site_});
+  share_->runtime->observer->on_move_ended(this, used);
 }
 
 void GatherBucket::Generation::begin_use(GatheredLife life) {

@@ -39,6 +39,13 @@ struct MoveSeen {
   const Site& site;
 };
 
+struct MoveBegun {
+  std::span<const DTensor> from;
+  std::span<const Spec* const> to;
+  std::span<const std::string_view> names;  ///< of what is made
+  const Site& site;
+};
+
 /// Whether collectives since the last step are a region's.
 enum class RegionKind : std::uint8_t { kLocal, kCommunicates };
 
@@ -74,9 +81,10 @@ class ProgramObserver {
   virtual ~ProgramObserver() = default;
   virtual void on_call(const CallSeen& seen) = 0;
   virtual void on_move(const MoveSeen& seen) = 0;
-  /// A bucket's moves begin; on_move() tells of their end, by other handles of the same sources.
-  virtual void on_move_begun(const void* bucket, std::span<const DTensor> from) = 0;
-  virtual void on_move_ended(const void* bucket, const MoveSeen& seen) = 0;
+  /// A bucket's moves have begun: from[i] will be as to[i] says, and memory for it is there.
+  virtual void on_move_begun(const void* bucket, const MoveBegun& seen) = 0;
+  /// Its results are there, in the order of to.
+  virtual void on_move_ended(const void* bucket, std::span<const DTensor> results) = 0;
   virtual void on_region(const RegionSeen& seen) = 0;
   virtual void on_host_read(const HostReadSeen& seen) = 0;
   /// A tensor around memory that no step made: from the host, or filled.
