@@ -112,13 +112,24 @@ std::string origin_text(const StepOrigin& origin) {
          "\n";
 }
 
+/// "moved.* in layers.*.attention"; without a module that the name begins with.
+std::string label_of(const MemoryHolder& holder) {
+  constexpr std::size_t kWidth = 58;
+  std::string label = holder.name;
+  if (!holder.module.empty() && !holder.name.starts_with(holder.module)) {
+    label += " in " + holder.module;
+  }
+  if (label.size() > kWidth) label = label.substr(0, kWidth - 3) + "...";
+  return label;
+}
+
 std::string holders_text(const StageMemory& stage) {
   std::string text;
   for (std::size_t i = 0; i < std::min(stage.holders.size(), kMostListed); ++i) {
     const MemoryHolder& each = stage.holders[i];
     const std::string times = each.count == 1 ? "" : absl::StrFormat("x%d", each.count);
-    text += absl::StrFormat("  %-58s %-15s %9s %8s\n", fitting(each.name, 58), name_of(each.kind),
-                            times, cell(each.bytes));
+    text += absl::StrFormat("  %-58s %-15s %9s %8s\n", label_of(each), name_of(each.kind), times,
+                            cell(each.bytes));
   }
   if (stage.holders.size() > kMostListed) {
     text += absl::StrFormat("  and %d more\n", stage.holders.size() - kMostListed);

@@ -304,6 +304,7 @@ void PageData::add_memory(Json& data) const {
     }
     for (const MemoryHolder& each : stage.holders) {
       holders.push_back(Json::object({{"name", each.name},
+                                      {"module", each.module},
                                       {"kind", std::string(name_of(each.kind))},
                                       {"count", each.count},
                                       {"bytes", each.bytes}}));

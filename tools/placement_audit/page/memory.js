@@ -53,7 +53,8 @@ const memoryPart = {
   tellHolders(most) {
     const holders = data.memory[this.chosen].holders;
     this.holders.replaceChildren(el("h3", {}, "Held at the peak"), tableOf(["what", "kind", "values", "bytes"],
-      holders.slice(0, most).map((each) => [linkButton(each.name, () => valuePart.find(each.name)), each.kind, countText(each.count), bytesText(each.bytes)]), [2, 3]));
+      holders.slice(0, most).map((each) => [el("span", {}, linkButton(each.name, () => valuePart.find(each.name)),
+        each.module && !each.name.startsWith(each.module) ? el("span", {class: "faint"}, " in " + each.module) : null), each.kind, countText(each.count), bytesText(each.bytes)]), [2, 3]));
     if (holders.length > most) {
       this.holders.append(el("p", {}, linkButton("and " + countText(holders.length - most) + " more", () => this.tellHolders(Infinity))));
     }
