@@ -11,6 +11,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kFewBytes = 64 << 10;
 constexpr double kTolerated = 1.25;  // times the lower bound: pieces are padded
 
 const MoveStep* as_move(const FindingContext& context, int step) {
@@ -34,6 +35,14 @@ void suggest(FindingContext& context, int step, Finding& finding) {
   }
   finding.fix = remedy->text;
   finding.saved_bytes = remedy->saved_bytes;
+}
+
+/// Whether a redistribution can be held to its bound. What a bucket moves stands at the step that
+/// waits for it, whosever it is, and few bytes are summed in one round in which everybody sends to
+/// everybody, for its latency.
+bool has_own_moves(const StepNode& node, const Spec& from, const Finding& finding) {
+  const bool is_sum = from.has_partial() && finding.bytes.max <= kFewBytes;
+  return finding.bytes.total > 0 && !is_sum && node.step->origin.from != "bucket";
 }
 
 }  // namespace
@@ -61,7 +70,8 @@ Status find_moves_above_bound(FindingContext& context) {
     const int source = context.step(i).reads[0];
     const Spec* from = context.spec(source);
     const Spec* to = context.spec(context.step(i).makes.at(0));
-    if (finding.bytes.total == 0 || from == nullptr || to == nullptr) continue;
+    if (from == nullptr || to == nullptr || !has_own_moves(context.step(i), *from, finding))
+      continue;
     const PairCost& best = context.pair(*context.value(source).value, *from, *to);
     if (!best.known || static_cast<double>(finding.bytes.total) <=
                            kTolerated * static_cast<double>(best.bound.total)) {

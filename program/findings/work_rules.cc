@@ -144,18 +144,17 @@ class UnevenCuts {
         if (std::binary_search(uneven_.begin(), uneven_.end(), read)) return;
       }
     }
-    Finding finding = context_.start("uneven-cut", made_by);
-    finding.bytes = {};
-    finding.collective.clear();
-    finding.axes = axes;
     const ProgramValue& cut = *context_.value(value).value;
-    finding.value = cut.name;
-    if (finding.module.empty()) finding.module = group_of_layers(cut.module);
-    if (finding.op.empty()) finding.op = group_of_layers(cut.name);
+    const auto dim = static_cast<std::size_t>(dims[0]);
+    // Batches that are too small, say, are uneven in every layer: one finding, at the first place.
+    const std::string kind =
+        absl::StrFormat("%d %s", spec->global_shape()[dim], absl::StrJoin(axes, ","));
+    const auto [entry, is_new] = first_.try_emplace(kind);
+    if (is_new) entry->second = first_place(value, made_by, axes);
+    Finding finding = entry->second;
     if (idle < kMuchIdle) finding.severity = Severity::kNote;
-    if (context_.is_first(finding)) {
+    if (is_new) {
       finding.measure = absl::StrFormat("%.1f %% idle", 100 * idle);
-      const auto dim = static_cast<std::size_t>(dims[0]);
       const Shape largest =
           spec->local_shape(Coord(static_cast<std::size_t>(spec->mesh().ndim()), 0));
       std::int64_t pieces = 1;
@@ -174,8 +173,21 @@ class UnevenCuts {
   }
 
  private:
+  Finding first_place(int value, int made_by, const std::vector<std::string>& axes) {
+    const ProgramValue& cut = *context_.value(value).value;
+    Finding finding = context_.start("uneven-cut", made_by);
+    finding.bytes = {};
+    finding.collective.clear();
+    finding.axes = axes;
+    finding.value = cut.name;
+    if (finding.module.empty()) finding.module = group_of_layers(cut.module);
+    if (finding.op.empty()) finding.op = group_of_layers(cut.name);
+    return finding;
+  }
+
   FindingContext& context_;
-  std::vector<int> uneven_;  // ascending
+  std::vector<int> uneven_;               // ascending
+  std::map<std::string, Finding> first_;  // by size and axes
 };
 
 }  // namespace
