@@ -70,6 +70,8 @@ class FindingContext {
 
   /// A finding of a rule about a step, with its place, op, collectives and bytes filled in.
   Finding start(std::string_view rule, int step);
+  /// Whether another fix may be searched for: so many a program are.
+  bool may_search() noexcept { return searches_left_-- > 0; }
   /// Whether no place equal to this one was added before: only then texts are worth their time.
   bool is_first(const Finding& finding) const;
   /// Joins equal places. `step` says how often it stands for: -1 for once.
@@ -96,7 +98,7 @@ class FindingContext {
   std::vector<bool> has_spec_;
   std::vector<std::optional<std::vector<ProgramMove>>> moves_;
   absl::flat_hash_map<std::string, std::unique_ptr<PairCost>> pairs_;
-  int num_bodies_ = 1;
+  int num_bodies_ = 1, searches_left_ = 256;
 
   std::vector<Finding> found_;
   std::vector<Sum> sums_;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kSmallBytes = 64 << 10;  // below, a message's latency outweighs its bytes
 constexpr std::size_t kFewMessages = 3;
+constexpr std::size_t kMaxKinds = 64;  // of messages that are under way at once
 
 /// The axis on which a step takes a value from Partial to R; -1 for any other step.
 int reduced_axis(const Spec& from, const Spec& to) {
@@ -168,6 +169,7 @@ Status find_small_messages(FindingContext& context) {
     for (const ProgramMove& move : context.moves(i)) {
       key += move.collective + " " + absl::StrJoin(move.axes, ",") + " ";
     }
+    if (runs.size() == kMaxKinds && !runs.contains(key)) continue;
     Run& run = runs[key];
     run.steps.push_back(i);
     run.results.insert(node.makes.begin(), node.makes.end());

@@ -336,6 +336,7 @@ std::string_view advice_for(std::string_view op) {
 }
 
 std::optional<Remedy> remedy_for(FindingContext& context, int move) {
+  if (!context.may_search()) return std::nullopt;
   Search search(context, move);
   const std::vector<std::string> axes = context.start("", move).axes;
   const Origins origins = origins_of(context, move);

@@ -22,8 +22,9 @@ struct Remedy {
 /// the value that `move` takes elsewhere follows, and another row of the op that needs it or of
 /// those that lead to it. Every op behind the change is propagated anew by the proven table, up to
 /// a few dozen; what is still placed otherwise then moves back, so that no saving is promised that
-/// is not there. None where nothing saves anything. On more than 512 ranks bytes are those of
-/// estimate_moved_bytes(). Cost: O(1) propagations, some thousand at most.
+/// is not there. None where nothing saves anything. None after 256 searches in a program. On more
+/// than 512 ranks bytes are those of estimate_moved_bytes(). Cost: O(1) propagations, some thousand
+/// at most.
 std::optional<Remedy> remedy_for(FindingContext& context, int move);
 /// What helps where an op needs its operand elsewhere and no other placement saves that; "" where
 /// nothing is known.

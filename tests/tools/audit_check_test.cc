@@ -81,6 +81,24 @@ TEST_CASE("lines of check, explain and diff fit 100 columns and have no colour i
   }
 }
 
+TEST_CASE("names in a program move no cursor and make no line longer", "[tools][check]") {
+  std::string text = kStep;
+  const std::string name = R"(\u001b[31mred\u202e )" + std::string(300, 'w') + R"(\u00e4\u00f6)";
+  for (std::size_t at = 0; (at = text.find("layers.0", at)) != std::string::npos;) {
+    text.replace(at, 8, name);
+    at += name.size();
+  }
+  for (const std::string format : {"text", "md", "junit", "sarif", "json"}) {
+    CAPTURE(format);
+    const Ran ran = audit({"check", "-", "--format", format}, text);
+    CHECK(ran.exit_code == 0);
+    CHECK(ran.out.find('\x1b') == std::string::npos);
+    CHECK(ran.out.size() > 300);
+  }
+  const Ran ran = audit({"check", "-"}, text);
+  for (const auto line : absl::StrSplit(ran.out, '\n')) CHECK(line.size() <= 100);
+}
+
 TEST_CASE("check fails what is wrong in a PyTorch program", "[tools][check]") {
   CHECK(audit({"check", recorded_path("llama")}, "").exit_code == 0);
   CHECK(audit({"check", recorded_path("router")}, "").exit_code == 1);

@@ -27,6 +27,8 @@ std::string first_lines(const Finding& finding) {
   const std::string place = place_of(finding);
   if (!place.empty()) where += (where.empty() ? "" : "  ") + place;
   if (where.empty()) return wrapped(line, "");
+  where = printable(where);
+  line = printable(line);
   if (line.size() + 2 + where.size() > kColumns) return wrapped(line, "") + wrapped(where, kIndent);
   line.resize(std::max(line.size() + 2, std::min<std::size_t>(45, kColumns - where.size())), ' ');
   return line + where + '\n';

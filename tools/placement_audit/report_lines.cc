@@ -3,16 +3,29 @@
 #include <algorithm>
 #include <charconv>
 
-namespace tessera::audit {
+#include "placement/printable.h"
 
-std::string wrapped(std::string_view text, std::string_view indent) {
+namespace tessera::audit {
+namespace {
+
+/// `at`, or where the character of UTF-8 begins in the middle of which it lies.
+std::size_t begin_of_character(std::string_view text, std::size_t at) {
+  while (at > 1 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  return at;
+}
+
+}  // namespace
+
+std::string wrapped(std::string_view written, std::string_view indent) {
+  const std::string safe = printable(written);
+  std::string_view text = safe;
   const std::size_t width = kColumns - indent.size();
   std::string lines;
   while (!text.empty()) {
     std::size_t end = text.size();
     if (end > width) {
       end = text.rfind(' ', width);
-      if (end == std::string_view::npos || end == 0) end = width;
+      if (end == std::string_view::npos || end == 0) end = begin_of_character(text, width);
     }
     lines += std::string(indent) + std::string(text.substr(0, end)) + '\n';
     text.remove_prefix(end);
@@ -21,11 +34,14 @@ std::string wrapped(std::string_view text, std::string_view indent) {
   return lines;
 }
 
-std::string one_line(std::string_view text) {
-  if (text.size() <= kColumns) return std::string(text) + '\n';
+std::string one_line(std::string_view written) {
+  const std::string text = printable(written);
+  if (text.size() <= kColumns) return text + '\n';
   std::size_t end = text.rfind(' ', kColumns - 4);
-  if (end == std::string_view::npos || end < kColumns / 2) end = kColumns - 4;
-  return std::string(text.substr(0, end)) + " ...\n";
+  if (end == std::string_view::npos || end < kColumns / 2) {
+    end = begin_of_character(text, kColumns - 4);
+  }
+  return text.substr(0, end) + " ...\n";
 }
 
 std::string xml_escaped(std::string_view text) {

@@ -10,10 +10,11 @@ namespace tessera::audit {
 
 inline constexpr std::size_t kColumns = 100;
 
-/// `text` in lines that begin with `indent`; broken at blanks, a word longer than a line anywhere.
-std::string wrapped(std::string_view text, std::string_view indent);
-/// One line, cut at a blank with "..." where it is too long.
-std::string one_line(std::string_view text);
+/// What is written, made printable, in lines that begin with `indent`; broken at blanks, a word
+/// longer than a line anywhere.
+std::string wrapped(std::string_view written, std::string_view indent);
+/// One line, made printable, cut at a blank with "..." where it is too long.
+std::string one_line(std::string_view written);
 /// As text or an attribute of XML; control characters, which XML cannot say, are "?".
 std::string xml_escaped(std::string_view text);
 /// As a cell of a Markdown table.
