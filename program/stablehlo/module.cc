@@ -47,6 +47,10 @@ StatusOr<Argument> read_argument(const Module& module, Nodes nodes) {
   return argument;
 }
 
+bool names_something(const Token& token) {
+  return token.kind == Token::Kind::kWord || token.kind == Token::Kind::kString;
+}
+
 class ModuleReader {
  public:
   explicit ModuleReader(const MlirText& text) : lexer_(text), module_(text) {}
@@ -70,6 +74,7 @@ class ModuleReader {
     Lexer lexer(lexer_.text());
     Token last, before;  // the two tokens before
     bool opens_line = true;
+    bool is_foreign = false;  // a call to outside, which jax gives a sharding of its own
     std::size_t end = 0;
     for (;;) {
       TSR_ASSIGN_OR_RETURN(const Token token, lexer.next());
@@ -87,8 +92,11 @@ class ModuleReader {
           TSR_RETURN_IF_ERROR(module_.locations.define(token.text, lexer));
         }
       }
-      module_.is_propagated |=
-          token.kind == Token::Kind::kAlias && token.text == "#sdy.sharding_per_value";
+      if (names_something(token) && token.text.starts_with("stablehlo.")) {
+        is_foreign = token.text == "stablehlo.custom_call";
+      }
+      module_.is_propagated |= !is_foreign && token.kind == Token::Kind::kAlias &&
+                               token.text == "#sdy.sharding_per_value";
       before = last;
       last = token;
     }

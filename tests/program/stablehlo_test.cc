@@ -323,6 +323,16 @@ TEST_CASE("a propagated module says what it moves", "[program][stablehlo]") {
   CHECK(moves[1] == ProgramMove{"all_gather", {"tp"}, 4, {.max = 192, .total = 8 * 192}});
 }
 
+TEST_CASE("a foreign call's own sharding does not make a module a propagated one",
+          "[program][stablehlo]") {
+  const Program program = read_steps(
+      "    %1 = stablehlo.custom_call @f(%arg0) {sdy.sharding = #sdy.sharding_per_value<[<@mesh, "
+      "[{\"dp\"}, {}]>]>} : (tensor<8x16xf32>) -> tensor<8x16xf32>\n"
+      "    %0 = stablehlo.tanh %1 : tensor<8x16xf32>");
+  CHECK(std::get<RegionStep>(program.steps[0].what).out[0].layout);
+  CHECK(!std::get<CallStep>(program.steps[1].what).out[0].layout);
+}
+
 TEST_CASE("Shardy's own collectives are redistributions", "[program][stablehlo]") {
   const Program program = read_module(
       "module {\n" + kMesh +
