@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Programs as jax writes them, for the tests of what reads StableHLO, and what jax's compiler makes them move.
 
-Usage: scripts/jax_modules.py write FOLDER | check FOLDER | table FOLDER PLACEMENT_AUDIT
+Usage: scripts/jax_modules.py write FOLDER | check FOLDER | table FOLDER PLACEMENT_AUDIT | check_table FOLDER PLACEMENT_AUDIT
 
 write: for each program NAME.mlir, the module as it is lowered, with locations; NAME.propagated.mlir, the same after Shardy's
 propagation; NAME.moves.json, the collectives of the program that jax compiled for 8 devices. Needs jax (0.10.2 wrote those
 that are kept); the devices are 8 of the processor. check: makes them anew and says which lines differ; exit code 1 where any do. Another
 version of jax may print another text: then the figures of NAME.moves.json alone are compared. table: the table of
-docs/stablehlo.md, from the files alone: what a rank receives by jax's own HLO, and what PLACEMENT_AUDIT says.
+docs/stablehlo.md, from the files alone: what a rank receives by jax's own HLO, and what PLACEMENT_AUDIT says. check_table: exit
+code 1 where that page has another.
 """
 import difflib
 import glob
@@ -154,12 +155,11 @@ def by_audit(path, audit):
 
 
 def table(folder, audit):
-    print("| program | by | " + " | ".join(KINDS) + " | bytes in all |")
-    print("|---|---" + "|---:" * (len(KINDS) + 1) + "|")
+    lines = ["| program | by | " + " | ".join(KINDS) + " | bytes in all |", "|---|---" + "|---:" * (len(KINDS) + 1) + "|"]
 
     def row(name, by, sums, calls):
         cells = [f"{sums[kind]:,} ({calls[kind]})" if calls[kind] else "" for kind in KINDS]
-        print(f"| {name} | {by} | " + " | ".join(cells) + f" | {sum(sums.values()):,} |")
+        lines.append(f"| {name} | {by} | " + " | ".join(cells) + f" | {sum(sums.values()):,} |")
 
     for path in sorted(folder.glob("*.moves.json")):
         name = path.name.removesuffix(".moves.json")
@@ -169,6 +169,16 @@ def table(folder, audit):
             calls[move["collective"]] += move["rounds"]
         row(name, "jax's HLO", sums, calls)
         row("", "placement-audit", *by_audit(folder / f"{name}.propagated.mlir", audit))
+    return "\n".join(lines) + "\n"
+
+
+def check_table(folder, audit):
+    page = pathlib.Path(__file__).resolve().parent.parent / "docs/stablehlo.md"
+    made = table(folder, audit)
+    if made in page.read_text():
+        return 0
+    print(f"{page.name} has another table than this:", made, sep="\n")
+    return 1
 
 
 def main():
@@ -178,8 +188,10 @@ def main():
     if len(sys.argv) == 3 and sys.argv[1] == "check":
         return check(pathlib.Path(sys.argv[2]))
     if len(sys.argv) == 4 and sys.argv[1] == "table":
-        table(pathlib.Path(sys.argv[2]), sys.argv[3])
+        print(table(pathlib.Path(sys.argv[2]), sys.argv[3]), end="")
         return 0
+    if len(sys.argv) == 4 and sys.argv[1] == "check_table":
+        return check_table(pathlib.Path(sys.argv[2]), sys.argv[3])
     print(__doc__, file=sys.stderr)
     return 2
 
