@@ -67,7 +67,9 @@ class ScopeReader {
                                    "custom_vjp_call",
                                    "core_call",
                                    ""};
-    if (is_last || is_call || std::ranges::find(kOfJax, part) != kOfJax.end()) return;
+    const bool is_equation = part.find("->") != std::string_view::npos;  // jnp.einsum's own
+    if (is_last || is_call || is_equation || std::ranges::find(kOfJax, part) != kOfJax.end())
+      return;
     if (scope_.module.size() + part.size() + 1 > kMaxModuleBytes) return;
     if (!scope_.module.empty()) scope_.module += '.';
     for (const char c : part) scope_.module += c == '.' ? '_' : c;

@@ -240,7 +240,7 @@ TEST_CASE("locations are sites, scopes modules and phases", "[program][stablehlo
       "func.func private @inner(%arg0: tensor<4xf32>) -> tensor<4xf32> {\n"
       "  %0 = stablehlo.cosine %arg0 : tensor<4xf32> loc(\"mlp/cos\"(\"deep.py\":3:1))\n"
       "  return %0 : tensor<4xf32>\n}\n"
-      "#loc1 = loc(\"jit(step)/jvp(loss)/layers.0/sin\"(#loc8))\n"
+      "#loc1 = loc(\"jit(step)/jvp(loss)/layers.0/ab,bc->ac/sin\"(#loc8))\n"
       "#loc2 = loc(\"jit(step)/transpose(jvp(loss))/sin\"(#loc7))\n"
       "#loc3 = loc(\"jit(step)/checkpoint/rematted_computation/block/closed_call\"(#loc7))\n"
       "#loc8 = loc(callsite(\"f\"(#loc7) at \"<module>\"(\"main.py\":1:1)))\n");
