@@ -44,13 +44,14 @@ class RankClassFinder {
     for (const ProgramMesh& each : program_.meshes) {
       if (each.stage) stages_.insert(each.stage);
     }
-    // Where meshes say none, one rank may run several stages in turn.
-    if (stages_.empty()) {
-      stages_.insert(std::nullopt);
-      return;
-    }
+    const bool is_said = !stages_.empty();
     for (const WrittenStep& written : script_.written) {
       if (written.step->origin.stage) stages_.insert(written.step->origin.stage);
+    }
+    // Where no mesh says its stage, one rank runs them in turn.
+    if (!is_said && stages_.size() != 1) {
+      stages_ = {std::nullopt};
+      return;
     }
     note_readers(script_.steps);
     for (const ScriptRepeat& repeat : script_.repeats) note_readers(repeat.steps);
