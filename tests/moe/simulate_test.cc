@@ -319,10 +319,12 @@ TEST_CASE("a traced step tells of the memory that the second executed one takes"
       }
     }
     const auto peak = static_cast<double>(seen.total_peak());
+    // Rows between ranks are told of when they arrive: here they are a part of the peak.
+    const double tolerance = each.name == "recomputed" ? 0.035 : 0.02;
     if (rank == 0) {
-      CHECK(static_cast<double>(told.peak_bytes) == Approx(peak).epsilon(0.02));
+      CHECK(static_cast<double>(told.peak_bytes) == Approx(peak).epsilon(tolerance));
     } else {
-      CHECK(static_cast<double>(told.peak_bytes) > 0.98 * peak);
+      CHECK(static_cast<double>(told.peak_bytes) > (1 - tolerance) * peak);
     }
   }
 }
