@@ -37,12 +37,9 @@ void suggest(FindingContext& context, int step, Finding& finding) {
   finding.saved_bytes = remedy->saved_bytes;
 }
 
-/// Whether a redistribution can be held to its bound. What a bucket moves stands at the step that
-/// waits for it, whosever it is, and few bytes are summed in one round in which everybody sends to
-/// everybody, for its latency.
-bool has_own_moves(const StepNode& node, const Spec& from, const Finding& finding) {
-  const bool is_sum = from.has_partial() && finding.bytes.max <= kFewBytes;
-  return finding.bytes.total > 0 && !is_sum && node.step->origin.from != "bucket";
+/// Few bytes are summed in one round in which everybody sends to everybody, for its latency.
+bool is_small_sum(const Spec& from, const Volume& bytes) {
+  return from.has_partial() && bytes.max <= kFewBytes;
 }
 
 }  // namespace
@@ -70,8 +67,8 @@ Status find_moves_above_bound(FindingContext& context) {
     const int source = context.step(i).reads[0];
     const Spec* from = context.spec(source);
     const Spec* to = context.spec(context.step(i).makes.at(0));
-    if (from == nullptr || to == nullptr || !has_own_moves(context.step(i), *from, finding))
-      continue;
+    if (finding.bytes.total == 0 || from == nullptr || to == nullptr) continue;
+    if (is_small_sum(*from, finding.bytes)) continue;
     const PairCost& best = context.pair(*context.value(source).value, *from, *to);
     if (!best.known || static_cast<double>(finding.bytes.total) <=
                            kTolerated * static_cast<double>(best.bound.total)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <random>
 #include <set>
 
 #include "absl/strings/str_format.h"
@@ -368,6 +369,51 @@ TEST_CASE("sound programs have no finding that fails", "[findings][recorded]") {
     CHECK(findings.implicit_bytes == Volume{0, 0});
     CHECK(of_rule(findings, "replicated-work").empty());
   }
+}
+
+TEST_CASE("changed programs are searched, explained and compared without a crash",
+          "[findings][recorded]") {
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t count) { return random() % count; };
+  int accepted = 0;
+  for (const char* const name : {"implicit_gather", "router", "wrong_rows"}) {
+    const std::string path = testing::test_data("/programs/torch_" + std::string(name) + ".json");
+    const std::string sample = value_or_throw(read_file(path, kMaxProgramTextBytes));
+    const Program before = recorded_program(name);
+    for (int round = 0; round < 150; ++round) {
+      std::string text = sample;
+      for (std::size_t change = 0; change < 1 + below(2); ++change) {
+        const std::size_t at = below(text.size());
+        if (below(2) == 0) {
+          // Digits, letters of placements and of dtypes: what leaves a program a program.
+          for (std::size_t i = at; i < text.size(); ++i) {
+            if (text[i] < '0' || text[i] > '9') continue;
+            text[i] = static_cast<char>('0' + below(10));
+            break;
+          }
+        } else if (const std::size_t placement = text.find("\"S(0)\"", at);
+                   placement != std::string::npos) {
+          const char* const others[] = {"\"R\"", "\"S(1)\"", "\"P(sum)\"", "\"P(max)\""};
+          text.replace(placement, 6, others[below(4)]);
+        }
+      }
+      const StatusOr<Program> program = read_program(text, "t.json", findings_ops());
+      if (!program.ok()) continue;
+      ++accepted;
+      const StatusOr<Findings> findings = find_all(*program, findings_ops());
+      if (!findings.ok()) continue;
+      for (const Finding& finding : findings->all) {
+        REQUIRE(finding.count >= 1);
+        REQUIRE(finding.saved_bytes.value_or(0) >= 0);
+        REQUIRE(find_rule(finding.rule) != nullptr);
+      }
+      REQUIRE(diff_programs(before, *program, findings_ops()).ok());
+      if (!findings->all.empty() && !findings->all[0].value.empty()) {
+        REQUIRE(explain_value(*program, findings_ops(), findings->all[0].value).ok());
+      }
+    }
+  }
+  CHECK(accepted > 150);
 }
 
 TEST_CASE("each rule has a section of its own", "[findings][docs]") {

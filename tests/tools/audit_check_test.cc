@@ -107,6 +107,21 @@ TEST_CASE("check fails what is wrong in a PyTorch program", "[tools][check]") {
   CHECK(audit({"check", recorded_path("deepseek")}, "").exit_code == 0);
 }
 
+TEST_CASE("the reference model's own step passes its check", "[tools][check]") {
+  testing::ScratchFolder scratch;
+  const std::string step = scratch / "step.json";
+  const Ran traced =
+      audit({"trace", "--train", testing::test_data("/../../configs/debug.json"), "--ranks", "8",
+             "--parallel", R"({"dp_shard":2,"tp":2,"ep":2,"pp":2})", "--output", step},
+            "");
+  REQUIRE(traced.exit_code == 0);
+  const std::string budget =
+      scratch.file("budget.json", R"({"implicit_bytes":0,"rules":{"above-bound":0}})");
+  const Ran ran = audit({"check", step, "--budget", budget}, "");
+  CHECK(ran.exit_code == 0);
+  CHECK(ran.out.find("ok   implicit-bytes  0 B <= 0 B\n") != std::string::npos);
+}
+
 TEST_CASE("what check says in JSON is a baseline for later", "[tools][check]") {
   testing::ScratchFolder scratch;
   const std::string old = scratch / "old.json";
