@@ -1,0 +1,56 @@
+"""What placement-audit check writes for other tools is what their formats ask: JUnit's XML is well formed, and SARIF fits its schema.
+
+The schema of SARIF 2.1.0 stands in the models of the package fluidattacks-core-sarif; that test is skipped where it is not installed.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+AUDIT = pathlib.Path(os.environ.get("TESSERA_AUDIT", ROOT / "build/release/bin/placement-audit"))
+PROGRAMS = [path for folder in ("findings", "programs") for path in sorted((ROOT / "tests/data" / folder).glob("*.json"))
+            if ".budget" not in path.name]
+
+try:
+    from fluidattacks_core import sarif
+except ImportError:
+    sarif = None
+
+
+def report(program, form):
+    ran = subprocess.run([AUDIT, "check", program, "--format", form], capture_output=True, text=True, check=False)
+    if ran.returncode > 1:
+        raise AssertionError(f"{program}: {ran.stderr}")
+    return ran
+
+
+@unittest.skipUnless(AUDIT.exists(), "placement-audit is not built")
+class Reports(unittest.TestCase):
+    def test_junit_counts_what_fails(self):
+        for program in PROGRAMS:
+            with self.subTest(program.name):
+                ran = report(program, "junit")
+                suites = xml.etree.ElementTree.fromstring(ran.stdout.encode())
+                failures = len(suites.findall("./testsuite/testcase/failure"))
+                self.assertEqual(int(suites.get("failures")), failures)
+                self.assertEqual(int(suites.get("tests")), len(suites.findall("./testsuite/testcase")))
+                self.assertEqual(ran.returncode, 1 if failures else 0)
+
+    @unittest.skipIf(sarif is None, "fluidattacks-core-sarif is not installed")
+    def test_sarif_fits_its_schema(self):
+        for program in PROGRAMS:
+            with self.subTest(program.name):
+                log = json.loads(report(program, "sarif").stdout)
+                sarif.SarifLog.model_validate(log)
+                for result in log["runs"][0]["results"]:
+                    result["unknown"] = 1
+                    with self.assertRaises(ValueError):
+                        sarif.SarifLog.model_validate(log)
+                    break
+
+
+if __name__ == "__main__":
+    unittest.main()
