@@ -60,6 +60,11 @@ class FoldAttempt {
   std::int64_t work() const noexcept { return work_; }
 
  private:
+  /// Which number of a module's path is the round's, and what is added to it; −1: none.
+  struct Star {
+    int which = -1;
+    std::int64_t offset = 0;
+  };
   struct Read {
     enum class Kind { kConstant, kSameRound, kRoundBefore, kOfNumber };
     Kind kind = Kind::kConstant;
@@ -98,24 +103,43 @@ class FoldAttempt {
   }
   std::int64_t number(std::int64_t round) const { return *first_ + *by_ * round; }
 
+  /// Which number of a module's path counts rounds, from one round to the next. False where two do.
+  bool find_star(std::int64_t at) {
+    ++work_;
+    const NumberedPath &path = path_of(0, at), &next = path_of(1, at);
+    if (path.text != next.text) return false;
+    Star& star = stars_[static_cast<std::size_t>(at)];
+    for (std::size_t i = 0; i < path.numbers.size(); ++i) {
+      const std::int64_t by = next.numbers[i] - path.numbers[i];
+      if (by == 0) continue;
+      if (star.which >= 0 || by * by != 1 || (by_ && *by_ != by)) return false;
+      by_ = by;
+      star = {static_cast<int>(i), path.numbers[i]};
+    }
+    return true;
+  }
+
   bool number_modules(std::int64_t& fitting) {
-    starred_.assign(static_cast<std::size_t>(run_.period), -1);
+    stars_.assign(static_cast<std::size_t>(run_.period), {});
+    std::map<std::int64_t, std::int64_t> counts;  // of numbers in the first round
+    std::int64_t last = 0, change = 0, changes = 0;
     for (std::int64_t at = 0; at < run_.period; ++at) {
-      ++work_;
-      const NumberedPath& path = path_of(0, at);
-      if (path.numbers.empty()) continue;
-      const NumberedPath& next = path_of(1, at);
-      int& starred = starred_[static_cast<std::size_t>(at)];
-      for (std::size_t i = 0; i < path.numbers.size(); ++i) {
-        if (path.numbers[i] == next.numbers[i]) continue;
-        if (starred >= 0) return false;
-        starred = static_cast<int>(i);
+      if (!find_star(at)) return false;
+      const Star& star = stars_[static_cast<std::size_t>(at)];
+      if (star.which < 0) continue;
+      if (!counts.empty() && star.offset != last) {
+        ++changes;
+        change = star.offset - last;
       }
-      if (starred < 0) continue;
-      const auto index = static_cast<std::size_t>(starred);
-      if (!set_number(0, path.numbers[index]) || !set_number(1, next.numbers[index])) {
-        return false;
-      }
+      last = star.offset;
+      ++counts[last];
+    }
+    // Begun later, the rounds would be those of one number each.
+    if (changes == 1 && change == *by_) return false;
+    if (!counts.empty()) {
+      first_ =
+          std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; })->first;
+      for (Star& star : stars_) star.offset -= *first_;
     }
     return check_modules(fitting);
   }
@@ -128,10 +152,12 @@ class FoldAttempt {
         const std::vector<std::int64_t>& first = path_of(0, at).numbers;
         if (first.empty()) continue;
         const std::vector<std::int64_t>& own = path_of(round, at).numbers;
-        const int starred = starred_[static_cast<std::size_t>(at)];
+        const Star& star = stars_[static_cast<std::size_t>(at)];
         for (std::size_t i = 0; i < first.size(); ++i) {
-          const bool counts = static_cast<int>(i) == starred;
-          if (own[i] != (counts ? number(round) : first[i])) return fit(round, fitting);
+          const bool counts = static_cast<int>(i) == star.which;
+          if (own[i] != (counts ? number(round) + star.offset : first[i])) {
+            return fit(round, fitting);
+          }
         }
       }
     }
@@ -296,8 +322,9 @@ class FoldAttempt {
     for (std::int64_t at = 0; at < run_.period; ++at) {
       AnyStep& body = repeat.steps.emplace_back(step(0, at));
       const auto own = static_cast<std::size_t>(at);
-      body.origin.module = path_text(path_of(0, at), starred_[own]);
-      if (repeat.as.empty() && starred_[own] >= 0) repeat.as = counted(body.origin.module);
+      const Star& star = stars_[own];
+      body.origin.module = path_text(path_of(0, at), star.which, star.offset);
+      if (repeat.as.empty() && star.which >= 0) repeat.as = counted(body.origin.module);
       std::size_t next_read = 0, next_made = 0;
       visit_names(
           body, [&](std::string& name) { name = written(reads_[own][next_read++]); },
@@ -347,7 +374,7 @@ class FoldAttempt {
   const StepRun run_;
   std::int64_t work_ = 0;
   std::optional<std::int64_t> first_, by_;
-  std::vector<int> starred_;  ///< which of their numbers is the round's; −1: none
+  std::vector<Star> stars_;  ///< of the steps' modules
   std::vector<std::vector<Read>> reads_;
   std::map<RoundPlace, RoundName> made_;
   std::map<int, std::string> renamed_;

@@ -73,7 +73,7 @@ NumberedPath numbered(std::string_view path) {
   return found;
 }
 
-std::string path_text(const NumberedPath& path, int starred) {
+std::string path_text(const NumberedPath& path, int starred, std::int64_t offset) {
   std::string text;
   int next = 0;
   for (const char c : path.text) {
@@ -84,8 +84,11 @@ std::string path_text(const NumberedPath& path, int starred) {
     const int at = next++;
     if (at >= static_cast<int>(path.numbers.size())) {
       text += c;
+    } else if (at != starred) {
+      text += std::to_string(path.numbers[static_cast<std::size_t>(at)]);
     } else {
-      text += at == starred ? "*" : std::to_string(path.numbers[static_cast<std::size_t>(at)]);
+      text += '*';
+      if (offset != 0) text += (offset > 0 ? "+" : "") + std::to_string(offset);
     }
   }
   return text;

@@ -18,8 +18,9 @@ struct NumberedPath {
   std::vector<std::int64_t> numbers;
 };
 NumberedPath numbered(std::string_view path);
-/// The path again, with "*" in place of the number `starred`; −1: none.
-std::string path_text(const NumberedPath& path, int starred);
+/// The path again, with "*" in place of the number `starred` and what is added to it there; −1:
+/// none.
+std::string path_text(const NumberedPath& path, int starred, std::int64_t offset);
 
 class StepShapes {
  public:

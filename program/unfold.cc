@@ -154,7 +154,10 @@ class Unfolder {
       }
       TSR_RETURN_IF_ERROR(count_step());
       AnyStep own = step;
-      own.origin.module = filled(step.origin.module, rounds_, LeftOver::kLeftOut);
+      const std::optional<RoundName> module =
+          rounds_.size() == 1 ? RoundName::parse(step.origin.module) : std::nullopt;
+      own.origin.module = module ? module->with(rounds_[0])
+                                 : filled(step.origin.module, rounds_, LeftOver::kLeftOut);
       TSR_RETURN_IF_ERROR(std::visit(
           [this](auto& what) -> Status {
             if constexpr (std::is_same_v<std::decay_t<decltype(what)>, RepeatStep>) {

@@ -354,6 +354,14 @@ TEST_CASE("DeepSeek-V3 671B takes a simulated step of one rank of thousands", "[
   CHECK(small.events.size() == large.events.size());
   CHECK(small.peak_bytes > large.peak_bytes);
   CHECK(small.peak_bytes < std::int64_t{512} << 30);
+  // Its program tells of the same, and its layers are one body.
+  const Program traced = value_or_throw(
+      trace_step(config, {.dp_shard = 16, .tp = 8, .ep = 64, .pp = 16, .pp_microbatches = 16},
+                 {.rank = 1029, .num_ranks = 2048, .dtype = DType::kBF16}, data));
+  CHECK(trace_difference(traced, small.events) == "");
+  const Program folded = fold(traced);
+  CHECK(2 * folded.steps.size() < traced.steps.size());
+  CHECK(value_or_throw(unfold(folded)).steps.size() == traced.steps.size());
 }
 
 TEST_CASE("a simulation refuses routing that depends on data", "[moe][simulate]") {

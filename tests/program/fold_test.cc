@@ -158,6 +158,35 @@ TEST_CASE("layers are one body, forward and backward, by their own numbers", "[p
   CHECK(repeats[1]->by == -1);
 }
 
+TEST_CASE("rounds that begin the next layer's work name its modules by numbers beside theirs",
+          "[program][fold]") {
+  FlatProgram flat;
+  for (int i = 0; i < 9; ++i) {
+    flat.declare(absl::StrFormat("layers.%d.w", i), ValueRole::kParameter);
+  }
+  std::string x = flat.declare("x", ValueRole::kInput);
+  std::string fetched = flat.call("neg", {"layers.0.w"}, "layers.0");
+  for (int i = 0; i < 8; ++i) {
+    const std::string module = absl::StrFormat("layers.%d", i),
+                      next = absl::StrFormat("layers.%d", i + 1);
+    const std::string y = flat.call("matmul", {x, fetched}, module);
+    fetched = flat.call("neg", {next + ".w"}, next);
+    x = flat.call("add", {x, y}, module);
+  }
+  const Program folded = fold(flat.program());
+  CHECK(difference_when_folded(flat.program(), folded) == "");
+  const auto repeat = std::ranges::find_if(folded.steps, [](const AnyStep& step) {
+    return std::holds_alternative<RepeatStep>(step.what);
+  });
+  REQUIRE(repeat != folded.steps.end());
+  const auto& rounds = std::get<RepeatStep>(repeat->what);
+  CHECK(rounds.count >= 7);
+  std::vector<std::string> modules;
+  for (const AnyStep& step : rounds.steps) modules.push_back(step.origin.module);
+  CHECK(std::ranges::count(modules, "layers.*") == 2);
+  CHECK(std::ranges::count(modules, "layers.*+1") == 1);
+}
+
 TEST_CASE("a list of steps without equal runs stays as it is", "[program][fold]") {
   FlatProgram flat;
   std::string x = flat.declare("x", ValueRole::kInput);

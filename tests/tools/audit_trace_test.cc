@@ -57,7 +57,7 @@ TEST_CASE("a step of training is traced on a rank of any number", "[tools][trace
 TEST_CASE("trace refuses what it cannot run", "[tools][trace]") {
   const std::string config = testing::test_data("/../../configs/debug.json");
   const Ran nothing = trace({});
-  CHECK(nothing.exit_code == 3);
+  CHECK(nothing.exit_code == 2);
   CHECK(nothing.err == "placement-audit: trace: give one of --train, --program and --stablehlo\n");
   const Ran other = trace({"--train", config, "--dtype", "F16"});
   CHECK(other.exit_code == 3);

@@ -321,6 +321,10 @@ StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
     return invalid_argument(command_line_error(app, error));
   }
   commands.settle();
+  const TraceRequest& trace = line.request.trace;
+  if (line.command == CommandName::kTrace && trace.train.empty() && trace.program.empty()) {
+    return invalid_argument("trace: give one of --train, --program and --stablehlo");
+  }
   return line;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "placement/checked_int.h"
 #include "program/program_json.h"
+#include "program/unfold.h"
 #include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
@@ -200,7 +201,7 @@ std::string text_of(const Program& program, const std::vector<StageMemory>& stag
 StatusOr<Answer> show_memory(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const OpTable table, op_table(request));
   TSR_ASSIGN_OR_RETURN(const Program program,
-                       read_program(request.input, request.input_name, table));
+                       plain_rounds(read_program(request.input, request.input_name, table)));
   TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(program, table));
   const bool fits = !request.cap_bytes || std::ranges::all_of(stages, [&](const StageMemory& each) {
     return each.peak_bytes <= *request.cap_bytes;
