@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "program/memory_sweep.h"
+#include "program/unfold.h"
 
 namespace tessera {
 namespace {
@@ -143,7 +144,8 @@ std::string_view name_of(MemoryKind kind) noexcept {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-StatusOr<std::vector<StageMemory>> memory_of(const Program& program, const OpTable& ops) {
+StatusOr<std::vector<StageMemory>> memory_of(const Program& written, const OpTable& ops) {
+  TSR_ASSIGN_OR_RETURN(const Program program, plain_rounds(written));
   TSR_ASSIGN_OR_RETURN(Script script, script_of(program, ops));
   find_kinds(script);
   TSR_ASSIGN_OR_RETURN(const FollowedSteps steps, follow(script));

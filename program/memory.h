@@ -77,14 +77,14 @@ struct StageMemory {
 
 /// By stage, then by first rank; never empty. Views (OpDef::is_view) and results that are written
 /// in place share their operand's memory, results with a role that of the argument with that role,
-/// shape and placements. Parameters, states and buffers that are not freed stay. Rounds are not
-/// written out: a few are followed, and the others grow evenly between them. A name of an earlier
-/// repeat that a later one of equal count reads is taken as each round's own, the last round first,
-/// as backward reads what forward saved. Not counted: what kernels and collectives need beside
-/// their operands and results. Errors: OutOfRange beyond 2^63, for more than 1,024 stages and
-/// classes of ranks, and where more than 5,000,000 steps would have to be followed;
-/// InvalidArgument for a value with a count that is carried into; those of spec_of(), but for
-/// values without placements. Cost: O(steps as written), a few times as much within repeats.
+/// shape and placements. Parameters, states and buffers that are not freed stay. Of the rounds of a
+/// repeat a few are followed, and the others grow evenly between them; only where steps name what
+/// other rounds made (docs/program.md) are all written out, to which paths then refer. Not counted:
+/// what kernels and collectives need beside their operands and results. Errors: OutOfRange beyond
+/// 2^63, for more than 1,024 stages and classes of ranks, and where more than 5,000,000 steps would
+/// have to be followed; InvalidArgument for a value with a count that is carried into; those of
+/// plain_rounds(), and of spec_of() but for values without placements. Cost: O(steps as written), a
+/// few times as much within repeats.
 StatusOr<std::vector<StageMemory>> memory_of(const Program& program, const OpTable& ops);
 
 }  // namespace tessera

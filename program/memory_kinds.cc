@@ -82,9 +82,8 @@ class KindFinder {
   }
 
   bool copies_parameters(const ScriptStep& step, const AnyStep& of) {
-    const bool all = !step.uses.empty() && std::ranges::all_of(step.uses, [&](ScriptUse use) {
-      return is_of_parameter(use.value);
-    });
+    const bool all = !step.uses.empty() &&
+                     std::ranges::all_of(step.uses, [&](int use) { return is_of_parameter(use); });
     if (!all) return false;
     if (std::holds_alternative<MoveStep>(of.what)) return true;
     if (const auto* call = std::get_if<CallStep>(&of.what)) return call->op == "to";
@@ -97,13 +96,11 @@ class KindFinder {
 
   /// What an optimizer reads beside a parameter of that shape, and did not make.
   void find_gradients(const ScriptStep& step) {
-    for (const ScriptUse& parameter : step.uses) {
-      if (root(parameter.value).kind != MemoryKind::kParameter) continue;
-      for (const ScriptUse& use : step.uses) {
-        const bool is_alike =
-            at(use.value).value->global_shape == at(parameter.value).value->global_shape;
-        if (is_alike && phase_of(use.value) != StepPhase::kOptimizer)
-          make_gradient(root(use.value));
+    for (const int parameter : step.uses) {
+      if (root(parameter).kind != MemoryKind::kParameter) continue;
+      for (const int use : step.uses) {
+        const bool is_alike = at(use).value->global_shape == at(parameter).value->global_shape;
+        if (is_alike && phase_of(use) != StepPhase::kOptimizer) make_gradient(root(use));
       }
     }
   }
@@ -117,9 +114,9 @@ class KindFinder {
     for (const ScriptResult& result : step.results) {
       const ScriptValue& value = at(result.value);
       if (result.shares >= 0 || value.kind != MemoryKind::kGradient) continue;
-      for (const ScriptUse& use : step.uses) {
-        const bool is_alike = at(use.value).value->global_shape == value.value->global_shape;
-        if (is_alike && phase_of(use.value) != StepPhase::kForward) make_gradient(root(use.value));
+      for (const int use : step.uses) {
+        const bool is_alike = at(use).value->global_shape == value.value->global_shape;
+        if (is_alike && phase_of(use) != StepPhase::kForward) make_gradient(root(use));
       }
     }
   }

@@ -63,9 +63,9 @@ class RankClassFinder {
       const Stage stage =
           script_.written[static_cast<std::size_t>(step.written)].step->origin.stage;
       if (step.frees) continue;
-      for (const ScriptUse& use : step.uses) {
-        const int shares = script_.values[static_cast<std::size_t>(use.value)].shares;
-        const int value = shares < 0 ? use.value : shares;
+      for (const int use : step.uses) {
+        const int shares = script_.values[static_cast<std::size_t>(use)].shares;
+        const int value = shares < 0 ? use : shares;
         if (script_.values[static_cast<std::size_t>(value)].is_declared) {
           readers_[static_cast<std::size_t>(value)].insert(stage);
         }
@@ -80,6 +80,7 @@ class RankClassFinder {
     for (std::size_t i = 0; i < script_.values.size(); ++i) {
       const ScriptValue& value = script_.values[i];
       if (!value.value->mesh) continue;
+      if (stages_.contains(std::nullopt)) meshes_of_[std::nullopt].insert(*value.value->mesh);
       if (value.maker != nullptr) meshes_of_[value.maker->stage].insert(*value.value->mesh);
       for (const Stage& reader : readers_[i]) meshes_of_[reader].insert(*value.value->mesh);
       const auto index = static_cast<std::size_t>(*value.value->mesh);

@@ -12,7 +12,6 @@ class Follower {
   explicit Follower(const Script& script)
       : script_(script),
         now_(script.values.size(), -1),
-        histories_(script.histories.size()),
         rounds_of_(script.values.size()),
         like_(script.carried_rounds + 1),
         most_rounds_(2 * script.carried_rounds + 4) {}
@@ -79,14 +78,10 @@ class Follower {
         "the memory of repeats in repeats: more than %d steps to follow", kMaxFollowedSteps));
   }
 
-  /// The lifetime that a use stands for; −1: none.
-  StatusOr<int> find(const ScriptUse& use) const {
-    const ScriptValue& used = value(use.value);
-    if (used.value->count > 1) return round_of_counted(use.value);
-    if (use.history < 0) return now_[static_cast<std::size_t>(use.value)];
-    const std::vector<int>& kept = histories_[static_cast<std::size_t>(use.history)];
-    const std::size_t at = history_index(use.history);
-    return at < kept.size() ? kept[at] : -1;
+  /// The lifetime that a value's name stands for; −1: none.
+  StatusOr<int> find(int index) const {
+    if (value(index).value->count > 1) return round_of_counted(index);
+    return now_[static_cast<std::size_t>(index)];
   }
 
   StatusOr<int> round_of_counted(int index) const {
@@ -100,30 +95,6 @@ class Follower {
     return invalid_argument(absl::StrFormat(
         "memory: %s has a count of %d, but is used outside of a repeat of that count",
         in_quotes(used.value->name), used.value->count));
-  }
-
-  /// Where a history keeps the round that is meant here: the same of repeats around both, of others
-  /// the one as far from the end as we are from the begin.
-  std::size_t history_index(int history) const {
-    std::vector<int> path;
-    for (int at = script_.histories[static_cast<std::size_t>(history)].repeat; at >= 0;
-         at = repeat(at).outer) {
-      path.insert(path.begin(), at);
-    }
-    std::int64_t index = 0;
-    for (std::size_t i = 0; i < path.size() && i < rounds_.size(); ++i) {
-      const std::int64_t rounds = followed(repeat(path[i]).count);
-      const std::int64_t at = rounds_[i].index;
-      index = index * rounds + (rounds_[i].repeat == path[i] ? at : rounds - 1 - at);
-    }
-    return static_cast<std::size_t>(index);
-  }
-
-  void keep(int history, int lifetime) {
-    std::vector<int>& kept = histories_[static_cast<std::size_t>(history)];
-    const std::size_t at = history_index(history);
-    if (at >= kept.size()) kept.resize(at + 1, -1);
-    kept[at] = lifetime;
   }
 
   Status take(const std::vector<ScriptStep>& steps) {
@@ -141,7 +112,7 @@ class Follower {
 
   Status take(const ScriptStep& step) {
     std::vector<int> used;
-    for (const ScriptUse& use : step.uses) {
+    for (const int use : step.uses) {
       TSR_ASSIGN_OR_RETURN(const int lifetime, find(use));
       used.push_back(lifetime);
       if (lifetime < 0) continue;
@@ -160,7 +131,6 @@ class Follower {
         if (value(result.value).stays) stays_[static_cast<std::size_t>(lifetime)] = true;
       }
       now_[static_cast<std::size_t>(result.value)] = lifetime;
-      if (const int history = value(result.value).history; history >= 0) keep(history, lifetime);
     }
     return absl::OkStatus();
   }
@@ -176,9 +146,6 @@ class Follower {
       const bool is_like = left_out > 0 && i == like_;
       followed_.marks.push_back({is_like ? RoundMark::Kind::kBeginLike : RoundMark::Kind::kBegin,
                                  position(), index, i > like_ ? i + left_out : i});
-      for (const ScriptUse& kept : body.kept) {
-        keep(kept.history, now_[static_cast<std::size_t>(kept.value)]);
-      }
       TSR_RETURN_IF_ERROR(take(body.steps));
       TSR_RETURN_IF_ERROR(carry(body));
       if (is_like) {
@@ -197,7 +164,7 @@ class Follower {
         return invalid_argument("memory: " + in_quotes(value(begin).value->name) +
                                 " has a count and is carried into; each round has its own");
       }
-      TSR_ASSIGN_OR_RETURN(ends.emplace_back(), find({end}));
+      TSR_ASSIGN_OR_RETURN(ends.emplace_back(), find(end));
     }
     for (std::size_t i = 0; i < ends.size(); ++i) {
       now_[static_cast<std::size_t>(body.carry[i].first)] = ends[i];
@@ -208,7 +175,6 @@ class Follower {
   const Script& script_;
   FollowedSteps followed_;
   std::vector<int> now_;                     ///< the lifetime that each name stands for
-  std::vector<std::vector<int>> histories_;  ///< by history and round
   std::vector<std::vector<int>> rounds_of_;  ///< of values with a count
   // By lifetime.
   std::vector<std::int64_t> last_use_;

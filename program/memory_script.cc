@@ -1,7 +1,6 @@
 #include "program/memory_script.h"
 
 #include <algorithm>
-#include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "placement/checked_int.h"
@@ -42,7 +41,6 @@ class ScriptWriter {
     ScriptValue& added = script_.values.emplace_back();
     added.value = &value;
     TSR_ASSIGN_OR_RETURN(added.bytes, held_bytes(program_, value));
-    added.made_in = repeat_;
     added.stays = stays_there(value);
     numbers_.emplace(value.name, index);
     return index;
@@ -114,7 +112,7 @@ class ScriptWriter {
       int shares = -1;
       if (renames) {
         TSR_ASSIGN_OR_RETURN(const std::int64_t bytes, held_bytes(program_, out));
-        if (bytes == at(root_of(step.uses[0].value)).bytes) shares = 0;
+        if (bytes == at(root_of(step.uses[0])).bytes) shares = 0;
       }
       TSR_RETURN_IF_ERROR(add_result(out, shares, true, origin, step));
     }
@@ -133,16 +131,9 @@ class ScriptWriter {
   }
 
   Status add_repeat(const RepeatStep& repeat, ScriptStep& step) {
-    const int outer = repeat_;
-    repeat_ = step.repeat = static_cast<int>(script_.repeats.size());
+    step.repeat = static_cast<int>(script_.repeats.size());
     ScriptRepeat& added = script_.repeats.emplace_back();
     added.count = repeat.count;
-    added.outer = outer;
-    // Carries stand after the steps, and decide what names mean in them.
-    for (const auto& [begin, end] : repeat.carry) {
-      const auto found = numbers_.find(begin);
-      if (found != numbers_.end()) carried_by_[found->second].push_back(repeat_);
-    }
     TSR_ASSIGN_OR_RETURN(added.length, add_steps(repeat.steps, added.steps, step.written));
     for (const auto& [begin, end] : repeat.carry) {
       const auto from = numbers_.find(begin);
@@ -151,7 +142,6 @@ class ScriptWriter {
       added.carry.emplace_back(from->second, to->second);
     }
     count_carried_rounds(step.repeat);
-    repeat_ = outer;
     return absl::OkStatus();
   }
 
@@ -160,7 +150,7 @@ class ScriptWriter {
   int use(const std::string& name, ScriptStep& step) {
     const auto found = numbers_.find(name);
     if (found == numbers_.end()) return -1;
-    step.uses.push_back({found->second, history_of(found->second)});
+    step.uses.push_back(found->second);
     return found->second;
   }
   void use_all(const Json::Array& arguments, ScriptStep& step) {
@@ -180,15 +170,14 @@ class ScriptWriter {
     if (name == nullptr) return -1;
     const auto found = numbers_.find(*name);
     for (std::size_t i = 0; i < step.uses.size(); ++i) {
-      if (found != numbers_.end() && step.uses[i].value == found->second)
-        return static_cast<int>(i);
+      if (found != numbers_.end() && step.uses[i] == found->second) return static_cast<int>(i);
     }
     return -1;
   }
 
   bool view_keeps_order(OpDef::ViewOrder order, int shares, const ScriptStep& step) {
     using Order = OpDef::ViewOrder;
-    const bool was = shares < 0 || at(step.uses[static_cast<std::size_t>(shares)].value).in_order;
+    const bool was = shares < 0 || at(step.uses[static_cast<std::size_t>(shares)]).in_order;
     return was && (order == Order::kRowMajor || order == Order::kRowMajorOrCopy);
   }
 
@@ -200,7 +189,7 @@ class ScriptWriter {
     added.maker = &origin;
     added.in_order = in_order;
     if (shares >= 0) {
-      const int shared = step.uses[static_cast<std::size_t>(shares)].value;
+      const int shared = step.uses[static_cast<std::size_t>(shares)];
       added.shares = root_of(shared);
       added.bytes = 0;
     }
@@ -211,7 +200,7 @@ class ScriptWriter {
   /// The argument whose place a result with a role takes.
   int place_taken(const ProgramValue& value, const ScriptStep& step) {
     for (std::size_t i = 0; i < step.uses.size(); ++i) {
-      const ProgramValue& argument = *at(step.uses[i].value).value;
+      const ProgramValue& argument = *at(step.uses[i]).value;
       const bool is_taken = std::ranges::any_of(step.results, [&](const ScriptResult& result) {
         return result.shares == static_cast<int>(i);
       });
@@ -220,45 +209,6 @@ class ScriptWriter {
       }
     }
     return -1;
-  }
-
-  /// Where the rounds are kept that a use of the value means here; -1: the value as it stands.
-  int history_of(int value) {
-    int owner = at(value).made_in;
-    if (const auto carried = carried_by_.find(value); carried != carried_by_.end()) {
-      // The last repeat that carries into it: its round's own, where that is around us.
-      if (is_around(carried->second.back())) return -1;
-      owner = carried->second.back();
-    }
-    if (owner < 0 || is_around(owner)) return -1;
-    std::vector<int> theirs, ours;  // innermost first, without those around both
-    for (int at = owner; at >= 0 && !is_around(at); at = repeat_at(at).outer) theirs.push_back(at);
-    const int common = repeat_at(theirs.back()).outer;
-    for (int at = repeat_; at != common; at = repeat_at(at).outer) ours.push_back(at);
-    if (ours.size() < theirs.size()) return -1;
-    for (std::size_t i = 1; i <= theirs.size(); ++i) {
-      const ScriptRepeat& their = repeat_at(theirs[theirs.size() - i]);
-      const ScriptRepeat& our = repeat_at(ours[ours.size() - i]);
-      if (their.count != our.count || their.count == 1) return -1;
-    }
-    const auto [entry, is_new] =
-        histories_.try_emplace(std::pair{value, owner}, static_cast<int>(script_.histories.size()));
-    if (is_new) {
-      script_.histories.push_back({value, owner});
-      if (at(value).made_in == owner) {
-        at(value).history = entry->second;
-      } else {
-        repeat_at(owner).kept.push_back({value, entry->second});
-      }
-    }
-    return entry->second;
-  }
-
-  bool is_around(int repeat) {
-    for (int at = repeat_; at >= 0; at = repeat_at(at).outer) {
-      if (at == repeat) return true;
-    }
-    return false;
   }
 
   /// A value that a round makes lives a round longer for each name that it is carried into.
@@ -286,9 +236,6 @@ class ScriptWriter {
   const OpTable& ops_;
   Script script_;
   absl::flat_hash_map<std::string, int> numbers_;
-  absl::flat_hash_map<int, std::vector<int>> carried_by_;  ///< repeats that carry into a value
-  std::map<std::pair<int, int>, int> histories_;           ///< by value and repeat
-  int repeat_ = -1;                                        ///< the innermost around
 };
 
 }  // namespace

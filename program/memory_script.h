@@ -18,19 +18,12 @@ struct ScriptValue {
   std::int64_t bytes = 0;  ///< of the rank with most; 0 where it shares another's memory
   MemoryKind kind = MemoryKind::kActivation;
   int shares = -1;                    ///< the value whose memory it has, which shares no other's
-  int made_in = -1;                   ///< repeat; -1: outside of all
-  int history = -1;                   ///< where its rounds are kept for a later repeat; see Script
   const StepOrigin* maker = nullptr;  ///< of the step that makes it
   bool is_declared = false;
   bool stays = false;    ///< parameters, states and buffers: not ended by a last use
   bool in_order = true;  ///< its elements stand in row-major order
 };
 
-/// One that a step reads. `history`: not the value that the name has now, but that of the round.
-struct ScriptUse {
-  int value = 0;
-  int history = -1;
-};
 struct ScriptResult {
   int value = 0;
   int shares = -1;  ///< index in ScriptStep::uses: the result has that one's memory
@@ -40,22 +33,15 @@ struct ScriptStep {
   int written = 0;  ///< index in Script::written
   int repeat = -1;  ///< index in Script::repeats, where it is one
   bool frees = false;
-  std::vector<ScriptUse> uses;
+  std::vector<int> uses;  ///< values
   std::vector<ScriptResult> results;
 };
 
 struct ScriptRepeat {
   std::int64_t count = 1;
-  int outer = -1;
   std::int64_t length = 0;  ///< steps of a round, the repeats in it written out; held at 2^63
   std::vector<ScriptStep> steps;
   std::vector<std::pair<int, int>> carry;
-  std::vector<ScriptUse> kept;  ///< values that go into a history as they are when a round begins
-};
-
-/// The rounds of a value in a repeat and those around it, for later repeats of the same counts.
-struct ScriptHistory {
-  int value = 0, repeat = 0;
 };
 
 struct WrittenStep {
@@ -68,7 +54,6 @@ struct Script {
   std::vector<ScriptValue> values;  ///< declared ones first
   std::vector<ScriptStep> steps;
   std::deque<ScriptRepeat> repeats;
-  std::vector<ScriptHistory> histories;
   std::vector<WrittenStep> written;
   std::int64_t length = 0;
   std::int64_t carried_rounds = 0;  ///< the most rounds that a value lives on by being carried

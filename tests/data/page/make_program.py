@@ -71,7 +71,7 @@ steps, at = [], "x"
 if form == "folded":
     steps.append({"repeat": layers, "as": "layers", "steps": list(forward("*", "x")), "carry": {"x": "layers.*.out"}})
     steps.append({**loss, "args": ["x"]})
-    steps.append({"repeat": layers, "as": "layers", "steps": [*backward("*", "grad.out"), *update("*")], "carry": {"grad.out": "layers.*.grad"}})
+    steps.append({"repeat": layers, "first": layers - 1, "by": -1, "as": "layers", "steps": [*backward("*", "grad.out"), *update("*")], "carry": {"grad.out": "layers.*.grad"}})
 else:
     for i in numbers:
         steps.extend(forward(i, at))
