@@ -54,8 +54,8 @@ struct MemoryHolder {
   bool operator==(const MemoryHolder&) const = default;
 };
 
-/// The ranks of one stage that are on the same meshes. Where no mesh says its stage, those of
-/// several are one rank's, which runs them in turn.
+/// The ranks of one stage that are on the same meshes. Where no mesh says its stage, all steps are
+/// one rank's, which runs its stages in turn.
 struct StageMemory {
   std::optional<int> stage;
   std::int64_t first_rank = 0, ranks = 1;  ///< the first of them, and how many there are

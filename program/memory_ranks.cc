@@ -44,14 +44,13 @@ class RankClassFinder {
     for (const ProgramMesh& each : program_.meshes) {
       if (each.stage) stages_.insert(each.stage);
     }
-    const bool is_said = !stages_.empty();
-    for (const WrittenStep& written : script_.written) {
-      if (written.step->origin.stage) stages_.insert(written.step->origin.stage);
-    }
     // Where no mesh says its stage, one rank runs them in turn.
-    if (!is_said && stages_.size() != 1) {
+    if (stages_.empty()) {
       stages_ = {std::nullopt};
       return;
+    }
+    for (const WrittenStep& written : script_.written) {
+      if (written.step->origin.stage) stages_.insert(written.step->origin.stage);
     }
     note_readers(script_.steps);
     for (const ScriptRepeat& repeat : script_.repeats) note_readers(repeat.steps);
