@@ -7,18 +7,11 @@
 
 #include "absl/strings/str_format.h"
 #include "program/program_json.h"
+#include "tests/support/builtin_ops.h"
+#include "tests/support/changed_text.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& check_ops() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 /// One implicit gather of 96 bytes in layers.0.attn, one that is asked for in layers.1.mlp, and a
 /// read by the host. Held at most: x (32), a and b (128 each), for nothing is freed before its last
@@ -33,10 +26,10 @@ std::string step_text(const std::string& more = "", const std::string& name = "s
          more + "]}";
 }
 Program step_program(const std::string& more = "", const std::string& name = "step") {
-  return value_or_throw(read_program(step_text(more, name), "step.json", check_ops()));
+  return value_or_throw(read_program(step_text(more, name), "step.json", testing::builtin_ops()));
 }
 CheckReport checked(const CheckOptions& options, const Program& program = step_program()) {
-  return value_or_throw(check_program(program, check_ops(), options));
+  return value_or_throw(check_program(program, testing::builtin_ops(), options));
 }
 Budget budget(const std::string& text) { return value_or_throw(read_budget(text, "budget.json")); }
 std::string budget_error(const std::string& text) {
@@ -53,7 +46,7 @@ TEST_CASE("without a budget implicit moves warn", "[findings][budget]") {
   CHECK_FALSE(checked({.fail_on = {"implicit-move"}}).passed);
   CHECK(checked({.fail_on = {"unsound-source"}}).passed);
   const StatusOr<CheckReport> unknown =
-      check_program(step_program(), check_ops(), {.fail_on = {"implicit"}});
+      check_program(step_program(), testing::builtin_ops(), {.fail_on = {"implicit"}});
   CHECK(message_of(unknown.status())
             .starts_with("--fail-on: \"implicit\" is no rule; allowed are note, warn, fail, "
                          "implicit-move, "));
@@ -126,26 +119,9 @@ TEST_CASE("10,000 changed budgets are read alike twice, or refused with their pl
       R"("ratio_to_bound":1.5,"modules":{"layers.*.attn":"1 MiB"},"collectives":{"all_gather":7},)"
       R"("axes":{"tp":"3 KiB"},"rules":{"host-read":0,"uneven-cut":4}})";
   std::mt19937 random(1);
-  const auto below = [&](std::size_t count) { return random() % count; };
   int accepted = 0;
   for (int round = 0; round < 10'000; ++round) {
-    std::string text = sample;
-    for (std::size_t change = 0; change < 1 + below(3); ++change) {
-      const std::size_t at = below(text.size()), from = below(text.size());
-      switch (below(4)) {
-        case 0:
-          text[at] = text[from];
-          break;
-        case 1:
-          text.erase(at, 1 + below(8));
-          break;
-        case 2:
-          text.insert(at, text.substr(from, 1 + below(40)));
-          break;
-        default:
-          text[at] = static_cast<char>('0' + below(10));
-      }
-    }
+    const std::string text = testing::changed_text(sample, random);
     const StatusOr<Budget> read = read_budget(text, "budget.json");
     if (!read.ok()) {
       REQUIRE(message_of(read.status()).starts_with("budget.json:"));
@@ -158,7 +134,8 @@ TEST_CASE("10,000 changed budgets are read alike twice, or refused with their pl
 }
 
 TEST_CASE("what a baseline has is known, and may be left out", "[findings][baseline]") {
-  const Baseline before = value_or_throw(read_baseline(step_text(), "old.json", check_ops()));
+  const Baseline before =
+      value_or_throw(read_baseline(step_text(), "old.json", testing::builtin_ops()));
   CheckOptions options = {.baseline = before, .new_only = true, .fail_on = {"warn"}};
   const CheckReport same = checked(options);
   CHECK(same.passed);
@@ -178,10 +155,10 @@ TEST_CASE("what a baseline has is known, and may be left out", "[findings][basel
 
 TEST_CASE("a baseline of another program is one error", "[findings][baseline]") {
   const auto error = [](const std::string& text) {
-    const StatusOr<Baseline> baseline = read_baseline(text, "old.json", check_ops());
+    const StatusOr<Baseline> baseline = read_baseline(text, "old.json", testing::builtin_ops());
     if (!baseline.ok()) return std::string(message_of(baseline.status()));
     const StatusOr<CheckReport> report =
-        check_program(step_program(), check_ops(), {.baseline = *baseline});
+        check_program(step_program(), testing::builtin_ops(), {.baseline = *baseline});
     return report.ok() ? "none" : std::string(message_of(report.status()));
   };
   CHECK(error(step_text("", "other")) ==

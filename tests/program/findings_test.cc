@@ -12,28 +12,22 @@
 #include "program/findings/explain_value.h"
 #include "program/findings/finding.h"
 #include "program/program_json.h"
+#include "tests/support/builtin_ops.h"
 #include "tests/support/paths.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& findings_ops() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 Program program_of(const std::string& values, const std::string& steps,
                    const std::string& kind = "program") {
   const std::string text = R"({"version":1,"name":"t","source":{"kind":")" + kind +
                            R"("},"ranks":4,"meshes":{"m":{"shape":[4],"axes":["tp"]}},"values":[)" +
                            values + R"(],"steps":[)" + steps + "]}";
-  return value_or_throw(read_program(text, "t.json", findings_ops()));
+  return value_or_throw(read_program(text, "t.json", testing::builtin_ops()));
 }
-Findings found(const Program& program) { return value_or_throw(find_all(program, findings_ops())); }
+Findings found(const Program& program) {
+  return value_or_throw(find_all(program, testing::builtin_ops()));
+}
 std::vector<Finding> of_rule(const Findings& findings, std::string_view rule) {
   std::vector<Finding> some;
   for (const Finding& each : findings.all) {
@@ -285,16 +279,16 @@ TEST_CASE("explain follows a placement to where it was chosen", "[findings][expl
                  R"({"op":"mul","args":["x","w"],"out":[)" + placed("y", "S(0)") + "]}," +
                      move("y", "R", "r", R"(,"implicit":true,"for":"relu.x")") + "," +
                      relu("r", "z", "R") + "," + move("z", "S(0)", "out"));
-  const CauseChain chain = value_or_throw(explain_value(program, findings_ops(), "z"));
+  const CauseChain chain = value_or_throw(explain_value(program, testing::builtin_ops(), "z"));
   std::vector<std::string> path;
   for (const Cause& cause : chain.causes) path.push_back(cause.value + " " + cause.placements);
   CHECK(path == std::vector<std::string>{"z R", "r R", "y S(0)", "x S(0)"});
   CHECK(chain.causes[1].implicit);
   CHECK(chain.causes[1].saved_bytes == 96);
   CHECK(chain.causes[3].kind == Cause::Kind::kDeclared);
-  CHECK(value_or_throw(explain_value(program, findings_ops(), "relu")).value == "z");
-  CHECK(value_or_throw(explain_value(program, findings_ops(), "y")).moved_on.size() == 1);
-  CHECK(message_of(explain_value(program, findings_ops(), "zz").status()) ==
+  CHECK(value_or_throw(explain_value(program, testing::builtin_ops(), "relu")).value == "z");
+  CHECK(value_or_throw(explain_value(program, testing::builtin_ops(), "y")).moved_on.size() == 1);
+  CHECK(message_of(explain_value(program, testing::builtin_ops(), "zz").status()) ==
         "no value or op \"zz\"; the nearest names are \"z\", \"r\", \"w\"");
 }
 
@@ -305,7 +299,7 @@ TEST_CASE("diff says what is new, gone, larger and smaller", "[findings][diff]")
   const Program after = program_of(input("x", "S(0)") + "," + input("p", "P(sum)"),
                                    move("x", "R", "a", module) + "," + move("x", "R", "b", module) +
                                        "," + move("x", "S(1)", "c"));
-  const ProgramDiff diff = value_or_throw(diff_programs(before, after, findings_ops()));
+  const ProgramDiff diff = value_or_throw(diff_programs(before, after, testing::builtin_ops()));
   std::map<std::string, std::string> kinds;
   for (const MoveChange& change : diff.moves) {
     kinds[change.module + " " + change.collective] = name_of(change.kind);
@@ -316,13 +310,13 @@ TEST_CASE("diff says what is new, gone, larger and smaller", "[findings][diff]")
   CHECK(diff.bytes_before.max == 96 + 96);
   CHECK(diff.bytes_after.max == 2 * 96 + 24);
   CHECK(diff.new_findings.size() == 1);  // x is moved to R twice
-  CHECK(value_or_throw(diff_programs(before, before, findings_ops())).empty());
+  CHECK(value_or_throw(diff_programs(before, before, testing::builtin_ops())).empty());
 }
 
 Program recorded_program(const std::string& name) {
   const std::string path = testing::test_data("/programs/torch_" + name + ".json");
-  return value_or_throw(
-      read_program(value_or_throw(read_file(path, kMaxProgramTextBytes)), name, findings_ops()));
+  return value_or_throw(read_program(value_or_throw(read_file(path, kMaxProgramTextBytes)), name,
+                                     testing::builtin_ops()));
 }
 
 TEST_CASE("every wrong row of PyTorch's is named with its line and a fix", "[findings][recorded]") {
@@ -397,19 +391,19 @@ TEST_CASE("changed programs are searched, explained and compared without a crash
           text.replace(placement, 6, others[below(4)]);
         }
       }
-      const StatusOr<Program> program = read_program(text, "t.json", findings_ops());
+      const StatusOr<Program> program = read_program(text, "t.json", testing::builtin_ops());
       if (!program.ok()) continue;
       ++accepted;
-      const StatusOr<Findings> findings = find_all(*program, findings_ops());
+      const StatusOr<Findings> findings = find_all(*program, testing::builtin_ops());
       if (!findings.ok()) continue;
       for (const Finding& finding : findings->all) {
         REQUIRE(finding.count >= 1);
         REQUIRE(finding.saved_bytes.value_or(0) >= 0);
         REQUIRE(find_rule(finding.rule) != nullptr);
       }
-      REQUIRE(diff_programs(before, *program, findings_ops()).ok());
+      REQUIRE(diff_programs(before, *program, testing::builtin_ops()).ok());
       if (!findings->all.empty() && !findings->all[0].value.empty()) {
-        REQUIRE(explain_value(*program, findings_ops(), findings->all[0].value).ok());
+        REQUIRE(explain_value(*program, testing::builtin_ops(), findings->all[0].value).ok());
       }
     }
   }

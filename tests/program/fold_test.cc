@@ -10,18 +10,10 @@
 #include "program/program_json.h"
 #include "program/step_names.h"
 #include "program/unfold.h"
+#include "tests/support/builtin_ops.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& fold_ops() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 /// What steps make is called v0, v1, … in their order.
 Program renamed(Program program) {
@@ -55,7 +47,7 @@ std::int64_t num_steps(const std::vector<AnyStep>& steps) {
 /// Empty where the folded program is read as it was written, and is the program when written out.
 std::string difference_when_folded(const Program& program, const Program& folded) {
   const std::string text = write_program(folded);
-  const StatusOr<Program> read = read_program(text, "folded", fold_ops());
+  const StatusOr<Program> read = read_program(text, "folded", testing::builtin_ops());
   if (!read.ok()) return std::string(message_of(read.status())) + "\n" + text;
   if (*read != folded) return "what is read is another program\n" + text;
   const StatusOr<Program> flat = unfold(*read);
@@ -288,7 +280,7 @@ TEST_CASE("rounds read what other rounds and values with their numbers are", "[p
     const std::string text =
         R"({"version":1,"name":"","source":{"kind":"program"},"ranks":1,"meshes":{},"values":[)" +
         values + "],\"steps\":[" + steps + "]}";
-    return std::string(message_of(read_program(text, "p", fold_ops()).status()));
+    return std::string(message_of(read_program(text, "p", testing::builtin_ops()).status()));
   };
   const auto repeat = [](const std::string& numbers, const std::string& args) {
     return R"j({"repeat":)j" + numbers + R"j(,"steps":[{"op":"add","args":[)j" + args +

@@ -5,18 +5,10 @@
 
 #include "absl/strings/str_format.h"
 #include "program/program_json.h"
+#include "tests/support/builtin_ops.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& ops_of_calls() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 std::string tensor(const std::string& name, const std::string& shape,
                    const std::string& placements) {
@@ -33,10 +25,11 @@ Program with_moves_of(const std::string& values, const std::string& steps) {
   const std::string text =
       R"j({"version":1,"name":"p","source":{"kind":"program"},"ranks":4,"meshes":{"m":{"shape":[4],"axes":["tp"]}},"values":[)j" +
       values + "],\"steps\":[" + steps + "]}";
-  const Program program =
-      with_moves(value_or_throw(read_program(text, "p", ops_of_calls())), ops_of_calls());
+  const Program program = with_moves(
+      value_or_throw(read_program(text, "p", testing::builtin_ops())), testing::builtin_ops());
   // It is a program still.
-  CHECK(value_or_throw(read_program(write_program(program), "again", ops_of_calls())) == program);
+  CHECK(value_or_throw(read_program(write_program(program), "again", testing::builtin_ops())) ==
+        program);
   return program;
 }
 
@@ -132,8 +125,8 @@ TEST_CASE("calls on more axes than are searched are regions that say so", "[prog
       sizes + R"j(],"axes":[)j" + axes + R"j(]}},"values":[)j" +
       input("a", "4,4", "[" + whole + "]") + R"j(],"steps":[{"op":"exp","args":["a"],"out":[)j" +
       tensor("y", "4,4", "[" + whole + "]") + "}]}]}";
-  const Program program =
-      with_moves(value_or_throw(read_program(text, "p", ops_of_calls())), ops_of_calls());
+  const Program program = with_moves(
+      value_or_throw(read_program(text, "p", testing::builtin_ops())), testing::builtin_ops());
   CHECK(std::get<RegionStep>(program.steps[0].what).warning ==
         "its mesh has 9 axes; what a call moves is worked out on at most 8");
 }

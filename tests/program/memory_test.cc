@@ -12,19 +12,11 @@
 #include "program/module_cost.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
+#include "tests/support/builtin_ops.h"
 #include "tests/support/paths.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& op_table() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 Program read_steps(const std::string& values, const std::string& steps,
                    const std::string& meshes = R"("m":{"shape":[4],"axes":["tp"]})",
@@ -32,7 +24,7 @@ Program read_steps(const std::string& values, const std::string& steps,
   const std::string text =
       absl::StrFormat(R"({"version":1,"name":"t","source":{"kind":"program"},"ranks":%d,)", ranks) +
       R"("meshes":{)" + meshes + R"(},"values":[)" + values + R"(],"steps":[)" + steps + "]}";
-  return value_or_throw(read_program(text, "t.json", op_table()));
+  return value_or_throw(read_program(text, "t.json", testing::builtin_ops()));
 }
 
 /// F32, cut over 4 ranks along dim 0: a rank has as many bytes as there are rows.
@@ -46,7 +38,7 @@ std::string region(const std::string& args, const std::string& out, const std::s
 }
 
 std::vector<StageMemory> memory(const Program& program) {
-  return value_or_throw(memory_of(program, op_table()));
+  return value_or_throw(memory_of(program, testing::builtin_ops()));
 }
 StageMemory only(const Program& program) {
   const std::vector<StageMemory> all = memory(program);
@@ -252,7 +244,7 @@ TEST_CASE("sums beyond 2^63 and too many steps to follow are refused", "[program
       R"j({"name":"l.*","shape":[1152921504606846976],"dtype":"F32","mesh":"m",)j"
       R"j("placements":["R"],"role":"parameter","count":3})j";
   const auto refusal = [](const Program& program) {
-    return std::string(message_of(memory_of(program, op_table()).status()));
+    return std::string(message_of(memory_of(program, testing::builtin_ops()).status()));
   };
   CHECK(refusal(read_steps(large, "")) == "the program's bytes held come to more than 2^63");
   CHECK(refusal(read_steps(rows("w.*", 8, R"(,"role":"parameter","count":3)"),
@@ -421,7 +413,7 @@ TEST_CASE("recorded programs hold their parameters and optimizer states whole",
     CAPTURE(name);
     const std::string path = testing::test_data(absl::StrFormat("/programs/torch_%s.json", name));
     const std::string text = value_or_throw(read_file(path, kMaxProgramTextBytes));
-    const Program program = value_or_throw(read_program(text, name, op_table()));
+    const Program program = value_or_throw(read_program(text, name, testing::builtin_ops()));
     const std::vector<StageMemory> held = memory(program);
     CHECK(held == memory(program));
     std::map<ValueRole, std::int64_t> declared;
@@ -464,9 +456,9 @@ TEST_CASE("10,000 changed programs have a memory or are refused", "[program][mem
         text[text.find_last_of("0123456789", at + 20)] = static_cast<char>('0' + below(10));
       }
     }
-    const StatusOr<Program> program = read_program(text, "run.json", op_table());
+    const StatusOr<Program> program = read_program(text, "run.json", testing::builtin_ops());
     if (!program.ok()) continue;
-    const auto held = memory_of(*program, op_table());
+    const auto held = memory_of(*program, testing::builtin_ops());
     ++(held.ok() ? accepted : refused);
     if (held.ok()) REQUIRE(held->front().peak_bytes >= held->front().start_bytes);
   }

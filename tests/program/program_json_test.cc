@@ -6,18 +6,11 @@
 
 #include "absl/strings/str_replace.h"
 #include "program/unfold.h"
+#include "tests/support/builtin_ops.h"
+#include "tests/support/changed_text.h"
 
 namespace tessera {
 namespace {
-
-const OpTable& ops() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
 
 /// A program as its writer has it: every kind of step, every key.
 const std::string& sample() {
@@ -48,7 +41,7 @@ const std::string& sample() {
 }
 
 std::string error_of(std::string_view text) {
-  return std::string(message_of(read_program(text, "run.json", ops()).status()));
+  return std::string(message_of(read_program(text, "run.json", testing::builtin_ops()).status()));
 }
 /// The error of the sample with one text in another's place.
 std::string error_with(std::string_view from, std::string_view to) {
@@ -58,9 +51,11 @@ std::string error_with(std::string_view from, std::string_view to) {
 }
 
 TEST_CASE("a program is read and written with the same bytes", "[program]") {
-  const Program program = value_or_throw(read_program(sample(), "run.json", ops()));
+  const Program program =
+      value_or_throw(read_program(sample(), "run.json", testing::builtin_ops()));
   CHECK(write_program(program) == sample());
-  CHECK(value_or_throw(read_program(write_program(program), "again", ops())) == program);
+  CHECK(value_or_throw(read_program(write_program(program), "again", testing::builtin_ops())) ==
+        program);
   REQUIRE(program.steps.size() == 5);
   const RepeatStep& repeat = std::get<RepeatStep>(program.steps[0].what);
   CHECK(repeat.count == 2);
@@ -72,7 +67,8 @@ TEST_CASE("a program is read and written with the same bytes", "[program]") {
 
 TEST_CASE("a slice of a mesh has its ranks, and its moves are those of all slices alike",
           "[program]") {
-  const Program program = value_or_throw(read_program(sample(), "run.json", ops()));
+  const Program program =
+      value_or_throw(read_program(sample(), "run.json", testing::builtin_ops()));
   const ProgramMesh& rows = program.meshes[2];
   CHECK(rows.mesh.ranks() == std::vector<std::int64_t>{1, 5});
   CHECK(slices_alike(program, rows) == 4);
@@ -88,12 +84,13 @@ TEST_CASE("a slice of a mesh has its ranks, and its moves are those of all slice
   // A slice of one stage is not one of others.
   const std::string staged = absl::StrReplaceAll(
       sample(), {{"\"first_rank\":1,\"of\":\"world\"}", "\"of\":\"world\",\"stage\":1}"}});
-  const Program stages = value_or_throw(read_program(staged, "run.json", ops()));
+  const Program stages = value_or_throw(read_program(staged, "run.json", testing::builtin_ops()));
   CHECK(slices_alike(stages, stages.meshes[2]) == 2);
 }
 
 TEST_CASE("a redistribution without moves has the planner's", "[program]") {
-  const Program program = value_or_throw(read_program(sample(), "run.json", ops()));
+  const Program program =
+      value_or_throw(read_program(sample(), "run.json", testing::builtin_ops()));
   const RepeatStep& repeat = std::get<RepeatStep>(program.steps[0].what);
   const ProgramValue& partial = std::get<CallStep>(repeat.steps[0].what).out[0];
   const MoveStep& move = std::get<MoveStep>(repeat.steps[1].what);
@@ -105,7 +102,8 @@ TEST_CASE("a redistribution without moves has the planner's", "[program]") {
 }
 
 TEST_CASE("a repeat unfolds into its rounds, each with its own names", "[program]") {
-  const Program program = value_or_throw(read_program(sample(), "run.json", ops()));
+  const Program program =
+      value_or_throw(read_program(sample(), "run.json", testing::builtin_ops()));
   const Program whole = value_or_throw(unfold(program));
   REQUIRE(whole.values.size() == 6);
   CHECK(whole.values[2].name == "layers.1.w");
@@ -118,14 +116,14 @@ TEST_CASE("a repeat unfolds into its rounds, each with its own names", "[program
   // After the repeat x is what the last round made of it.
   CHECK(std::get<CallStep>(whole.steps[6].what).args == Json::Array{"y.1#1"});
   const std::string written = write_program(whole);
-  CHECK(value_or_throw(read_program(written, "whole", ops())) == whole);
+  CHECK(value_or_throw(read_program(written, "whole", testing::builtin_ops())) == whole);
   CHECK(value_or_throw(unfold(whole)) == whole);
 }
 
 TEST_CASE("what does not unfold says why", "[program]") {
   const auto refusal = [](std::string_view from, std::string_view to) {
     const std::string text = absl::StrReplaceAll(sample(), {{to_absl(from), to_absl(to)}});
-    const Program program = value_or_throw(read_program(text, "run.json", ops()));
+    const Program program = value_or_throw(read_program(text, "run.json", testing::builtin_ops()));
     return std::string(message_of(unfold(program, 100).status()));
   };
   CHECK(refusal("\"repeat\":2", "\"repeat\":1000000") ==
@@ -229,35 +227,17 @@ TEST_CASE("a program's limits are told", "[program]") {
 TEST_CASE("10,000 changed programs are read alike twice, or refused with their place",
           "[program]") {
   std::mt19937 random(1);
-  const auto below = [&](std::size_t count) { return random() % count; };
   int accepted = 0;
   for (int round = 0; round < 10'000; ++round) {
-    std::string text = sample();
-    const std::size_t changes = 1 + below(3);
-    for (std::size_t change = 0; change < changes; ++change) {
-      const std::size_t at = below(text.size()), from = below(text.size());
-      switch (below(4)) {
-        case 0:
-          text[at] = text[from];
-          break;
-        case 1:
-          text.erase(at, 1 + below(8));
-          break;
-        case 2:
-          text.insert(at, text.substr(from, 1 + below(40)));
-          break;
-        default:
-          text[at] = static_cast<char>('0' + below(10));
-      }
-    }
-    const StatusOr<Program> program = read_program(text, "run.json", ops());
+    const std::string text = testing::changed_text(sample(), random);
+    const StatusOr<Program> program = read_program(text, "run.json", testing::builtin_ops());
     if (!program.ok()) {
       REQUIRE(message_of(program.status()).starts_with("run.json:"));
       continue;
     }
     ++accepted;
     const std::string written = write_program(*program);
-    REQUIRE(value_or_throw(read_program(written, "again", ops())) == *program);
+    REQUIRE(value_or_throw(read_program(written, "again", testing::builtin_ops())) == *program);
   }
   CHECK(accepted > 100);
 }

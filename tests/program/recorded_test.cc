@@ -7,20 +7,16 @@
 #include "io/file.h"
 #include "program/module_cost.h"
 #include "program/program_json.h"
+#include "tests/support/builtin_ops.h"
 #include "tests/support/paths.h"
 
 namespace tessera {
 namespace {
 
 Program recorded(const std::string& name) {
-  static const OpTable* const ops = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
   const std::string path = testing::test_data("/programs/torch_" + name + ".json");
   const std::string text = value_or_throw(read_file(path, kMaxProgramTextBytes));
-  return value_or_throw(read_program(text, name, *ops));
+  return value_or_throw(read_program(text, name, testing::builtin_ops()));
 }
 
 std::int64_t total_of(std::span<const ProgramMove> moves) {

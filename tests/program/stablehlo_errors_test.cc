@@ -8,22 +8,15 @@
 #include "io/file.h"
 #include "program/program_json.h"
 #include "program/stablehlo/program_of_stablehlo.h"
+#include "tests/support/builtin_ops.h"
+#include "tests/support/changed_text.h"
 #include "tests/support/paths.h"
 
 namespace tessera {
 namespace {
 
-const OpTable& ops_of_modules() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
-
 std::string refusal_of(const std::string& text) {
-  const StatusOr<Program> program = program_of_stablehlo(text, "m.mlir", ops_of_modules());
+  const StatusOr<Program> program = program_of_stablehlo(text, "m.mlir", testing::builtin_ops());
   return program.ok() ? "fine" : std::string(message_of(program.status()));
 }
 
@@ -139,7 +132,7 @@ TEST_CASE("modules of jax: their operations are said by our ops", "[program][sta
     for (const std::string form : {"", "_step", ".propagated", "_step.propagated"}) {
       CAPTURE(layer, form);
       const Program program = value_or_throw(
-          program_of_stablehlo(module_of_jax(layer + form), "jax", ops_of_modules()));
+          program_of_stablehlo(module_of_jax(layer + form), "jax", testing::builtin_ops()));
       CHECK(program.ranks == 8);
       int calls = 0, foreign = 0;
       const std::function<void(const std::vector<AnyStep>&)> count =
@@ -156,7 +149,7 @@ TEST_CASE("modules of jax: their operations are said by our ops", "[program][sta
       CHECK(foreign == 0);
       CHECK(calls >= (layer == "moe_exchange" ? 0 : 10));
       const std::string written = write_program(program);
-      CHECK(value_or_throw(read_program(written, "again", ops_of_modules())) == program);
+      CHECK(value_or_throw(read_program(written, "again", testing::builtin_ops())) == program);
     }
   }
 }
@@ -169,25 +162,9 @@ TEST_CASE("10,000 changed modules are read alike twice, or refused with their pl
   const auto below = [&](std::size_t count) { return random() % count; };
   int accepted = 0;
   for (int round = 0; round < 10'000; ++round) {
-    std::string text = modules[round % 8 == 0 ? 1 + below(3) : 0];
-    const std::size_t changes = 1 + below(3);
-    for (std::size_t change = 0; change < changes; ++change) {
-      const std::size_t at = below(text.size()), from = below(text.size());
-      switch (below(4)) {
-        case 0:
-          text[at] = text[from];
-          break;
-        case 1:
-          text.erase(at, 1 + below(8));
-          break;
-        case 2:
-          text.insert(at, text.substr(from, 1 + below(40)));
-          break;
-        default:
-          text[at] = static_cast<char>('0' + below(10));
-      }
-    }
-    const StatusOr<Program> program = program_of_stablehlo(text, "m.mlir", ops_of_modules());
+    const std::string text =
+        testing::changed_text(modules[round % 8 == 0 ? 1 + below(3) : 0], random);
+    const StatusOr<Program> program = program_of_stablehlo(text, "m.mlir", testing::builtin_ops());
     if (!program.ok()) {
       REQUIRE(message_of(program.status()).starts_with("m.mlir:"));
       continue;
@@ -195,7 +172,7 @@ TEST_CASE("10,000 changed modules are read alike twice, or refused with their pl
     ++accepted;
     if (round % 4 != 0) continue;
     const std::string written = write_program(*program);
-    REQUIRE(value_or_throw(read_program(written, "again", ops_of_modules())) == *program);
+    REQUIRE(value_or_throw(read_program(written, "again", testing::builtin_ops())) == *program);
   }
   CHECK(accepted > 1000);
 }

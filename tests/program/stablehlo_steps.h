@@ -10,23 +10,15 @@
 #include "absl/strings/str_replace.h"
 #include "program/program_json.h"
 #include "program/stablehlo/program_of_stablehlo.h"
+#include "tests/support/builtin_ops.h"
 
 namespace tessera::testing {
 
-inline const OpTable& builtin_ops() {
-  static const OpTable* const table = [] {
-    auto* made = new OpTable;
-    add_builtin_ops(*made);
-    return made;
-  }();
-  return *table;
-}
-
 inline Program read_module(const std::string& text) {
-  Program program = value_or_throw(program_of_stablehlo(text, "m.mlir", builtin_ops()));
+  Program program = value_or_throw(program_of_stablehlo(text, "m.mlir", testing::builtin_ops()));
   // What is made is what the reader of programs takes.
   const std::string written = write_program(program);
-  CHECK(value_or_throw(read_program(written, "again", builtin_ops())) == program);
+  CHECK(value_or_throw(read_program(written, "again", testing::builtin_ops())) == program);
   return program;
 }
 

@@ -38,13 +38,7 @@ Json by_kind(const MemoryBytes& bytes) {
 
 Json json_of(const StageMemory& stage) {
   Json::Array holders, timeline, rounds;
-  for (const MemoryHolder& each : stage.holders) {
-    holders.push_back(Json::object({{"name", each.name},
-                                    {"module", each.module},
-                                    {"kind", std::string(name_of(each.kind))},
-                                    {"count", each.count},
-                                    {"bytes", each.bytes}}));
-  }
+  for (const MemoryHolder& each : stage.holders) holders.push_back(holder_json(each));
   for (const MemoryPoint& point : stage.timeline) {
     Json::Array kinds(point.by_kind.begin(), point.by_kind.end());
     timeline.push_back(Json::object(

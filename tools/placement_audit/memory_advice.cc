@@ -94,6 +94,14 @@ std::string ranks_text(const StageMemory& stage) {
   return stage.stage ? absl::StrFormat("stage %d: %s", *stage.stage, ranks) : ranks;
 }
 
+Json holder_json(const MemoryHolder& holder) {
+  return Json::object({{"name", holder.name},
+                       {"module", holder.module},
+                       {"kind", std::string(name_of(holder.kind))},
+                       {"count", holder.count},
+                       {"bytes", holder.bytes}});
+}
+
 std::string first_advice(const Program& program, const std::vector<StageMemory>& stages,
                          std::optional<std::int64_t> cap_bytes) {
   const StageMemory& most =

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "program/memory.h"
 #include "program/module_cost.h"
+#include "tools/placement_audit/memory_advice.h"
 #include "tools/placement_audit/program_page.h"
 
 namespace tessera::audit {
@@ -302,13 +303,7 @@ void PageData::add_memory(Json& data) const {
       numbers.insert(numbers.end(), point.by_kind.begin(), point.by_kind.end());
       timeline.push_back(Json(std::move(numbers)));
     }
-    for (const MemoryHolder& each : stage.holders) {
-      holders.push_back(Json::object({{"name", each.name},
-                                      {"module", each.module},
-                                      {"kind", std::string(name_of(each.kind))},
-                                      {"count", each.count},
-                                      {"bytes", each.bytes}}));
-    }
+    for (const MemoryHolder& each : stage.holders) holders.push_back(holder_json(each));
     const auto phase = stage.peak_origin.phase;
     list.push_back(Json::object(
         {{"stage", stage.stage ? Json(*stage.stage) : Json()},

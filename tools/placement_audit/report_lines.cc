@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "absl/strings/str_replace.h"
 #include "placement/printable.h"
+#include "tools/placement_audit/svg.h"
 
 namespace tessera::audit {
 namespace {
@@ -45,34 +47,7 @@ std::string one_line(std::string_view written) {
 }
 
 std::string xml_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&apos;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default: {
-        const auto byte = static_cast<unsigned char>(c);
-        out += byte < 0x20 || byte == 0x7f ? '?' : c;
-      }
-    }
-  }
-  return out;
+  return absl::StrReplaceAll(escaped(text), {{"\n", "&#10;"}});
 }
 
 std::string cell_escaped(std::string_view text) {
