@@ -14,14 +14,18 @@
 namespace tessera {
 namespace {
 
-/// A file's path below the folder that the engine's own sources are in, where it is below it.
+/// A file's path below the folder that the engine's own sources are in, where it is below it. What
+/// compiled it may have named it from the build's folder.
 std::string_view below_root(std::string_view file) {
+  constexpr std::string_view kUp = "../";
   static constexpr std::string_view kOwn = "capture/recorder.cc";
   static const std::string_view root = [] {
     const std::string_view own = __FILE__;
     return own.ends_with(kOwn) ? own.substr(0, own.size() - kOwn.size()) : std::string_view();
   }();
-  return file.starts_with(root) ? file.substr(root.size()) : file;
+  if (!root.starts_with(kUp) && file.starts_with(root)) file.remove_prefix(root.size());
+  while (file.starts_with(kUp)) file.remove_prefix(kUp.size());
+  return file;
 }
 
 std::string place(std::string_view file, std::int64_t line) {
