@@ -2,7 +2,7 @@
 # what they read; all ops and kernels for `call`, which runs them, and `stablehlo`, whose operations become theirs.
 include(${PROJECT_SOURCE_DIR}/tests/fuzz/targets.cmake)
 
-set(audit byte_text call command_line run_values)
+set(audit call command_line run_values)
 list(APPEND audit executed/run_aliases executed/run_history executed/run_inputs executed/run_local_map executed/run_program executed/run_steps)
 set(checkpoint chunk_hash manifest part_list region)
 set(runtime call/prepared_call call/signature call/signature_wire control/frame control/seal recorder/file recorder/verdict)

@@ -142,10 +142,6 @@ std::string first_difference(std::span<const Event> executed, std::span<const Ev
                          a == done.end() ? "nothing" : *a, b == said.end() ? "nothing" : *b);
 }
 
-}  // namespace
-
-namespace {
-
 /// Calls `run` with a trainer before its first step, of the rank at `place`.
 Status with_simulated_trainer(const ModelConfig& config, const ParallelConfig& parallel,
                               const SimulatedPlace& place, const TokenData& data,

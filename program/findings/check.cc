@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "program/findings/context.h"
 #include "program/findings/texts.h"
 #include "program/memory.h"
@@ -113,7 +114,7 @@ class Checker {
   }
   void limit_bytes(std::string name, std::int64_t seen, std::int64_t allowed,
                    std::string_view rule = "") {
-    limit(std::move(name), byte_count(seen), byte_count(allowed), seen <= allowed, rule);
+    limit(std::move(name), byte_text(seen, 1), byte_text(allowed, 1), seen <= allowed, rule);
   }
   template <class Counts>
   std::int64_t bytes_where(const Counts& counts) const {
@@ -185,7 +186,7 @@ class Checker {
                          .phase = stage.peak_origin.phase,
                          .stage = stage.stage};
       finding.op = stage.stage ? absl::StrFormat("stage %d", *stage.stage) : "step";
-      finding.measure = byte_count(stage.peak_bytes) + " > " + byte_count(allowed);
+      finding.measure = byte_text(stage.peak_bytes, 1) + " > " + byte_text(allowed, 1);
       finding.cause = absl::StrFormat("%s holds most", finding.op);
       if (stage.peak_origin.phase) {
         finding.cause += " in " + std::string(name_of(*stage.peak_origin.phase));
@@ -194,7 +195,7 @@ class Checker {
       for (std::size_t i = 0; i < std::min<std::size_t>(3, stage.holders.size()); ++i) {
         const MemoryHolder& holder = stage.holders[i];
         finding.cause +=
-            absl::StrFormat("%s%s %s (%s)", i == 0 ? ": " : ", ", byte_count(holder.bytes),
+            absl::StrFormat("%s%s %s (%s)", i == 0 ? ": " : ", ", byte_text(holder.bytes, 1),
                             holder.name, std::string(name_of(holder.kind)));
         if (i == 0) finding.value = holder.name;
       }

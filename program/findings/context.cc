@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "placement/plan.h"
 #include "program/findings/texts.h"
 
@@ -354,7 +355,7 @@ Status FindingContext::take(Findings& findings) {
     finding.bytes = {sum.max.clamped(), sum.total.clamped()};
     if (finding.saved_bytes) finding.saved_bytes = sum.saved.clamped();
     if (finding.measure.empty() && finding.bytes.max > 0) {
-      finding.measure = byte_count(finding.bytes.max) + " a step";
+      finding.measure = byte_text(finding.bytes.max, 1) + " a step";
     }
   }
   std::stable_sort(found_.begin(), found_.end(), [](const Finding& a, const Finding& b) {

@@ -83,8 +83,6 @@ const FindingRule* find_rule(std::string_view name) noexcept;
 /// for sums beyond 2^63. Cost: O(steps as written), and a plan for each pair of placements.
 StatusOr<Findings> find_all(const Program& program, const OpTable& ops);
 
-/// "512 B", "3.2 GiB": as findings say sizes.
-std::string byte_count(std::int64_t bytes);
 /// "layers.*.wo" of "layers.3.wo".
 std::string group_of_layers(std::string_view module);
 

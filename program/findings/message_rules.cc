@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "program/findings/rules.h"
 #include "program/findings/texts.h"
 #include "strategies/rules/row_pattern.h"
@@ -143,7 +144,7 @@ Status find_small_messages(FindingContext& context) {
       finding.measure = absl::StrFormat("%d calls", number);
       finding.cause = absl::StrFormat(
           "%d times %s over %s, %s together, and none waits for another", number,
-          finding.collective, absl::StrJoin(finding.axes, ","), byte_count(finding.bytes.max));
+          finding.collective, absl::StrJoin(finding.axes, ","), byte_text(finding.bytes.max, 1));
       finding.fix =
           absl::StrFormat("one call in their place: the latency of %d is saved", number - 1);
       context.add(std::move(finding), run.steps[0]);
@@ -188,7 +189,7 @@ Status find_host_reads(FindingContext& context) {
     finding.value = read->value;
     finding.op = read->why.empty() ? "host_read" : read->why;
     if (context.is_first(finding)) {
-      finding.cause = absl::StrFormat("the host waits for %s of %s%s", byte_count(read->bytes),
+      finding.cause = absl::StrFormat("the host waits for %s of %s%s", byte_text(read->bytes, 1),
                                       read->value, read->why.empty() ? "" : ": " + read->why);
       finding.fix = "keep it on the device, or read it later, once for all";
     }

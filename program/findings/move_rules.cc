@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "program/findings/rules.h"
 #include "program/findings/texts.h"
 #include "program/findings/what_if.h"
@@ -77,8 +78,8 @@ Status find_moves_above_bound(FindingContext& context) {
     if (context.is_first(finding)) {
       finding.cause =
           absl::StrFormat("%s to %s moves %s in all, where %s would do: %s", placements_text(from),
-                          placements_text(to), byte_count(finding.bytes.total),
-                          byte_count(best.bound.total), moves_text(context.moves(i)));
+                          placements_text(to), byte_text(finding.bytes.total, 1),
+                          byte_text(best.bound.total, 1), moves_text(context.moves(i)));
       if (best.bytes.max < finding.bytes.max) {
         finding.fix = "the engine's plan: " + moves_text(best.moves);
         finding.saved_bytes = finding.bytes.max - best.bytes.max;

@@ -2,18 +2,10 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "placement/checked_int.h"
 
 namespace tessera {
-
-std::string byte_count(std::int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double scaled = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; scaled >= 1023.95; ++unit) scaled /= 1024;
-  if (unit == 0) return absl::StrFormat("%d B", bytes);
-  return absl::StrFormat("%.1f %s", scaled, kUnits[unit]);
-}
 
 std::string moves_text(const std::vector<ProgramMove>& moves) {
   if (moves.empty()) return "nothing moves";
@@ -21,7 +13,7 @@ std::string moves_text(const std::vector<ProgramMove>& moves) {
   for (const ProgramMove& move : moves) {
     std::string part = move.collective;
     if (!move.axes.empty()) part += " over " + absl::StrJoin(move.axes, ",");
-    part += ", " + byte_count(move.bytes.max);
+    part += ", " + byte_text(move.bytes.max, 1);
     if (parts.empty() || parts.back() != part) parts.push_back(std::move(part));
     if (parts.size() == 4) break;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "program/findings/texts.h"
 #include "strategies/rules/row_pattern.h"
 
@@ -63,7 +64,7 @@ class Change {
     std::string how;
     if (const std::int64_t ranks = from.mesh().num_ranks(); ranks > kMaxExactRanks) {
       bytes = (estimate_moved_bytes(from, to) + ranks - 1) / ranks;
-      how = byte_count(bytes);
+      how = byte_text(bytes, 1);
     } else {
       const PairCost& cost = context_.pair(*context_.value(value).value, from, to);
       if (!cost.known) return false;
@@ -248,7 +249,7 @@ void Search::try_placements(int value, const std::vector<std::string>& axes, Kep
       take(change,
            absl::StrFormat("place %s as %s on %s, not %s%s", context_.value(value).value->name,
                            to_string(entry), name, to_string(entry_of(*placed, *axis)),
-                           more > 0 ? ", with " + byte_count(more) + " more held" : ""));
+                           more > 0 ? ", with " + byte_text(more, 1) + " more held" : ""));
     }
   }
 }

@@ -114,26 +114,20 @@ def _install_redistribute(undo, recorder):
 def _install_local(undo, recorder):
     to_local, from_local = _api._ToTorchTensor.forward, _api._FromTorchTensor.forward
 
-    def leave(ctx, given, *args):
-        if not recorder.on or recorder.op_frames:
-            return to_local(ctx, given, *args)
-        value = recorder.value(given)
-        with recorder.quiet():
-            result = to_local(ctx, given, *args)
-        recorder.to_local(value, result, _asked_by_local("DTensor.to_local"))
-        return result
+    def told(original, tell, name):
+        def call(ctx, given, *args):
+            if not recorder.on or recorder.op_frames:
+                return original(ctx, given, *args)
+            value = recorder.value(given)
+            with recorder.quiet():
+                result = original(ctx, given, *args)
+            tell(value, result, _asked_by_local(name))
+            return result
 
-    def enter(ctx, given, *args):
-        if not recorder.on or recorder.op_frames:
-            return from_local(ctx, given, *args)
-        value = recorder.value(given)
-        with recorder.quiet():
-            result = from_local(ctx, given, *args)
-        recorder.from_local(value, result, _asked_by_local("DTensor.from_local"))
-        return result
+        return staticmethod(call)
 
-    _put(undo, _api._ToTorchTensor, "forward", staticmethod(leave))
-    _put(undo, _api._FromTorchTensor, "forward", staticmethod(enter))
+    _put(undo, _api._ToTorchTensor, "forward", told(to_local, recorder.to_local, "DTensor.to_local"))
+    _put(undo, _api._FromTorchTensor, "forward", told(from_local, recorder.from_local, "DTensor.from_local"))
 
 
 def _asked_by_local(default):

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "placement/printable.h"
 #include "tools/placement_audit/check_report.h"
 #include "tools/placement_audit/report_lines.h"
@@ -45,7 +46,7 @@ std::string lines_of(const Finding& finding) {
 
 std::string saved_text(const Finding& finding) {
   if (finding.saved_bytes.value_or(0) <= 0) return "";
-  return ": " + byte_count(*finding.saved_bytes) + " less a step";
+  return ": " + byte_text(*finding.saved_bytes, 1) + " less a step";
 }
 
 std::string counts_text(const CheckReport& report) {
@@ -56,8 +57,9 @@ std::string counts_text(const CheckReport& report) {
     text += absl::StrFormat("; %d that the baseline has are left out", report.known_before);
   }
   const Findings& findings = report.findings;
-  text += absl::StrFormat("; %s received a step, %s of them implicit",
-                          byte_count(findings.bytes.max), byte_count(findings.implicit_bytes.max));
+  text +=
+      absl::StrFormat("; %s received a step, %s of them implicit", byte_text(findings.bytes.max, 1),
+                      byte_text(findings.implicit_bytes.max, 1));
   return text;
 }
 

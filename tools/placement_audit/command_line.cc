@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "placement/version.h"
 #include "tools/command_line_error.h"
-#include "tools/placement_audit/byte_text.h"
 
 namespace tessera::audit {
 namespace {

@@ -1,11 +1,11 @@
 // What moves, and what is held, in one program and not in the other.
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "io/byte_text.h"
 #include "program/findings/check.h"
 #include "program/findings/diff.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
-#include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/check_report.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"

@@ -1,5 +1,6 @@
 // Where a value's placement comes from.
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "program/findings/explain_value.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
@@ -43,7 +44,7 @@ std::string lines_of(const Cause& cause) {
   if (!where.empty()) text += wrapped("at " + where, "     ");
   if (!cause.fix.empty()) {
     const std::string saved =
-        cause.saved_bytes > 0 ? ": " + byte_count(cause.saved_bytes) + " less" : "";
+        cause.saved_bytes > 0 ? ": " + byte_text(cause.saved_bytes, 1) + " less" : "";
     text += wrapped("fix: " + cause.fix + saved, "     ");
   }
   return text;

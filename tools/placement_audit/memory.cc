@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "placement/checked_int.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
-#include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/memory_advice.h"

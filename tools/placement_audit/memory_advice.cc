@@ -4,7 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_format.h"
-#include "tools/placement_audit/byte_text.h"
+#include "io/byte_text.h"
 
 namespace tessera::audit {
 namespace {

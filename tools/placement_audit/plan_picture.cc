@@ -2,7 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_format.h"
-#include "tools/placement_audit/byte_text.h"
+#include "io/byte_text.h"
 #include "tools/placement_audit/plan_drawing.h"
 #include "tools/placement_audit/plan_report.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
-#include "tools/placement_audit/byte_text.h"
+#include "io/byte_text.h"
 #include "tools/placement_audit/plan_report.h"
 #include "tools/placement_audit/rank_list.h"
 

@@ -3,10 +3,10 @@
 #include <span>
 
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "program/module_cost.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
-#include "tools/placement_audit/byte_text.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/find_ops.h"
 #include "tools/placement_audit/program_page.h"

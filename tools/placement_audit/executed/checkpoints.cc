@@ -3,7 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/stored_tensors.h"
-#include "tools/placement_audit/byte_text.h"
+#include "io/byte_text.h"
 #include "tools/placement_audit/command.h"
 
 namespace tessera::audit {

@@ -1,4 +1,4 @@
-#include "tools/placement_audit/byte_text.h"
+#include "io/byte_text.h"
 
 #include <charconv>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
-namespace tessera::audit {
+namespace tessera {
 namespace {
 
 struct Scaled {
@@ -23,11 +23,12 @@ Scaled scale(std::int64_t bytes, double limit) {
 
 }  // namespace
 
-std::string byte_text(std::int64_t bytes) {
+std::string byte_text(std::int64_t bytes, int decimals) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  const Scaled scaled = scale(bytes, 1024);
+  // What would be rounded to 1024 is one of the next unit.
+  const Scaled scaled = scale(bytes, 1024 - 0.5 * std::pow(10.0, -decimals));
   if (scaled.power == 0) return absl::StrFormat("%d B", bytes);
-  return absl::StrFormat("%.2f %s", scaled.value, kUnits[scaled.power]);
+  return absl::StrFormat("%.*f %s", decimals, scaled.value, kUnits[scaled.power]);
 }
 
 std::string short_byte_text(std::int64_t bytes) {
@@ -57,4 +58,4 @@ std::optional<std::int64_t> bytes_from(std::string_view text) {
   return static_cast<std::int64_t>(number);
 }
 
-}  // namespace tessera::audit
+}  // namespace tessera
