@@ -19,6 +19,8 @@ RECORDED = {
     "torch_llama_stages": ("llama.py:build_stage", "pp=2,dp=2,tp=2"),
     "torch_deepseek": ("deepseek.py:build", "dp=2,ep=4"),
     "torch_implicit_gather": ("planted.py:build_implicit_gather", "dp=2,tp=4"),
+    "torch_decoder": ("decoder.py:build", "dp=2,tp=4"),
+    "torch_decoder_mended": ("decoder.py:build_mended", "dp=2,tp=4"),
     "torch_router": ("planted.py:build_router", "dp=2,tp=4"),
     "torch_regions": ("planted.py:build_regions", "dp=2,tp=4"),
     "torch_wrong_rows": ("wrong_rows.py:build", "dp=2,tp=2"),

@@ -47,6 +47,9 @@ class Executed(unittest.TestCase):
     def test_an_implicit_gather(self):
         self.compare("planted.py:build_implicit_gather", "dp=2,tp=2")
 
+    def test_a_decoders_layer_that_sums_where_half_would_do(self):
+        self.compare("decoder.py:build", "dp=2,tp=2")
+
     def test_a_router(self):
         self.compare("planted.py:build_router", "dp=2,tp=2")
 

@@ -122,6 +122,15 @@ class Planted(unittest.TestCase):
         forward = [s for s in found if s["phase"] == "forward"]
         self.assertEqual([(s["to"], s["for"], s["moves"][0]["collective"]) for s in forward], [(["R"], "split.self", "all_gather")])
 
+    def test_a_sum_that_is_cut_afterwards_stands_at_its_line_and_is_mended_by_the_plan(self):
+        summed = {"torch_decoder": "all_reduce", "torch_decoder_mended": "reduce_scatter"}
+        for name, collective in summed.items():
+            for text in ("return self.wo(", "return self.w2("):
+                site = line_with(name, text)
+                moves = [s["moves"][0]["collective"] for s in load(name)["steps"]
+                         if "redistribute" in s and s["phase"] == "forward" and s.get("site") == site and s["moves"]]
+                self.assertEqual(moves, [collective], (name, text))
+
     def test_a_missing_reduction_is_a_warning_that_names_the_parameter(self):
         program = load("torch_router")
         reduced = [s for s in program["steps"] if s.get("region") == "fsdp_reduce_scatter"]

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import unittest
 import xml.etree.ElementTree
 
@@ -38,6 +39,11 @@ class Reports(unittest.TestCase):
                 self.assertEqual(int(suites.get("failures")), failures)
                 self.assertEqual(int(suites.get("tests")), len(suites.findall("./testsuite/testcase")))
                 self.assertEqual(ran.returncode, 1 if failures else 0)
+
+    def test_what_stands_beside_others_is_what_is_answered(self):
+        script = ROOT / "scripts" / "beside_others.py"
+        ran = subprocess.run([sys.executable, script, "audit", AUDIT, "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual((ran.returncode, ran.stdout.strip(), ran.stderr), (0, "", ""))
 
     @unittest.skipIf(sarif is None, "fluidattacks-core-sarif is not installed")
     def test_sarif_fits_its_schema(self):
