@@ -163,6 +163,9 @@ bool picks_from_pieces(const Call& call) {
   const std::int64_t at = given < 0 ? given + from->ndim() : given;
   return at >= 0 && at < from->ndim() && is_cut_on(*from, static_cast<int>(at));
 }
+bool clamps_summands(const Call& call) {
+  return is_partial(call.in(0), {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd});
+}
 bool draws_in_pieces(const Call& call) {
   return is_cut(call.out() != nullptr ? call.out() : call.in(0));
 }
@@ -208,7 +211,7 @@ const std::vector<UnsoundRow>& rows() {
        "is not its result of the largest",
        "redistribute to R (or S) first; only monotone functions have the row P(max) -> P(max)"},
       {"sum-not-linear",
-       {"aten.nansum", "aten.powsum", "aten.linalg_powsum"},
+       {"aten.nansum", "aten.linalg__powsum", "aten._foreach_powsum"},
        keeps_sums,
        "P(sum) passes through a sum that treats summands one by one: with NaN 13 where 10 is right "
        "(powsum: 92 for 340)",
@@ -241,6 +244,18 @@ const std::vector<UnsoundRow>& rows() {
        picks_from_pieces,
        "among equals a later index is returned than on one device",
        "redistribute to R first; the proven table has a row that keeps the first index"},
+      {"max-indices",
+       {"aten.max.dim", "aten.min.dim"},
+       picks_from_pieces,
+       "each rank's indices are those of its own piece, not of the whole (older releases)",
+       "redistribute to R first, as torch 2.15 does by itself, or use amax where indices are not "
+       "needed"},
+      {"clamp-of-sum",
+       {"aten.clamp_.", "aten.clamp_min_.", "aten.clamp_max_."},
+       clamps_summands,
+       "summands are clamped one by one, and added afterwards: 144 where 2 is right (older "
+       "releases; 2.15 refuses it)",
+       "redistribute to R (or S) before the clamp"},
       {"random",
        {"aten.bernoulli", "aten.rand", "aten.normal", "aten.uniform", "aten.native_dropout",
         "aten.exponential", "aten.multinomial"},

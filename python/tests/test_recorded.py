@@ -159,7 +159,8 @@ class Planted(unittest.TestCase):
         expected = {"# 1:": ("op", "gather"), "# 2:": ("op", "scatter_add"), "# 3:": ("op", "add"),
                     "# 4: the norm": ("op", "linalg_vector_norm"), "# 4: not monotone": ("op", "threshold"),
                     "# 4: neither": ("region", "aten._fft_r2c.default"), "# 4: NaN becomes": ("op", "nan_to_num"),
-                    "# 4: NaN counts": ("op", "nansum"), "# 4: rounds": ("op", "copy_"),
+                    "# 4: NaN counts": ("op", "nansum"), "# 4: squares": ("region", "aten.linalg__powsum.default"),
+                    "# 4: the same": ("region", "aten._foreach_powsum.Scalar"), "# 4: rounds": ("op", "copy_"),
                     "_StridedShard(0, split_factor=2)])  # 5": ("redistribute", None), "# 6:": ("redistribute", None),
                     "# 7:": ("region", "local_map._VariableFunctionsClass.neg"), "# 8:": ("op", "argmax"),
                     "# 9: other": ("op", "bernoulli_.float"), "rand_like(five)  # 9": ("op", "rand_like")}

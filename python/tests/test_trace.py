@@ -1,5 +1,6 @@
 """tessera_trace itself, which needs torch: recorded programs come out the same, and what cannot be traced is told."""
 import importlib.util
+import json
 import os
 import sys
 import tempfile
@@ -47,6 +48,20 @@ class Traces(unittest.TestCase):
                 self.assertEqual(made.returncode, 0, made.stderr)
                 with open(recorded.path_of(name), "rb") as old, open(recorded.path_of(name, folder), "rb") as new:
                     self.assertEqual(new.read() == old.read(), True, f"{name} differs: python/tests/recorded.py writes it anew")
+
+    def test_wrong_rows_of_older_releases_are_gathered_first_or_refused(self):
+        import torch
+
+        if not torch.__version__.startswith(recorded.RELEASE + "."):
+            self.skipTest(f"torch is {torch.__version__}, and what is told here is what {recorded.RELEASE} does")
+        made = recorded.run("wrong_rows.py:build_max_dim", "--mesh", "dp=2,tp=2")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        steps = json.loads(made.stdout)["steps"]
+        at = next(at for at, step in enumerate(steps) if step.get("op") == "max_dim")
+        self.assertEqual([(s["to"], s["for"]) for s in steps[:at] if s.get("out") == steps[at]["args"][0]], [(["R"], "max_dim.self")])
+        made = recorded.run("wrong_rows.py:build_clamp", "--mesh", "dp=2,tp=2")
+        self.assertEqual(made.returncode, 2, made.stdout)
+        self.assertIn("aten.clamp_.default: in-place operations that require placement changes are not supported", made.stderr)
 
     def test_a_model_comes_out_the_same_twice_on_any_release(self):
         made = [recorded.run("deepseek.py:build", "--mesh", "dp=2,ep=4") for _ in range(2)]

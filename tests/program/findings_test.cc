@@ -328,10 +328,45 @@ TEST_CASE("every wrong row of PyTorch's is named with its line and a fix", "[fin
     lines.insert(finding.site);
   }
   std::set<std::string> expected;  // lines of python/tests/models/wrong_rows.py
-  for (const int line : {33, 34, 43, 45, 46, 47, 48, 50, 51, 55, 57, 59, 63, 65, 66, 67}) {
+  for (const int line : {33, 34, 43, 45, 46, 47, 48, 50, 51, 52, 53, 57, 59, 61, 65, 67, 68, 69}) {
     expected.insert(absl::StrFormat("wrong_rows.py:%d", line));
   }
   CHECK(lines == expected);
+}
+
+TEST_CASE("wrong rows of older releases of PyTorch's are named, and what is right in 2.15 is not",
+          "[findings]") {
+  const auto rows_of = [](const std::string& placement, const std::string& step) {
+    std::vector<std::string> rows;
+    for (const Finding& finding :
+         of_rule(found(program_of(input("x", placement),
+                                  R"({"op":)" + step + R"(,"site":"a.py:3"})", "torch")),
+                 "unsound-source")) {
+      CHECK(finding.site == "a.py:3");
+      CHECK(finding.severity == Severity::kFail);
+      CHECK(finding.fix.find("redistribute to R") == 0);
+      rows.push_back(finding.op);
+    }
+    return rows;
+  };
+  const auto max_dim = [](int dim, const std::string& placement) {
+    const std::string shape = dim == 0 ? "[4]" : "[8]";
+    return absl::StrFormat(
+        R"("max_dim","args":["x"],"attrs":{"dim":%d},"from":"aten.max.dim","out":[)"
+        R"({"name":"v","shape":%s,"dtype":"F32","mesh":"m","placements":["%s"]},)"
+        R"({"name":"i","shape":%s,"dtype":"I64","mesh":"m","placements":["%s"]}])",
+        dim, shape, placement, shape, placement);
+  };
+  const std::vector<std::string> max_indices = {"max_dim (max-indices)"};
+  CHECK(rows_of("S(0)", max_dim(0, "P(max)")) == max_indices);
+  CHECK(rows_of("R", max_dim(0, "R")).empty());
+  CHECK(rows_of("S(0)", max_dim(1, "S(0)")).empty());  // each row is whole
+  const std::string clamp =
+      R"("clamp_","args":["x"],"attrs":{"min":0,"max":1},"from":"aten.clamp_.default","out":[])";
+  const std::vector<std::string> clamp_of_sum = {"clamp_ (clamp-of-sum)"};
+  CHECK(rows_of("P(sum)", clamp) == clamp_of_sum);
+  CHECK(rows_of("P(max)", clamp).empty());  // the largest, clamped, is the largest of those clamped
+  CHECK(rows_of("S(0)", clamp).empty());
 }
 
 TEST_CASE("what was planted in PyTorch programs is found where it is", "[findings][recorded]") {
@@ -350,12 +385,19 @@ TEST_CASE("what was planted in PyTorch programs is found where it is", "[finding
   CHECK(lacking == std::map<std::string, std::string>{{"grad.gate.weight tp", "planted.py:48"},
                                                       {"grad.experts tp", "planted.py:49"},
                                                       {"grad.experts dp", "planted.py:49"}});
+  std::map<std::string, std::int64_t> summed;
+  for (const Finding& finding : of_rule(found(recorded_program("decoder")), "all-reduce-splits")) {
+    CHECK(finding.bytes.max == 1572864);  // of 1 MiB three quarters, there and back
+    summed[finding.site] = finding.saved_bytes.value_or(-1);
+  }
+  CHECK(summed ==
+        std::map<std::string, std::int64_t>{{"decoder.py:24", 786432}, {"decoder.py:34", 786432}});
   CHECK(of_rule(found(recorded_program("regions")), "lacks-reduction").at(0).site ==
         "planted.py:71");
 }
 
 TEST_CASE("sound programs have no finding that fails", "[findings][recorded]") {
-  for (const char* const name : {"llama", "llama_stages", "deepseek"}) {
+  for (const char* const name : {"llama", "llama_stages", "deepseek", "decoder_mended"}) {
     CAPTURE(name);
     const Findings findings = found(recorded_program(name));
     CHECK(std::none_of(findings.all.begin(), findings.all.end(),

@@ -28,7 +28,7 @@ std::int64_t total_of(std::span<const ProgramMove> moves) {
 TEST_CASE("what PyTorch redistributes, the planner does with no more bytes", "[recorded]") {
   std::int64_t compared = 0;
   for (const char* const name :
-       {"llama", "llama_stages", "deepseek", "implicit_gather", "router"}) {
+       {"llama", "llama_stages", "deepseek", "implicit_gather", "decoder", "router"}) {
     CAPTURE(name);
     const Program program = recorded(name);
     absl::flat_hash_map<std::string, const ProgramValue*> known;

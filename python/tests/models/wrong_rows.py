@@ -1,7 +1,7 @@
 """One call for each of torch's rows that are known to give wrong values: what the audit has to name, line by line.
 
-Numbers are those of the project's list of rows. Those of it that are not here are no rows of torch's that this release still
-takes, or need values: see python/tests/README.md.
+Numbers are those of the project's list of rows. Row 10 is of older releases: what this one makes of it is `build_max_dim` and
+`build_clamp`. Row 11 is of other systems.
 """
 import torch
 from torch import nn
@@ -48,6 +48,8 @@ class WrongRows(nn.Module):
         torch.nan_to_num(largest, nan=7.0)  # 4: NaN becomes a value of its own
         summed = placed(self.one, (8, 4), [Partial("sum")])
         summed.nansum()  # 4: NaN counts where its summands are added
+        torch.linalg._powsum(summed, 2)  # 4: squares each summand
+        torch._foreach_powsum([summed], 2)  # 4: the same, of a list
         placed(self.one, (8, 4), [Partial("sum")], torch.int64).copy_(summed)  # 4: rounds each summand
 
     def strided(self):
@@ -73,3 +75,27 @@ def build(mesh):
     gathered, index = placed(one, (8, 4), [Shard(0)]), placed(one, (4, 3), [Replicate()], torch.int64)
     scattered, source = placed(one, (4, 4), [Shard(0)]), placed(one, (8, 3), [Shard(0)])
     return Step(model, (gathered, index, scattered, source, placed(one, (8, 4), [Shard(0)])))
+
+
+class OlderRow(WrongRows):
+    """One call of row 10."""
+
+    def __init__(self, mesh, call):
+        super().__init__(mesh)
+        self.call = call
+
+    def forward(self, rows):
+        self.call(self.one)
+        return (self.weight * rows).sum().full_tensor()
+
+
+def build_max_dim(mesh):
+    """Gathered before it runs, so that its indices are of the whole."""
+    model = OlderRow(mesh, lambda one: placed(one, (8, 4), [Shard(0)]).max(dim=0))
+    return Step(model, (placed(mesh["tp"], (8, 4), [Shard(0)]),))
+
+
+def build_clamp(mesh):
+    """Refused: what is Partial cannot be clamped in place."""
+    model = OlderRow(mesh, lambda one: placed(one, (8, 4), [Partial("sum")]).clamp_(0, 1))
+    return Step(model, (placed(mesh["tp"], (8, 4), [Shard(0)]),))
