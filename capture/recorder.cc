@@ -408,6 +408,14 @@ void ProgramRecorder::on_move_ended(const void* bucket, std::span<const DTensor>
   buckets_.erase(begun);
 }
 
+/// Whether nothing ran for the result: a recomputed piece takes what its first pass has kept.
+bool ProgramRecorder::is_kept(const RegionSeen& seen) const {
+  if (seen.results.size() != 1 || values_.find(seen.results[0]).alias == nullptr) return false;
+  return std::ranges::none_of(seen.args, [&](const DTensor& each) {
+    return each.local().storage() == seen.results[0].local().storage();
+  });
+}
+
 void ProgramRecorder::on_region(const RegionSeen& seen) {
   add_ended();
   std::vector<Event> events = take_events();
@@ -419,6 +427,10 @@ void ProgramRecorder::on_region(const RegionSeen& seen) {
   for (const DTensor& each : seen.args) region.args.push_back(Json(value_of(each)));
   region.moves = moves_of_events(events, known_meshes());
   if (seen.results.empty() && region.moves.empty()) return;
+  if (region.moves.empty() && is_kept(seen)) {
+    value_of(seen.results[0]);
+    return;
+  }
   Axes varies;
   for (const DTensor& each : seen.args) add_varying(each, varies);
   for (const DTensor& each : seen.results) {

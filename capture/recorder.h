@@ -50,6 +50,7 @@ class ProgramRecorder final : public ProgramObserver {
   using Axes = std::vector<std::string>;
 
   std::vector<Event> take_events();
+  bool is_kept(const RegionSeen& seen) const;
   void add_stray(std::span<const Event> events);
   void add_ended();
   void add_step(decltype(AnyStep::what) what, const StepOrigin& origin);

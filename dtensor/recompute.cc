@@ -194,6 +194,8 @@ std::vector<DTensor> recompute(Runtime& runtime, Recompute mode, std::span<const
   return results;
 }
 
+bool is_in_piece(const Runtime& runtime) { return runtime.recompute_pass != nullptr; }
+
 bool is_recomputing(const Runtime& runtime) {
   const RecomputePass* pass = runtime.recompute_pass;
   return pass != nullptr && pass->kind == RecomputePass::Kind::kSecond;

@@ -32,6 +32,8 @@ using PieceFn = std::function<std::vector<DTensor>(std::span<const DTensor>)>;
 std::vector<DTensor> recompute(Runtime& runtime, Recompute mode, std::span<const DTensor> inputs,
                                const PieceFn& fn, const Site& site = Site::current());
 
+/// True in either pass of a piece.
+bool is_in_piece(const Runtime& runtime);
 /// True in the second pass of a piece: what counts or reports has seen this forward already.
 bool is_recomputing(const Runtime& runtime);
 /// True where a forward pass is one of training, and runs for the first time: it is recorded, or is

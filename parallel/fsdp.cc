@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "dtensor/recompute.h"
+
 namespace tessera {
 
 FsdpUnit::FsdpUnit(std::string name, const FsdpPolicy& policy, FsdpUnit* previous)
@@ -35,8 +37,10 @@ GatheredLife FsdpUnit::life() const {
 void FsdpUnit::gather(const Site& site) {
   GatherBucket* own = bucket();
   if (own == nullptr) return;
-  const bool in_backward = is_in_backward(parameters_.front()->stored().runtime());
-  is_recomputed_ = is_recomputed_ || in_backward;
+  Runtime& runtime = parameters_.front()->stored().runtime();
+  const bool in_backward = is_in_backward(runtime);
+  // A piece's first pass says already that there will be a second one.
+  is_recomputed_ = is_recomputed_ || in_backward || is_in_piece(runtime);
   std::vector<DTensor> gathered = own->gather(life(), site);
   for (std::size_t i = 0; i < gathered.size(); ++i) {
     parameters_[i]->set_gathered(std::move(gathered[i]));

@@ -44,7 +44,7 @@ class FsdpUnit {
   FsdpUnit* next_ = nullptr;
   std::vector<Parameter*> parameters_;
   std::optional<GatherBucket> bucket_;  ///< made at the first use
-  bool is_recomputed_ = false;          ///< a backward pass has used it again
+  bool is_recomputed_ = false;          ///< a backward pass uses it again
 };
 
 /// A unit in use: its parameters' use() returns what is gathered. Collective: yes, at its beginning

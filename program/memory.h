@@ -75,16 +75,16 @@ struct StageMemory {
   bool operator==(const StageMemory&) const = default;
 };
 
-/// By stage, then by first rank; never empty. Views (OpDef::is_view) and results that are written
-/// in place share their operand's memory, results with a role that of the argument with that role,
-/// shape and placements. Parameters, states and buffers that are not freed stay. Of the rounds of a
-/// repeat a few are followed, and the others grow evenly between them; only where steps name what
-/// other rounds made (docs/program.md) are all written out, to which paths then refer. Not counted:
-/// what kernels and collectives need beside their operands and results. Errors: OutOfRange beyond
-/// 2^63, for more than 1,024 stages and classes of ranks, and where more than 5,000,000 steps would
-/// have to be followed; InvalidArgument for a value with a count that is carried into; those of
-/// plain_rounds(), and of spec_of() but for values without placements. Cost: O(steps as written), a
-/// few times as much within repeats.
+/// By stage, then by first rank; never empty. Views (OpDef::is_view), results that are written in
+/// place and those of regions called "alias" share their operand's memory, results with a role that
+/// of the argument with that role, shape and placements. Parameters, states and buffers that are
+/// not freed stay. Of the rounds of a repeat a few are followed, and the others grow evenly between
+/// them; only where steps name what other rounds made (docs/program.md) are all written out, to
+/// which paths then refer. Not counted: what kernels and collectives need beside their operands and
+/// results. Errors: OutOfRange beyond 2^63, for more than 1,024 stages and classes of ranks, and
+/// where more than 5,000,000 steps would have to be followed; InvalidArgument for a value with a
+/// count that is carried into; those of plain_rounds(), and of spec_of() but for values without
+/// placements. Cost: O(steps as written), a few times as much within repeats.
 StatusOr<std::vector<StageMemory>> memory_of(const Program& program, const OpTable& ops);
 
 }  // namespace tessera

@@ -106,10 +106,10 @@ class ScriptWriter {
 
   Status add(const RegionStep& region, const StepOrigin& origin, ScriptStep& step) {
     use_all(region.args, step);
-    const bool renames = (region.name == "to_local" || region.name == "from_local") &&
-                         region.moves.empty() && step.uses.size() == 1 && region.out.size() == 1;
+    const bool is_one = region.moves.empty() && step.uses.size() == 1 && region.out.size() == 1;
+    const bool renames = is_one && (region.name == "to_local" || region.name == "from_local");
     for (const ProgramValue& out : region.out) {
-      int shares = -1;
+      int shares = is_one && region.name == "alias" ? 0 : -1;
       if (renames) {
         TSR_ASSIGN_OR_RETURN(const std::int64_t bytes, held_bytes(program_, out));
         if (bytes == at(root_of(step.uses[0])).bytes) shares = 0;

@@ -2,6 +2,8 @@
 // should.
 #include "dtensor/recompute.h"
 
+#include <algorithm>
+
 #include "tests/moe/training_run.h"
 
 namespace tessera::testing {
@@ -108,6 +110,37 @@ TEST_CASE("full recompute repeats the exchanges of the forward pass, selective n
   CHECK(host_reads(none) == 4);
   CHECK(host_reads(full) == 8);
   CHECK(host_reads(selective) == 4);
+}
+
+TEST_CASE("a first step with recomputed layers exchanges in the order of all later ones",
+          "[moe][recompute]") {
+  // Units that will be gathered again are known from their first pass on, so that the gather of
+  // each begins beside the backward pass of the one after it.
+  RunOptions options = options_of({.dp_shard = 2}, 2, Recompute::kFull);
+  options.num_steps = 0;
+  options.inspect = [](Model& model, Trainer& trainer) -> std::vector<double> {
+    EventLog& log = model.context().runtime.events();
+    const auto begun_in = [&](std::int64_t step) {
+      log.clear();
+      trainer.step(step);
+      std::vector<Event> events = log.events();
+      std::erase_if(events, [](const Event& e) { return e.kind != Event::Kind::kCollective; });
+      std::ranges::stable_sort(events, {}, &Event::start_us);
+      std::vector<std::string> lines;
+      for (const Event& e : events) lines.push_back(e.module + ' ' + e.name + ' ' + e.tensor);
+      return lines;
+    };
+    const std::vector<std::string> first = begun_in(0), second = begun_in(1);
+    std::size_t same = 0;
+    while (same < first.size() && same < second.size() && first[same] == second[same]) ++same;
+    return {static_cast<double>(same), static_cast<double>(first.size()),
+            static_cast<double>(second.size())};
+  };
+  const std::vector<double> seen = train(options).inspected;
+  REQUIRE(seen.size() == 3);
+  CHECK(seen[1] > 20);
+  CHECK(seen[0] == seen[1]);
+  CHECK(seen[0] == seen[2]);
 }
 
 }  // namespace tessera::testing

@@ -116,6 +116,10 @@ TEST_CASE("views and results that are written in place have no memory of their o
         44 + 200);
   CHECK(peak(R"({"op":"clone","args":["y"],"out":[)" + rows("v", 44) + "]}," +
              region("", rows("t", 200)) + "," + both) == 44 + 44 + 200);
+  const std::string alias = R"({"region":"alias","args":["y"],"out":[)" + rows("v", 44) + "]}";
+  CHECK(peak(alias + "," + region("", rows("t", 200)) + "," + both) == 44 + 200);
+  CHECK(peak(region(R"("y")", rows("v", 44)) + "," + region("", rows("t", 200)) + "," + both) ==
+        44 + 44 + 200);
   // A transposed matrix shares its operand's memory; its rows in order are a copy.
   const auto matrix = [](const char* name) {
     return absl::StrFormat(
