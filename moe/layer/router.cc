@@ -1,13 +1,16 @@
 #include "moe/layer/router.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "dtensor/factories.h"
 #include "dtensor/recompute.h"
 #include "kernels/route.h"
 #include "moe/layer/capacity.h"
+#include "moe/layer/forced_routing.h"
 
 namespace tessera {
 namespace {
@@ -68,11 +71,25 @@ DTensor balanced_ids(const LayerContext& context, const DTensor& scores_BLE) {
   return remainder(slot_BLK, static_cast<double>(c.num_experts));
 }
 
-/// Of the best groups, or spread evenly.
+/// As the loads of experts say.
+DTensor loaded_ids(const LayerContext& context, std::int64_t num_sequences) {
+  const MoeConfig& c = context.config;
+  const ForcedRouting routing(c);
+  std::vector<std::int64_t> ids;
+  for (std::int64_t token = 0; token < num_sequences * c.seq; ++token) {
+    routing.append_experts(token, ids);
+  }
+  const Array ids_BLK = Array::empty({num_sequences, c.seq, c.router_top_k}, DType::kI64);
+  std::ranges::copy(ids, ids_BLK.data<std::int64_t>());
+  return redistribute(context.place_tokens(ids_BLK), context.routed_tokens());
+}
+
+/// Of the best groups, or forced.
 DTensor steered_ids(const LayerContext& context, const DTensor& scores_BLE,
                     const DTensor& expert_bias_E) {
   const MoeConfig& c = context.config;
   if (c.routing.force_balance) return balanced_ids(context, scores_BLE);
+  if (c.routing.is_forced()) return loaded_ids(context, scores_BLE.size(0));
   DTensor choice_BLE = scores_BLE.detach();
   if (expert_bias_E.defined()) choice_BLE = add(choice_BLE, expert_bias_E);
   return topk(limit_groups(choice_BLE, *c.groups, *c.limited), c.router_top_k, -1).second;
@@ -173,7 +190,7 @@ Routing Router::operator()(const LayerContext& context, const DTensor& x_BLD,
   Routing routing;
   routing.logits_BLE = logits(context, x_BLD);
   routing.padding = state.padding;
-  if (c.groups || c.routing.force_balance) {
+  if (c.groups || c.routing.is_forced()) {
     choose_steered(context, state.expert_bias_E, routing);
   } else {
     choose_freely(context, state.expert_bias_E, routing);

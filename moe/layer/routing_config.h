@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "placement/api.h"
 
@@ -22,19 +23,21 @@ enum class CapacityScope : std::uint8_t {
 
 /// Coefficients of 0 leave a loss out. Source: Megatron-LM's and torchtitan's routers.
 struct RoutingConfig {
-  bool bias_centred = true;         ///< the bias update's mean is taken off (torchtitan)
-  double seq_aux_coeff = 0.0;       ///< load of each sequence
-  double batch_aux_coeff = 0.0;     ///< … of each global micro-batch
-  double global_aux_coeff = 0.0;    ///< … of the optimizer step so far
-  double z_loss_coeff = 0.0;        ///< squared log-sum-exp of the logits
-  bool force_balance = false;       ///< debug: token t's slot k goes to expert (t·K + k) mod E
-  double input_jitter = 0.0;        ///< the gate's input times uniform noise in 1 ± jitter
-  bool shared_expert_gate = false;  ///< shared experts' output times sigmoid(x·w)
+  bool bias_centred = true;          ///< the bias update's mean is taken off (torchtitan)
+  double seq_aux_coeff = 0.0;        ///< load of each sequence
+  double batch_aux_coeff = 0.0;      ///< … of each global micro-batch
+  double global_aux_coeff = 0.0;     ///< … of the optimizer step so far
+  double z_loss_coeff = 0.0;         ///< squared log-sum-exp of the logits
+  bool force_balance = false;        ///< debug: token t's slot k goes to expert (t·K + k) mod E
+  std::vector<double> forced_loads;  ///< debug: of each expert, see ForcedRouting; empty: free
+  double input_jitter = 0.0;         ///< the gate's input times uniform noise in 1 ± jitter
+  bool shared_expert_gate = false;   ///< shared experts' output times sigmoid(x·w)
   std::optional<double> capacity_factor;  ///< room of ceil(tokens·K/E · factor) per expert
   bool pad_to_capacity = false;           ///< every expert's rows are filled up to its room
   CapacityScope capacity_scope = CapacityScope::kMicrobatch;
   DropPolicy drop_policy = DropPolicy::kProbability;
 
+  bool is_forced() const { return force_balance || !forced_loads.empty(); }
   bool uses_aux_loss() const {
     return seq_aux_coeff > 0.0 || batch_aux_coeff > 0.0 || global_aux_coeff > 0.0;
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "moe/layer/forced_routing.h"
 #include "moe/train/config_forms.h"
 #include "placement/checked_int.h"
 
@@ -105,6 +106,7 @@ void visit_routing(Routing& r, Visit& visit) {
   visit(optional(recipe("global_aux_coeff")), r.global_aux_coeff, CoefficientForm{});
   visit(optional(recipe("z_loss_coeff")), r.z_loss_coeff, CoefficientForm{});
   visit(optional(recipe("force_balance")), r.force_balance, FlagForm{});
+  visit(optional(recipe("forced_loads")), r.forced_loads, LoadsForm{});
   visit(optional(recipe("input_jitter")), r.input_jitter, JitterForm{});
   visit(optional(model("shared_expert_gate")), r.shared_expert_gate, FlagForm{});
   visit(optional(recipe("capacity_factor")), r.capacity_factor, CapacityForm{});
@@ -144,6 +146,13 @@ Status check_routing(const JsonView& object, const ModelConfig& config) {
     return object.error(
         "pad_to_capacity is set but capacity_factor is null; it says how many rows an expert has");
   }
+  if (config.routing.forced_loads.empty()) return absl::OkStatus();
+  if (config.routing.force_balance) {
+    return object.error("force_balance and forced_loads are set; only one of them can be");
+  }
+  const Status loads =
+      check_loads(config.routing.forced_loads, config.num_experts, config.router_top_k);
+  if (!loads.ok()) return object.at("forced_loads")->annotate(loads);
   return absl::OkStatus();
 }
 

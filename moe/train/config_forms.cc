@@ -102,6 +102,19 @@ Status CapacityForm::read(const JsonView& at, std::optional<double>& field) cons
       *field));
 }
 
+Status LoadsForm::read(const JsonView& at, std::vector<double>& field) const {
+  if (at.kind() == Json::Kind::kNull) return absl::OkStatus();
+  TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items, at.items());
+  if (items.empty()) return at.error("is empty; a load for each expert is needed, or null");
+  for (const JsonView& item : items) {
+    TSR_ASSIGN_OR_RETURN(field.emplace_back(), item.number());
+  }
+  return absl::OkStatus();
+}
+Json LoadsForm::write(const std::vector<double>& field) const {
+  return field.empty() ? Json() : Json(Json::Array(field.begin(), field.end()));
+}
+
 Status NormTypeForm::read(const JsonView& at, double& field) const {
   if (at.kind() == Json::Kind::kString) {
     return read_choice(at, {{"inf", std::numeric_limits<double>::infinity()}}, field);

@@ -85,6 +85,11 @@ struct JitterForm : NumberForm {
 struct CapacityForm : OptionalNumberForm {
   Status read(const JsonView& at, std::optional<double>& field) const;
 };
+/// A list of numbers; null: none.
+struct LoadsForm {
+  Status read(const JsonView& at, std::vector<double>& field) const;
+  Json write(const std::vector<double>& field) const;
+};
 /// A number above 0, or "inf".
 struct NormTypeForm {
   Status read(const JsonView& at, double& field) const;

@@ -6,11 +6,14 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "absl/strings/str_format.h"
 #include "capture/capture.h"
 #include "kernels/shapes_device.h"
+#include "moe/layer/capacity.h"
+#include "moe/layer/forced_routing.h"
 #include "moe/layer/simulated_peers.h"
 #include "runtime/sim/sim_world.h"
 
@@ -27,6 +30,7 @@ class ForcedPeers {
     model_ = &model;
     const std::vector<MoeLayer*> layers = model.moe_layers();  // whose dispatchers are alike
     if (layers.empty()) return;
+    routing_.emplace(model.context().model);
     routed_.emplace(
         layers[0]->experts().dispatcher(),
         SimulatedPeers::Setting{.top_k = model.context().model.router_top_k,
@@ -68,9 +72,7 @@ class ForcedPeers {
         for (const Interval& places : runs(1)) {
           for (std::int64_t place = places.start; place < places.stop; ++place) {
             const std::int64_t token = row * c.seq + positions[static_cast<std::size_t>(place)];
-            for (std::int64_t k = 0; k < c.router_top_k; ++k) {
-              ids.push_back((token * c.router_top_k + k) % c.num_experts);
-            }
+            routing_->append_experts(token, ids);
           }
         }
       }
@@ -85,27 +87,67 @@ class ForcedPeers {
   }
 
   const Model* model_ = nullptr;
+  std::optional<ForcedRouting> routing_;
   std::optional<SimulatedPeers> routed_;
 };
 
+/// Rows of the fullest expert of `tokens` tokens from `first` on.
+std::int64_t most_rows(const ModelConfig& config, std::int64_t first, std::int64_t tokens) {
+  const ForcedRouting routing(config);
+  Numbers ids, rows(static_cast<std::size_t>(config.num_experts), 0);
+  for (std::int64_t token = first; token < first + tokens; ++token) {
+    ids.clear();
+    routing.append_experts(token, ids);
+    for (const std::int64_t expert : ids) ++rows[static_cast<std::size_t>(expert)];
+  }
+  return *std::ranges::max_element(rows);
+}
+
+/// A capacity has room for all rows of every expert, whatever tokens share it.
+Status check_room(const ModelConfig& config, const PipelinePlan& plan) {
+  const std::int64_t seq = config.seq;
+  const auto check = [&](std::int64_t first, std::int64_t tokens) {
+    const std::int64_t room = expert_capacity(config, tokens);
+    const std::int64_t rows = most_rows(config, first, tokens);
+    if (rows <= room) return Status();
+    return invalid_argument(absl::StrFormat(
+        "simulation: capacity_factor %g has room for %d of the %d rows of the fullest expert, and "
+        "what it drops depends on data; leave it out, or let it be at least %.4g",
+        *config.routing.capacity_factor, room, rows,
+        static_cast<double>(rows * config.num_experts) /
+            static_cast<double>(tokens * config.router_top_k)));
+  };
+  std::set<std::int64_t> sizes;
+  for (const MicroBatch& piece : plan.micro_batches) sizes.insert(piece.rows);
+  if (config.routing.capacity_scope == CapacityScope::kMicrobatch) {
+    for (const std::int64_t rows : sizes) TSR_RETURN_IF_ERROR(check(0, rows * seq));
+    return absl::OkStatus();
+  }
+  for (std::int64_t row = 0; row < *sizes.rbegin(); ++row) {
+    TSR_RETURN_IF_ERROR(check(row * seq, seq));
+  }
+  return absl::OkStatus();
+}
+
 Status check(const ModelConfig& config, const ParallelConfig& parallel) {
-  if (!config.routing.force_balance) {
+  if (!config.routing.is_forced()) {
     return invalid_argument(
-        "simulation: force_balance must be true in the config; other routing depends on data");
+        "simulation: force_balance must be true in the config, or forced_loads be given; other "
+        "routing depends on data");
   }
   if (config.pad_id) {
     return invalid_argument(absl::StrFormat(
         "simulation: pad_id is %d; it must be null, for padding depends on data", *config.pad_id));
   }
   const std::optional<double> factor = config.routing.capacity_factor;
-  if (factor && (*factor < 1.0 || !config.routing.pad_to_capacity)) {
+  if (factor && !config.routing.pad_to_capacity) {
     return invalid_argument(absl::StrFormat(
         "simulation: capacity_factor %g: what it drops depends on data; leave it out, or let "
-        "pad_to_capacity be true and the factor at least 1, with which balanced routing drops "
-        "nothing",
+        "pad_to_capacity be true and the factor have room for all rows",
         *factor));
   }
-  return plan_pipeline(config, parallel).status();
+  TSR_ASSIGN_OR_RETURN(const PipelinePlan plan, plan_pipeline(config, parallel));
+  return factor ? check_room(config, plan) : absl::OkStatus();
 }
 
 std::string describe(const std::vector<Flow>& flows) {
@@ -215,7 +257,7 @@ StatusOr<Program> trace_step(const ModelConfig& config, const ParallelConfig& pa
         program = captured.finish();
       }));
   program.source = {.kind = "train", .by = {}, .command = {}};
-  program.routing = "balanced";
+  program.routing = config.routing.force_balance ? "balanced" : "forced_loads";
   return program;
 }
 

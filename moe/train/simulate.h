@@ -26,16 +26,18 @@ struct SimulatedPlace {
   DType dtype = DType::kF32;
 };
 
-/// Rank `place.rank`'s first step under forced balance: with it, how many rows each rank gives an
+/// Rank `place.rank`'s first step under forced routing: with it, how many rows each rank gives an
 /// expert follows from the numbers of its tokens, so that routing needs no rank but this one. No
 /// floating values come from other ranks: losses and gradients mean nothing. Cost: time and memory
-/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, without force_balance,
-/// with padding, or with a capacity that drops rows.
+/// of one rank's step. Errors: InvalidArgument for degrees that do not fit, without force_balance
+/// or forced_loads, with padding, with a capacity that drops rows, or for rows_bound where this
+/// rank's rows exceed it.
 StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelConfig& parallel,
                                       const SimulatedPlace& place, const TokenData& data);
 
 /// What `simulate_step` does, as a Program of source "train": parameters, optimizer states and all
-/// steps, none of them folded. Moves are those of its events. Errors: the same.
+/// steps, none of them folded. Moves are those of its events; its routing is "balanced" or
+/// "forced_loads". Errors: the same.
 StatusOr<Program> trace_step(const ModelConfig& config, const ParallelConfig& parallel,
                              const SimulatedPlace& place, const TokenData& data);
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "moe/train/routing_scenario.h"
 #include "program/fold.h"
 #include "program/memory.h"
 #include "program/program_json.h"
@@ -91,6 +92,29 @@ ModelConfig small_config(const Json& changes, const ParallelConfig& parallel = {
   Json config{Json::Object{}};
   for (const auto& [key, value] : members) config.set(key, value);
   return value_or_throw(parse_model_config(config.to_string(), "small"));
+}
+
+/// How tokens choose experts: in turn; so that a rank gets all that it can; or by uneven loads, of
+/// which one is none.
+enum class Scenario : std::uint8_t { kBalanced, kWorst, kLoads };
+constexpr Scenario kUneven[] = {Scenario::kWorst, Scenario::kLoads};
+/// The composition's config under that routing, the worst for `rank`.
+ModelConfig config_of(const Composition& composition, Scenario scenario, std::int64_t rank = 0) {
+  ModelConfig config = small_config(composition.changes, composition.parallel);
+  RoutingConfig& routing = config.routing;
+  if (scenario == Scenario::kBalanced) return config;
+  routing.force_balance = false;
+  routing.forced_loads = {9, 0, 9, 6, 5, 4, 2, 1, 8, 7, 3, 5};
+  routing.forced_loads.resize(static_cast<std::size_t>(config.num_experts));
+  if (scenario == Scenario::kWorst) {
+    routing.forced_loads = value_or_throw(worst_loads(
+        config, composition.parallel, {.rank = rank, .num_ranks = composition.num_ranks()}));
+  }
+  if (routing.capacity_factor) {  // with room for every token
+    routing.capacity_factor =
+        static_cast<double>(config.num_experts) / static_cast<double>(config.router_top_k);
+  }
+  return config;
 }
 
 /// What may differ in how tokens travel under this composition.
@@ -216,9 +240,10 @@ Compared compare_step(Runtime& runtime, const ModelConfig& config, const TokenDa
 /// the list, or all.
 enum class Choice : std::uint8_t { kThird, kAll };
 /// On this rank: a step with each dispatcher chosen, carried out and simulated.
-std::vector<Compared> compare_steps(World& world, std::size_t index, Choice choice) {
+std::vector<Compared> compare_steps(World& world, std::size_t index, Choice choice,
+                                    Scenario scenario) {
   const Composition& composition = compositions()[index];
-  const ModelConfig config = small_config(composition.changes, composition.parallel);
+  const ModelConfig config = config_of(composition, scenario, composition.num_ranks() - 1);
   const std::vector<std::string> files = {test_file("../../LICENSE")};
   const TokenData data = value_or_throw(TokenData::read(files, config));
   Runtime runtime(world);
@@ -255,12 +280,12 @@ std::vector<TaggedMemory> executed_memory(const Composition& composition, const 
   return all;
 }
 
-void check_composition(std::size_t index, Choice choice) {
+void check_composition(std::size_t index, Choice choice, Scenario scenario) {
   const Composition& each = compositions()[index];
-  CAPTURE(each.name);
+  CAPTURE(each.name, static_cast<int>(scenario));
   const std::vector<std::vector<Compared>> ranks =
       results_of(each.num_ranks(), {}, [&](World& world) {
-        return compare_steps(world, index, choice);
+        return compare_steps(world, index, choice, scenario);
       }).value();
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     CHECK(!ranks[rank].empty());
@@ -277,22 +302,31 @@ void check_composition(std::size_t index, Choice choice) {
 
 TEST_CASE("under forced balance the simulated and the executed events of a step are the same",
           "[moe][simulate]") {
-  check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kThird);
+  check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kThird,
+                    Scenario::kBalanced);
+}
+
+TEST_CASE("so they are where a rank gets all rows that it can, or experts have uneven loads",
+          "[moe][simulate][scenario]") {
+  const std::size_t index = GENERATE_COPY(range(std::size_t{0}, compositions().size()));
+  check_composition(index, Choice::kThird, kUneven[index % 2]);
 }
 
 TEST_CASE(
     "simulated and executed events are the same under every pair of composition and "
     "dispatcher",
     "[moe][simulate][.deep]") {
-  check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kAll);
+  check_composition(GENERATE_COPY(range(std::size_t{0}, compositions().size())), Choice::kAll,
+                    GENERATE(Scenario::kBalanced, Scenario::kWorst, Scenario::kLoads));
 }
 
 TEST_CASE("a traced step tells of the memory that the second executed one takes",
           "[moe][simulate][memory]") {
-  const Composition& each =
-      compositions()[GENERATE_COPY(range(std::size_t{0}, compositions().size()))];
-  CAPTURE(each.name);
-  const ModelConfig config = small_config(each.changes, each.parallel);
+  const std::size_t index = GENERATE_COPY(range(std::size_t{0}, compositions().size()));
+  const Composition& each = compositions()[index];
+  const Scenario scenario = GENERATE_COPY(Scenario::kBalanced, kUneven[index % 2]);
+  CAPTURE(each.name, static_cast<int>(scenario));
+  const ModelConfig config = config_of(each, scenario);
   const std::vector<std::string> files = {test_file("../../LICENSE")};
   const TokenData data = value_or_throw(TokenData::read(files, config));
   const std::vector<TaggedMemory> executed = executed_memory(each, config, data);
@@ -372,13 +406,28 @@ TEST_CASE("a simulation refuses routing that depends on data", "[moe][simulate]"
     return std::string(simulate_step(config, {.ep = 1}, {}, data).status().message());
   };
   CHECK(error_of(Json::object({{"force_balance", false}})) ==
-        "simulation: force_balance must be true in the config; other routing depends on data");
-  const std::string dropping =
-      "simulation: capacity_factor 0.5: what it drops depends on data; leave it out, or let "
-      "pad_to_capacity be true and the factor at least 1, with which balanced routing drops "
-      "nothing";
-  CHECK(error_of(Json::object({{"capacity_factor", 0.5}})) == dropping);
-  CHECK(error_of(Json::object({{"capacity_factor", 0.5}, {"pad_to_capacity", true}})) == dropping);
+        "simulation: force_balance must be true in the config, or forced_loads be given; other "
+        "routing depends on data");
+  CHECK(error_of(Json::object({{"capacity_factor", 0.5}})) ==
+        "simulation: capacity_factor 0.5: what it drops depends on data; leave it out, or let "
+        "pad_to_capacity be true and the factor have room for all rows");
+  // 8 sequences of 16 tokens choose 3 of 8 experts: 48 rows of each.
+  CHECK(error_of(Json::object({{"capacity_factor", 0.5}, {"pad_to_capacity", true}})) ==
+        "simulation: capacity_factor 0.5 has room for 24 of the 48 rows of the fullest expert, and "
+        "what it drops depends on data; leave it out, or let it be at least 1");
+  // All tokens choose the first three: an expert gets 128 rows, 16 of each sequence.
+  const Json loads = value_or_throw(parse_json("[1,1,1,0,0,0,0,0]", "loads"));
+  const auto error_of_loads = [&](double factor, const char* scope) {
+    return error_of(Json::object({{"force_balance", false},
+                                  {"forced_loads", loads},
+                                  {"capacity_factor", factor},
+                                  {"pad_to_capacity", true},
+                                  {"capacity_scope", scope}}));
+  };
+  CHECK_THAT(error_of_loads(2, "microbatch"), Catch::Contains("room for 96 of the 128 rows") &&
+                                                  Catch::Contains("let it be at least 2.667"));
+  CHECK_THAT(error_of_loads(2, "sequence"), Catch::Contains("room for 12 of the 16 rows"));
+  CHECK(error_of_loads(8.0 / 3, "microbatch").empty());
 }
 
 }  // namespace tessera::testing

@@ -166,7 +166,10 @@ void Commands::add_trace() {
   command->add_option("--simulate-rank", trace.rank, "the rank whose steps are told")
       ->check(CLI::Range(std::int64_t{0}, kMaxTracedRanks - 1))
       ->capture_default_str();
-  command->add_option("--routing", trace.routing, "how tokens choose experts: balanced")
+  command
+      ->add_option(
+          "--routing", trace.routing,
+          "how tokens choose experts: balanced, worst (for the rank told of), or a file of loads")
       ->capture_default_str();
   command->add_option("--dtype", trace.dtype, "of computation: F32, F64, BF16")
       ->capture_default_str();

@@ -2,6 +2,7 @@
 // program of a whole step (docs/program.md).
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "moe/train/routing_scenario.h"
 #include "moe/train/simulate.h"
 #include "program/fold.h"
 #include "program/program_json.h"
@@ -22,12 +23,7 @@ StatusOr<TokenData> tokens_of(const ModelConfig& config) {
 }
 
 StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
-  if (trace.routing != "balanced") {
-    return unimplemented("--routing " + in_quotes(trace.routing) +
-                         ": balanced is allowed; other routing depends on data");
-  }
   TSR_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(trace.train));
-  config.routing.force_balance = true;
   config.steps = 1;
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(trace.parallel, "--parallel"));
@@ -42,16 +38,16 @@ StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
     return invalid_argument(absl::StrFormat("--simulate-rank %d: ranks 0 to %d are allowed",
                                             trace.rank, trace.num_ranks - 1));
   }
+  const SimulatedPlace place = {.rank = trace.rank, .num_ranks = trace.num_ranks, .dtype = *dtype};
+  TSR_RETURN_IF_ERROR(force_routing(trace.routing, parallel, place, config));
   TSR_ASSIGN_OR_RETURN(const TokenData data, tokens_of(config));
-  TSR_ASSIGN_OR_RETURN(
-      tessera::Program program,
-      trace_step(config, parallel,
-                 {.rank = trace.rank, .num_ranks = trace.num_ranks, .dtype = *dtype}, data));
+  TSR_ASSIGN_OR_RETURN(tessera::Program program, trace_step(config, parallel, place, data));
+  program.routing = trace.routing;
   const std::size_t slash = trace.train.rfind('/');
   program.name = slash == std::string::npos ? trace.train : trace.train.substr(slash + 1);
   program.source.command =
-      absl::StrFormat("--parallel %s --ranks %d --simulate-rank %d --dtype %s", trace.parallel,
-                      trace.num_ranks, trace.rank, trace.dtype);
+      absl::StrFormat("--parallel %s --ranks %d --simulate-rank %d --dtype %s --routing %s",
+                      trace.parallel, trace.num_ranks, trace.rank, trace.dtype, trace.routing);
   return program;
 }
 
