@@ -153,7 +153,7 @@ TEST_CASE("a config is written as it is read", "[moe][config][checkpoint]") {
       "param_groups":[{"pattern":"norm","lr_scale":0.5,"weight_decay":0.5,"betas":[0.5,0.25]},
       {"pattern":"","lr_scale":1.5}],"norm_type":"inf","decay":"sqrt","min_lr_factor":0.25,
       "bias_centred":false,"seq_aux_coeff":0.5,"batch_aux_coeff":0.25,"global_aux_coeff":0.75,
-      "z_loss_coeff":1.25,"force_balance":false,"forced_loads":[2,1,2.5,1,0,1,1,1],
+      "z_loss_coeff":1.25,"force_balance":false,"forced_loads":[2.0,1.0,2.5,1.0,0.0,1.0,1.0,1.0],
       "input_jitter":0.125,"capacity_factor":1.25,"pad_id":299,
       "pad_to_capacity":true,      "capacity_scope":"sequence","drop_policy":"position"})",
       "every key"));
