@@ -32,7 +32,7 @@ struct Sum {
 using MoveKey = std::tuple<std::string, std::string, bool>;
 
 struct Module {
-  std::string name;
+  std::string name, path;
   int parent = -1;
   std::vector<int> inside;
   CheckedInt steps = 0, host_reads = 0, unplaced = 0, held = 0;
@@ -50,6 +50,26 @@ class Counter {
   explicit Counter(const Program& program) : program_(program) { modules_.emplace_back(); }
 
   StatusOr<ModuleCost> run() {
+    TSR_RETURN_IF_ERROR(count_all());
+    add_to_parents();
+    return cost_of(0);
+  }
+
+  StatusOr<std::vector<ModuleMoves>> own_moves() {
+    TSR_RETURN_IF_ERROR(count_all());
+    std::vector<ModuleMoves> all;
+    for (std::size_t i = 0; i < modules_.size(); ++i) {
+      const Module& module = modules_[i];
+      if (module.moves.empty()) continue;
+      ModuleMoves& own = all.emplace_back();
+      TSR_ASSIGN_OR_RETURN(own.moves, totals_of(module));
+      own.module = module.path;
+    }
+    return all;
+  }
+
+ private:
+  Status count_all() {
     for (std::size_t i = 0; i < program_.values.size(); ++i) {
       const ProgramValue& value = program_.values[i];
       known_[value.name] = &value;
@@ -59,12 +79,10 @@ class Counter {
       TSR_ASSIGN_OR_RETURN(const std::int64_t bytes, held_bytes(program_, value));
       module.held += CheckedInt(bytes) * value.count;
     }
-    TSR_RETURN_IF_ERROR(count(program_.steps, 1));
-    add_to_parents();
-    return cost_of(0);
+    return count(program_.steps, 1);
   }
+  static StatusOr<std::vector<MoveTotal>> totals_of(const Module& module);
 
- private:
   /// The module of a path, made where it is new.
   StatusOr<int> at(const std::string& path) {
     const auto found = by_path_.find(path);
@@ -83,6 +101,7 @@ class Counter {
         modules_[static_cast<std::size_t>(parent)].inside.push_back(entry->second);
         Module& made = modules_.emplace_back();
         made.name = path.substr(begin, end - begin);
+        made.path = path.substr(0, end);
         made.parent = parent;
       }
       parent = entry->second;
@@ -227,6 +246,18 @@ std::vector<ModuleCost> fold_copies(std::vector<ModuleCost> modules) {
   return folded;
 }
 
+StatusOr<std::vector<MoveTotal>> Counter::totals_of(const Module& module) {
+  std::vector<MoveTotal> totals;
+  for (const auto& [key, sum] : module.moves) {
+    MoveTotal& move = totals.emplace_back();
+    std::tie(move.collective, move.axes, move.implicit) = key;
+    TSR_ASSIGN_OR_RETURN(move.calls, fitting(sum.calls, "collectives"));
+    TSR_ASSIGN_OR_RETURN(move.bytes.max, fitting(sum.max, "bytes received"));
+    TSR_ASSIGN_OR_RETURN(move.bytes.total, fitting(sum.total, "bytes received"));
+  }
+  return totals;
+}
+
 StatusOr<ModuleCost> Counter::cost_of(int index) {
   Module& module = modules_[static_cast<std::size_t>(index)];
   ModuleCost cost{.name = module.name, .values = std::move(module.values)};
@@ -236,13 +267,10 @@ StatusOr<ModuleCost> Counter::cost_of(int index) {
   TSR_ASSIGN_OR_RETURN(cost.held_bytes, fitting(module.held, "bytes held"));
   Sum all, implicit;
   for (const auto& [key, sum] : module.moves) {
-    MoveTotal& move = cost.moves.emplace_back();
-    std::tie(move.collective, move.axes, move.implicit) = key;
-    move.calls = sum.calls.clamped();
-    move.bytes = {sum.max.clamped(), sum.total.clamped()};
     all.add(sum);
-    if (move.implicit) implicit.add(sum);
+    if (std::get<2>(key)) implicit.add(sum);
   }
+  TSR_ASSIGN_OR_RETURN(cost.moves, totals_of(module));
   TSR_ASSIGN_OR_RETURN(cost.calls, fitting(all.calls, "collectives"));
   TSR_ASSIGN_OR_RETURN(cost.bytes.max, fitting(all.max, "bytes received"));
   TSR_ASSIGN_OR_RETURN(cost.bytes.total, fitting(all.total, "bytes received"));
@@ -269,6 +297,10 @@ bool is_called(const ModuleCost& module, std::string_view name) {
 }  // namespace
 
 StatusOr<ModuleCost> module_cost(const Program& program) { return Counter(program).run(); }
+
+StatusOr<std::vector<ModuleMoves>> moves_by_module(const Program& program) {
+  return Counter(program).own_moves();
+}
 
 StatusOr<const ModuleCost*> find_module(const ModuleCost& root, std::string_view path) {
   constexpr std::size_t kMaxNamed = 20;

@@ -45,6 +45,15 @@ struct ModuleCost {
 /// written), a plan for each redistribution without moves.
 StatusOr<ModuleCost> module_cost(const Program& program);
 
+/// The moves that are a module's own, not of modules inside of it.
+struct ModuleMoves {
+  std::string module;  ///< its path; "" for the program
+  std::vector<MoveTotal> moves;
+};
+/// Of modules that have any, in the order in which they first appear; no module stands for others.
+/// Errors and cost: those of module_cost().
+StatusOr<std::vector<ModuleMoves>> moves_by_module(const Program& program);
+
 /// The module of a path: "layers.7.attn" is found in copies as well; "" is `root`. Errors: NotFound
 /// naming the modules that there are.
 StatusOr<const ModuleCost*> find_module(const ModuleCost& root, std::string_view path);

@@ -240,8 +240,7 @@ StatusOr<SimulatedStep> simulate_step(const ModelConfig& config, const ParallelC
       with_simulated_trainer(config, parallel, place, data, [&](Model& model, Trainer& trainer) {
         trainer.step(0);
         Runtime& runtime = model.context().runtime;
-        step = {runtime.events().events(), runtime.events().totals(),
-                memory_use_of(*runtime.world().allocator()).peak_bytes};
+        step = {runtime.events().events(), memory_use_of(*runtime.world().allocator()).peak_bytes};
       }));
   return step;
 }

@@ -14,8 +14,7 @@
 namespace tessera TSR_API {
 
 struct SimulatedStep {
-  std::vector<Event> events;  ///< of the step, in order, with who sends what to whom
-  std::vector<EventLog::Total> totals;
+  std::vector<Event> events;    ///< of the step, in order, with who sends what to whom
   std::int64_t peak_bytes = 0;  ///< of arrays, parameters and optimizer states included
 };
 

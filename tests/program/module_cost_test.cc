@@ -58,6 +58,12 @@ TEST_CASE("a module costs what its steps and the modules in it do", "[program][c
   CHECK(mlp.held_bytes == 32);
   CHECK(mlp.values == std::vector<int>{1});
   CHECK(value_or_throw(find_module(all, "model.mlp.up"))->bytes.max == 96);
+  const std::vector<ModuleMoves> own = value_or_throw(moves_by_module(program));
+  REQUIRE(own.size() == 2);
+  for (const int i : {0, 1}) {
+    CHECK(own[i].module == (i == 0 ? "model.mlp" : "model.mlp.up"));
+    CHECK(own[i].moves == std::vector<MoveTotal>{{"all_gather", "tp", true, 1, {96, 384}}});
+  }
   CHECK(value_or_throw(find_module(all, ""))->steps == 5);
   CHECK(message_of(find_module(all, "model.attn").status()) ==
         "no module \"attn\" in \"model\"; there are: mlp");

@@ -1,6 +1,7 @@
 // placement-audit trace: what a rank does in a step, as a program that other commands read.
 #include <catch2/catch.hpp>
 
+#include "io/file.h"
 #include "io/json.h"
 #include "tests/tools/program.h"
 
@@ -19,6 +20,13 @@ Ran trace(std::vector<std::string> arguments) {
 const std::string kOps = R"j({"mesh":{"shape":[4],"axes":["tp"]},
 "inputs":{"a":{"shape":[64,4],"placements":["S(1)"]},"b":{"shape":[4,4096],"placements":["S(0)"]}},
 "program":[{"op":"matmul","args":["a","b"],"out":["c"]},{"op":"relu","args":["c"],"out":["d"]}]})j";
+
+/// What `show` says that the rank with most receives.
+std::int64_t received(const Ran& traced) {
+  const Ran shown = run_program("placement-audit", {"show", "-"}, traced.out);
+  const Json json = value_or_throw(parse_json(shown.out, "shown"));
+  return *json.find("cost")->find("bytes")->find("max")->if_integer();
+}
 
 TEST_CASE("a program of ops is traced without values", "[tools][trace]") {
   const ScratchFolder folder;
@@ -52,6 +60,50 @@ TEST_CASE("a step of training is traced on a rank of any number", "[tools][trace
   const Ran shown = run_program("placement-audit", {"show", "-", "--format", "text"}, ran.out);
   CHECK(shown.exit_code == 0);
   CHECK(shown.out.find("all_to_all over ep") != std::string::npos);
+}
+
+TEST_CASE("a step of training is traced under the routing that is asked for", "[tools][trace]") {
+  const std::string config = testing::test_data("/../../configs/debug.json");
+  const ScratchFolder folder;
+  const auto traced = [&](const std::string& routing) {
+    return trace({"--train", config, "--ranks", "4", "--simulate-rank", "3", "--routing", routing,
+                  "--parallel", R"({"dp_shard":2,"tp":2,"ep":4})"});
+  };
+  const Ran balanced = traced("balanced"), worst = traced("worst");
+  REQUIRE(worst.exit_code == 0);
+  CHECK(value_or_throw(parse_json(worst.out, "traced")).find("scenario")->to_string() ==
+        R"({"routing":"worst"})");
+  CHECK(traced("worst").out == worst.out);
+  CHECK(received(worst) > received(balanced));
+  const std::string none = folder.file("none.json", R"({"version":1,"experts":[]})");
+  const Ran refused = traced(none);
+  CHECK(refused.exit_code == 3);
+  CHECK(refused.err.find("none.json: /experts: 0 loads; one for each of num_experts") !=
+        std::string::npos);
+  CHECK(traced("/no/such.json").exit_code == 4);
+}
+
+TEST_CASE("tessera-train --simulate prints what its program moves", "[tools][trace]") {
+  const std::string path = testing::test_data("/../../configs/debug.json");
+  std::string text = value_or_throw(read_file(path, 1 << 20));
+  text.insert(text.find('{') + 1, R"("force_balance":true,)");
+  const ScratchFolder folder;
+  const std::string config = folder.file("config.json", text);
+  const std::vector<std::string> meshed = {"--ranks", "4", "--parallel",
+                                           R"({"dp_shard":2,"tp":2,"ep":4})"};
+  std::vector<std::string> arguments = {"--config", config,   "--simulate",
+                                        "3",        "--data", testing::test_data("/../../LICENSE")};
+  arguments.insert(arguments.end(), meshed.begin(), meshed.end());
+  const Ran printed = run_program("tessera-train", arguments, "");
+  REQUIRE(printed.exit_code == 0);
+  CHECK(printed.out.starts_with("Rank 3 of 4, one step under forced balance; at most "));
+  arguments = {"--train", config, "--simulate-rank", "3"};
+  arguments.insert(arguments.end(), meshed.begin(), meshed.end());
+  const Ran shown = run_program("placement-audit", {"show", "-"}, trace(arguments).out);
+  const Json cost = *value_or_throw(parse_json(shown.out, "shown")).find("cost");
+  CHECK(printed.out.find(" in " + cost.find("calls")->to_string() + " calls\n") !=
+        std::string::npos);
+  CHECK(printed.out.find("  all_to_all       ep         explicit ") != std::string::npos);
 }
 
 TEST_CASE("trace refuses what it cannot run", "[tools][trace]") {

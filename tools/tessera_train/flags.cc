@@ -128,8 +128,8 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");
   add_number<std::int64_t>(
       app, "--simulate", flags.simulate, 0, kMaxProcesses - 1,
-      "print what this rank would move in a step under forced balance (the config's "
-      "force_balance) and end; starts no rank");
+      "print what this rank would move in a step under forced routing (the config's "
+      "force_balance or forced_loads) and end; starts no rank");
   app.add_option("--format", flags.format, "of --placements: text or json")
       ->check(CLI::IsMember({"text", "json"}));
 }
