@@ -7,6 +7,12 @@
 
 namespace tessera {
 
+// Written out, for clang 16 fails on a defaulted one outside of the class.
+bool RepeatStep::operator==(const RepeatStep& other) const {
+  return count == other.count && first == other.first && by == other.by && as == other.as &&
+         steps == other.steps && carry == other.carry;
+}
+
 std::string_view name_of(ValueRole role) noexcept {
   constexpr std::string_view kNames[] = {"temporary", "input", "parameter", "state", "buffer"};
   return kNames[static_cast<int>(role)];

@@ -142,7 +142,6 @@ struct AnyStep {
   StepOrigin origin = {};  ///< not of a free or a repeat
   bool operator==(const AnyStep&) const = default;
 };
-inline bool RepeatStep::operator==(const RepeatStep& other) const = default;
 
 struct ProgramSource {
   std::string kind;  ///< torch, train, stablehlo, program

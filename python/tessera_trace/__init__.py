@@ -6,6 +6,13 @@ FSDP2's gathers and reduce-scatters; parallelize_module's plans; local_map and c
 tensors; module paths, source lines, phases. `python -m tessera_trace train.py:build --mesh dp=64,tp=8 -o run.json` is the same
 as a program. docs/torch.md tells what is recorded how, and what is not.
 """
-from .session import BuildFailed, Step, Trace, TraceError, mesh_axes, trace
+import importlib
 
 __all__ = ["BuildFailed", "Step", "Trace", "TraceError", "mesh_axes", "trace"]
+
+
+def __getattr__(name):
+    """What is of torch: loaded when it is asked for, so that a command line without torch can say so."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(".session", __name__), name)

@@ -1,7 +1,7 @@
 """python -m tessera_trace FILE:FUNCTION --mesh dp=64,tp=8 [-o run.json] [--name NAME] [--root FOLDER]
 
 Exit codes: 0 fine; 2 the command line, or a build function that fails; 3 what it returned, or a mesh, that cannot be traced;
-4 a file that cannot be read or written.
+4 a file that cannot be read or written, or no torch.
 """
 import argparse
 import importlib.util
@@ -13,7 +13,13 @@ import traceback
 
 def main(arguments=None):
     options = _options(arguments)
-    from . import BuildFailed, TraceError, mesh_axes, trace  # torch takes seconds to load: not for a misspelt option
+    try:
+        from . import BuildFailed, TraceError, mesh_axes, trace  # torch takes seconds to load: not for a misspelt option
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print(f"tessera_trace: {sys.executable} has no torch; 2.9 or later is needed: pip install torch", file=sys.stderr)
+        return 4
 
     try:
         mesh_axes(options.mesh)

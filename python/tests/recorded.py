@@ -33,10 +33,21 @@ def path_of(name, folder=DATA):
 
 def run(*arguments, folder=MODELS):
     """The program in a process of its own, with the models' folder as the current one."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-    environment["PYTHONPATH"] = os.path.dirname(HERE)
-    return subprocess.run([sys.executable, "-m", "tessera_trace", *arguments], cwd=folder, env=environment, text=True,
-                          capture_output=True, timeout=600)
+    return started([sys.executable, "-m", "tessera_trace", *arguments], folder)
+
+
+def started(words, folder=MODELS):
+    """A command that finds the package and, as python3, this interpreter."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=os.path.dirname(HERE))
+    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
+    return subprocess.run(words, cwd=folder, env=environment, text=True, capture_output=True, timeout=600)
+
+
+def audit():
+    """placement-audit, or None where it is not built."""
+    built = os.path.join(os.path.dirname(os.path.dirname(HERE)), "build", "release", "bin", "placement-audit")
+    program = os.environ.get("TESSERA_AUDIT", built)
+    return program if os.access(program, os.X_OK) else None
 
 
 def make(name, folder):

@@ -51,8 +51,8 @@ def table():
 
 def engine_ops():
     """The engine's ops by name, as `placement-audit ops` prints them; None where it is not built."""
-    program = os.environ.get("TESSERA_AUDIT", os.path.join(ROOT, "build", "release", "bin", "placement-audit"))
-    if not os.access(program, os.X_OK):
+    program = recorded.audit()
+    if not program:
         return None
     printed = subprocess.run([program, "ops"], capture_output=True, check=True, text=True).stdout
     return {op["name"]: op for op in json.loads(printed)["ops"]}
@@ -229,6 +229,19 @@ class Table(unittest.TestCase):
                     op = ops[step["op"]]
                     self.assertLessEqual(set(step.get("attrs", {})), {attr["name"] for attr in op["attrs"]}, step)
                     self.assertLessEqual(len(step["args"]), len(op["args"]), step)
+
+
+class WithoutTorch(unittest.TestCase):
+    def test_what_is_missing_is_told_in_a_line(self):
+        program = recorded.audit()
+        if importlib.util.find_spec("torch"):
+            self.skipTest("torch is installed")
+        made = recorded.run("planted.py:build_router", "--mesh", "dp=2")
+        self.assertEqual((made.returncode, made.stdout), (4, ""))
+        self.assertRegex(made.stderr, r"^tessera_trace: \S+ has no torch; 2.9 or later is needed: pip install torch\n$")
+        if program:
+            again = recorded.started([program, "trace", "--torch", "planted.py:build_router", "--mesh", "dp=2"])
+            self.assertEqual((again.returncode, again.stderr), (4, made.stderr))
 
 
 if __name__ == "__main__":

@@ -126,6 +126,18 @@ class Traces(unittest.TestCase):
         code, _, err = self.mistake("reads", "--mesh", "dp=2", "-o", "no/such/folder.json")
         self.assertEqual((code, err), (4, "tessera_trace: no/such/folder.json: No such file or directory\n"))
 
+    def test_placement_audit_runs_it(self):
+        program = recorded.audit()
+        if not program:
+            self.skipTest("placement-audit is not built (TESSERA_AUDIT names it)")
+        arguments = ["planted.py:build_router", "--mesh", "dp=2,tp=4"]
+        traced = recorded.started([program, "trace", "--torch", *arguments])
+        self.assertEqual(traced.returncode, 0, traced.stderr)
+        self.assertEqual(traced.stdout, recorded.run(*arguments).stdout)
+        failed = recorded.started([program, "trace", "--torch", "planted.py:none", "--mesh", "dp=2"])
+        self.assertEqual((failed.returncode, failed.stdout), (3, ""))
+        self.assertIn("planted.py: none: there is no such name", failed.stderr)
+
     def test_what_the_host_reads_takes_the_scenario(self):
         code, out, err = self.mistake("reads")
         self.assertEqual(code, 0, err)

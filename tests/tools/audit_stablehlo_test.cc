@@ -44,7 +44,8 @@ TEST_CASE("trace says in text what no op says", "[tools][trace]") {
 TEST_CASE("trace refuses what it cannot read", "[tools][trace]") {
   const Ran none = trace_module({});
   CHECK(none.exit_code == 2);
-  CHECK(none.err.find("give one of --train, --program and --stablehlo") != std::string::npos);
+  CHECK(none.err.find("give one of --train, --program, --stablehlo and --torch") !=
+        std::string::npos);
   const Ran missing = trace_module({"--stablehlo", "nowhere.mlir"});
   CHECK(missing.exit_code == 4);
   const Ran wrong = trace_module({"--stablehlo", "-"}, "module {\n  llvm.func\n}\n");

@@ -110,7 +110,8 @@ TEST_CASE("trace refuses what it cannot run", "[tools][trace]") {
   const std::string config = testing::test_data("/../../configs/debug.json");
   const Ran nothing = trace({});
   CHECK(nothing.exit_code == 2);
-  CHECK(nothing.err == "placement-audit: trace: give one of --train, --program and --stablehlo\n");
+  CHECK(nothing.err ==
+        "placement-audit: trace: give one of --train, --program, --stablehlo and --torch\n");
   const Ran other = trace({"--train", config, "--dtype", "F16"});
   CHECK(other.exit_code == 3);
   CHECK(other.err == "placement-audit: --dtype \"F16\": F32, F64 and BF16 are allowed\n");

@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "placement/printable.h"
 #include "tools/placement_audit/command_line.h"
+#include "tools/placement_audit/trace_torch.h"
 
 namespace tessera::audit {
 namespace {
@@ -194,14 +195,17 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   if (options.line.command == CommandName::kNone) return write_output(options, options.line.said);
   options.line.request.add_ops = program.add_ops;
   const CommandName name = options.line.command;
+  if (name == CommandName::kTraceTorch) {
+    return complain(become_torch_tracer(options.line.request.trace, options.line.output));
+  }
   const std::optional<Command> planning = planning_command(name);
   const std::optional<Command> command = planning ? planning : others(name);
   if (command) return run_command(options, *command);
-  return complain(
-      ExitCode::kUsage,
-      "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
-      "allowed: layout, plan, propagate, trace --stablehlo, show, memory, check, explain, "
-      "diff, ops without --samples");
+  return complain(ExitCode::kUsage,
+                  "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
+                  "allowed: layout, plan, propagate, trace --stablehlo and --torch, show, memory, "
+                  "check, explain, "
+                  "diff, ops without --samples");
 }
 
 }  // namespace

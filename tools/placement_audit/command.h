@@ -29,6 +29,8 @@ struct TraceRequest {
   std::string train;  ///< a model's config; empty: none
   std::string parallel = "{}";
   std::string program;  ///< a document that run takes, too; empty: none
+  std::string torch;    ///< FILE:FUNCTION of PyTorch; empty: none
+  std::string mesh;     ///< "dp=64,tp=8", of `torch`
   std::string routing = "balanced";
   std::string dtype = "F32";
   std::int64_t num_ranks = 1;

@@ -60,6 +60,9 @@ class Commands {
     if (prints && line_.format != "text") line_.command = CommandName::kSamples;
     const bool reads = line_.command == CommandName::kTrace && traces_text_->count() > 0;
     if (reads) line_.command = CommandName::kTraceText;
+    const bool is_torch =
+        line_.command == CommandName::kTrace && !line_.request.trace.torch.empty();
+    if (is_torch) line_.command = CommandName::kTraceTorch;
   }
 
  private:
@@ -158,6 +161,16 @@ void Commands::add_trace() {
                        "standard input")
           ->excludes("--train")
           ->excludes("--program");
+  CLI::Option* torch =
+      command
+          ->add_option("--torch", trace.torch,
+                       "FILE:FUNCTION, a build function of PyTorch (docs/torch.md); python3 runs "
+                       "it, and needs tessera_trace")
+          ->excludes("--train")
+          ->excludes("--program")
+          ->excludes("--stablehlo");
+  command->add_option("--mesh", trace.mesh, "of --torch: axes and sizes, dp=64,tp=8")->needs(torch);
+  torch->needs("--mesh");
   command->add_option("--parallel", trace.parallel, "degrees, as tessera-train takes them")
       ->capture_default_str();
   command->add_option("--ranks", trace.num_ranks, "of the world")
@@ -326,7 +339,7 @@ StatusOr<CommandLine> parse_command_line(const std::string& program, int argc,
   commands.settle();
   const TraceRequest& trace = line.request.trace;
   if (line.command == CommandName::kTrace && trace.train.empty() && trace.program.empty()) {
-    return invalid_argument("trace: give one of --train, --program and --stablehlo");
+    return invalid_argument("trace: give one of --train, --program, --stablehlo and --torch");
   }
   return line;
 }

@@ -20,7 +20,8 @@ enum class CommandName {
   kExplain,
   kDiff,
   kTrace,
-  kTraceText,  ///< trace --stablehlo
+  kTraceText,   ///< trace --stablehlo
+  kTraceTorch,  ///< trace --torch
   kRun,
   kOps,
   kSamples,  ///< ops --samples
