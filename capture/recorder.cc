@@ -18,12 +18,11 @@ namespace {
 /// compiled it may have named it from the build's folder.
 std::string_view below_root(std::string_view file) {
   constexpr std::string_view kUp = "../";
-  static constexpr std::string_view kOwn = "capture/recorder.cc";
-  static const std::string_view root = [] {
-    const std::string_view own = __FILE__;
-    return own.ends_with(kOwn) ? own.substr(0, own.size() - kOwn.size()) : std::string_view();
-  }();
-  if (!root.starts_with(kUp) && file.starts_with(root)) file.remove_prefix(root.size());
+  constexpr std::string_view kOwn = "capture/recorder.cc";
+  constexpr std::string_view kHere = __FILE__;
+  static_assert(kHere.ends_with(kOwn));
+  constexpr std::string_view kRoot = kHere.substr(0, kHere.size() - kOwn.size());
+  if (!kRoot.starts_with(kUp) && file.starts_with(kRoot)) file.remove_prefix(kRoot.size());
   while (file.starts_with(kUp)) file.remove_prefix(kUp.size());
   return file;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "kernels/memory_use.h"
 #include "moe/train/routing_scenario.h"
 #include "program/fold.h"
 #include "program/memory.h"
