@@ -29,7 +29,7 @@ std::vector<std::byte> image_of(std::span<const std::uint8_t> given) {
 }
 
 void check_printable(std::string_view text) {
-  TSR_CHECK(printable(text) == text, std::string(text));
+  TSR_CHECK(printable(text, text.size()) == text, std::string(text));
 }
 
 void check_records(const RankRecords& records) {
