@@ -294,6 +294,9 @@ Status Conversion::mark_summands() {
           return error("axis " + in_quotes(ref.name) +
                        " cuts its operand; a sum over it cannot be");
         }
+        const Mesh& mesh =
+            builder_.program().meshes[static_cast<std::size_t>(*bound.value.mesh)].mesh;
+        if (mesh.size(axis) == 1) continue;  // one summand is the sum
         bound.value.layout->partial[static_cast<std::size_t>(axis)] = ReduceOp::kSum;
       }
     }
