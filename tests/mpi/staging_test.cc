@@ -95,7 +95,9 @@ std::shared_ptr<Allocator> LazyDevice::make_allocator() {
 
 /// All ranks' devices are late; rank 1's does it in its own manner.
 Status run_beside(Manner manner, DevicePointers pointers, const std::function<void(World&)>& body) {
-  MpiOptions options{.world = {.timeout = std::chrono::milliseconds(1000), .threads_per_rank = 1},
+  // Only a device that never ends is waited for in vain: others may be late on a busy machine.
+  const std::chrono::milliseconds limit(manner == Manner::kNever ? 1000 : 60'000);
+  MpiOptions options{.world = {.timeout = limit, .threads_per_rank = 1},
                      .device_pointers = pointers};
   options.world.allocator = [manner](std::int64_t rank) {
     return std::make_shared<LazyDevice>(rank == 1 ? manner : Manner::kLate)->make_allocator();
