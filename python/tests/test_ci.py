@@ -128,12 +128,14 @@ def skipped(step):
 
 
 @unittest.skipUnless(AUDIT.exists() and shutil.which("git"), "placement-audit is not built, or git is not installed")
-class Workflow(unittest.TestCase):
+class InRepository(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.repository = Repository(scratch.name)
 
+
+class Workflow(InRepository):
     def test_what_is_left_out_are_the_steps_that_need_a_network(self):
         steps = steps_of((EXAMPLES / "audit.yml").read_text())
         self.assertEqual([step.get("uses") or step["run"].split("\n")[0] for step in steps if skipped(step)],
@@ -177,13 +179,7 @@ class Workflow(unittest.TestCase):
         self.assertIsNone(check)
 
 
-@unittest.skipUnless(AUDIT.exists() and shutil.which("git"), "placement-audit is not built, or git is not installed")
-class Hook(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.repository = Repository(scratch.name)
-
+class Hook(InRepository):
     def test_its_command_answers_as_the_check_does(self):
         lines = (EXAMPLES / "pre-commit-config.yaml").read_text().splitlines()
         at = lines.index("        entry: >-")

@@ -204,8 +204,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   return complain(ExitCode::kUsage,
                   "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
                   "allowed: layout, plan, propagate, trace --stablehlo and --torch, show, memory, "
-                  "check, explain, "
-                  "diff, ops without --samples");
+                  "check, explain, diff, ops without --samples");
 }
 
 }  // namespace
