@@ -1,89 +1,17 @@
 #include "program/implicit_moves.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "placement/checked_int.h"
+#include "program/call_arguments.h"
 #include "strategies/rules/propagate.h"
 
 namespace tessera {
 namespace {
-
-/// An attribute as its op reads it; none: of another type.
-std::optional<AttrValue> attr_of(const Json& json, AttrDef::Type type) {
-  const auto number = [&]() -> std::optional<double> {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    if (const double* value = json.if_number()) return *value;
-    if (const std::int64_t* value = json.if_integer()) return static_cast<double>(*value);
-    const std::string* text = json.if_string();
-    if (text == nullptr) return std::nullopt;
-    if (*text == "inf" || *text == "-inf") return *text == "inf" ? kInfinity : -kInfinity;
-    if (*text == "nan") return std::numeric_limits<double>::quiet_NaN();
-    return std::nullopt;
-  };
-  switch (type) {
-    case AttrDef::Type::kBool:
-      if (const bool* value = json.if_bool()) return *value;
-      break;
-    case AttrDef::Type::kInt:
-      if (const std::int64_t* value = json.if_integer()) return *value;
-      break;
-    case AttrDef::Type::kDouble:
-      if (const std::optional<double> value = number()) return *value;
-      break;
-    case AttrDef::Type::kInts: {
-      if (const std::int64_t* one = json.if_integer()) return Shape{*one};
-      const Json::Array* items = json.if_array();
-      if (items == nullptr) break;
-      Shape values;
-      for (const Json& item : *items) {
-        if (item.if_integer() == nullptr) return std::nullopt;
-        values.push_back(*item.if_integer());
-      }
-      return values;
-    }
-    case AttrDef::Type::kDType: {
-      if (json.if_string() == nullptr) break;
-      const StatusOr<DType> dtype = parse_dtype(*json.if_string());
-      if (dtype.ok()) return *dtype;
-      break;
-    }
-    case AttrDef::Type::kString:
-      if (const std::string* value = json.if_string()) return *value;
-      break;
-  }
-  return std::nullopt;
-}
-
-StatusOr<Attrs> attrs_of(const Op& op, const Json::Object& given) {
-  Attrs attrs;
-  for (const JsonMember& member : given) {
-    const auto found = std::ranges::find(op.def.attrs, member.key, &AttrDef::name);
-    if (found == op.def.attrs.end() || member.value.kind() == Json::Kind::kNull) continue;
-    std::optional<AttrValue> value = attr_of(member.value, found->type);
-    if (!value) return invalid_argument(op.def.name + ": attribute " + member.key);
-    attrs.set(found->name, *std::move(value));
-  }
-  return complete_attrs(op, attrs);
-}
-
-/// The names among a call's arguments, in order; false for numbers, which are no tensors.
-bool collect(Json::Array& args, std::vector<Json*>& names) {
-  for (Json& arg : args) {
-    if (Json::Array* list = arg.if_array()) {
-      if (!collect(*list, names)) return false;
-    } else if (arg.if_string() != nullptr || arg.kind() == Json::Kind::kNull) {
-      names.push_back(&arg);
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
 
 /// The rows of an equation, a letter cut each: "S(0), R -> S(1)".
 std::vector<std::string> rows_of_equation(const std::string& equation) {
@@ -223,7 +151,7 @@ class Writer {
     const StatusOr<const Op*> op = ops_.find(call.op);
     if (!op.ok()) return std::nullopt;
     placed.op = *op;
-    StatusOr<Attrs> attrs = attrs_of(**op, call.attrs);
+    StatusOr<Attrs> attrs = attrs_of_call(**op, call.attrs);
     if (!attrs.ok()) return std::nullopt;
     placed.attrs = *std::move(attrs);
     for (const Json* name : names) {
@@ -309,7 +237,7 @@ class Writer {
   void add_call(CallStep& call, const StepOrigin& origin) {
     std::vector<Json*> names;
     std::optional<Placed> placing;
-    if (collect(call.args, names)) placing = placed(call, names);
+    if (collect_names(call.args, names)) placing = placed(call, names);
     if (!placing) {
       for (const ProgramValue& value : call.out) know(value);
       program_.steps.push_back({std::move(call), origin});

@@ -6,48 +6,11 @@
 #include "absl/strings/str_join.h"
 #include "io/byte_text.h"
 #include "placement/plan.h"
+#include "program/call_arguments.h"
 #include "program/findings/texts.h"
 
 namespace tessera {
 namespace {
-
-std::optional<AttrValue> attr_value(const Json& json, AttrDef::Type type) {
-  switch (type) {
-    case AttrDef::Type::kBool:
-      if (json.if_bool() != nullptr) return AttrValue(*json.if_bool());
-      break;
-    case AttrDef::Type::kInt:
-      if (json.if_integer() != nullptr) return AttrValue(*json.if_integer());
-      break;
-    case AttrDef::Type::kDouble:
-      if (json.if_number() != nullptr) return AttrValue(*json.if_number());
-      if (json.if_integer() != nullptr) return AttrValue(static_cast<double>(*json.if_integer()));
-      if (json.if_string() != nullptr && *json.if_string() == "inf") {
-        return AttrValue(std::numeric_limits<double>::infinity());
-      }
-      break;
-    case AttrDef::Type::kInts: {
-      if (json.if_integer() != nullptr) return AttrValue(Shape{*json.if_integer()});
-      if (json.if_array() == nullptr) break;
-      Shape sizes;
-      for (const Json& each : *json.if_array()) {
-        if (each.if_integer() == nullptr) return std::nullopt;
-        sizes.push_back(*each.if_integer());
-      }
-      return AttrValue(std::move(sizes));
-    }
-    case AttrDef::Type::kDType:
-      if (json.if_string() != nullptr) {
-        const StatusOr<DType> dtype = parse_dtype(*json.if_string());
-        if (dtype.ok()) return AttrValue(*dtype);
-      }
-      break;
-    case AttrDef::Type::kString:
-      if (json.if_string() != nullptr) return AttrValue(*json.if_string());
-      break;
-  }
-  return std::nullopt;
-}
 
 std::string collectives_of(const std::vector<ProgramMove>& moves) {
   std::vector<std::string> names;
@@ -210,17 +173,7 @@ const Op* FindingContext::op(const CallStep& call) const {
 std::optional<Attrs> FindingContext::attrs(const CallStep& call) const {
   const Op* found = op(call);
   if (found == nullptr) return std::nullopt;
-  Attrs given;
-  for (const JsonMember& member : call.attrs) {
-    if (member.value.kind() == Json::Kind::kNull) continue;
-    const auto def = std::find_if(found->def.attrs.begin(), found->def.attrs.end(),
-                                  [&](const AttrDef& attr) { return attr.name == member.key; });
-    if (def == found->def.attrs.end()) return std::nullopt;
-    std::optional<AttrValue> value = attr_value(member.value, def->type);
-    if (!value) return std::nullopt;
-    given.set(def->name, *std::move(value));
-  }
-  StatusOr<Attrs> complete = complete_attrs(*found, given);
+  StatusOr<Attrs> complete = attrs_of_call(*found, call.attrs);
   if (!complete.ok()) return std::nullopt;
   return *std::move(complete);
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "program/findings/rules.h"
 #include "program/findings/texts.h"
+#include "program/product_flops.h"
 #include "strategies/rules/row_pattern.h"
 
 namespace tessera {
@@ -15,25 +16,16 @@ constexpr double kLeastShare = 0.01;  // of a rank's products: below, nobody wou
 constexpr double kLeastIdle = 0.01;
 constexpr double kMuchIdle = 0.05;
 
-/// Multiplications and additions of a whole product; 0 for ops that are none.
+/// Of a whole product; 0 for ops that are none.
 double flops_of(FindingContext& context, int step, const CallStep& call) {
-  const std::vector<int>& operands = context.operands(step);
-  if (operands.size() < 2 || call.out.empty() || operands[0] < 0 || operands[1] < 0) return 0;
-  const Shape& a = context.value(operands[0]).value->global_shape;
-  const Shape& b = context.value(operands[1]).value->global_shape;
-  if (a.empty() || b.empty()) return 0;
-  static constexpr std::string_view kProducts[] = {"mm",         "matmul", "bmm",
-                                                   "grouped_mm", "dot",    "mv"};
-  if (std::find(std::begin(kProducts), std::end(kProducts), call.op) != std::end(kProducts)) {
-    return 2 * static_cast<double>(num_elements(call.out[0].global_shape)) *
-           static_cast<double>(a.back());
+  if (call.out.empty()) return 0;
+  std::vector<Shape> shapes;
+  for (const int operand : context.operands(step)) {
+    if (operand < 0) break;
+    shapes.push_back(context.value(operand).value->global_shape);
   }
-  if (call.op.starts_with("attention") && b.size() >= 2) {
-    const double backward = call.op == "attention" ? 1 : 2.5;  // five products in place of two
-    return backward * 4 * static_cast<double>(num_elements(a)) *
-           static_cast<double>(b[b.size() - 2]);
-  }
-  return 0;
+  return product_flops(call.op, shapes, call.out[0].global_shape,
+                       context.attrs(call).value_or(Attrs()));
 }
 
 /// The mesh that others of the same stage are slices of; null where there is none. One that has

@@ -1,0 +1,288 @@
+// Moves that nobody wrote go first, so that rounds which differ in nothing else become equal. Then
+// the program is folded, and unfolded again: the steps of equal rounds are twins, and twins run
+// alike, so that a stack of layers is decided once, whatever its height.
+#include "program/solver/step_graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_format.h"
+#include "program/call_arguments.h"
+#include "program/fold.h"
+#include "program/step_names.h"
+#include "program/unfold.h"
+
+namespace tessera {
+namespace {
+
+/// Drops moves that nobody wrote, and those that say no placement, of a list of steps and of the
+/// repeats in it.
+class MoveRemover {
+ public:
+  explicit MoveRemover(const Program& program) {
+    for (const ProgramValue& value : program.values) mesh_of_[value.name] = value.mesh;
+  }
+  void clean(std::vector<AnyStep>& steps) {
+    std::vector<AnyStep> kept;
+    kept.reserve(steps.size());
+    for (AnyStep& step : steps) {
+      if (const auto* move = std::get_if<MoveStep>(&step.what);
+          move != nullptr && (move->implicit || is_open(*move))) {
+        source_[move->out.name] = source_of(move->value);
+        continue;
+      }
+      if (auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+        clean(repeat->steps);
+        for (auto& [begin, end] : repeat->carry) end = source_of(end);
+      } else if (auto* free = std::get_if<FreeStep>(&step.what)) {
+        std::erase_if(free->values, [&](const std::string& name) { return source_.contains(name); });
+        if (free->values.empty()) continue;
+      }
+      visit_names(
+          step, [&](std::string& name) { name = source_of(name); },
+          [&](const ProgramValue& value) { mesh_of_[value.name] = value.mesh; });
+      kept.push_back(std::move(step));
+    }
+    steps = std::move(kept);
+  }
+
+ private:
+  std::string source_of(const std::string& name) const {
+    const auto found = source_.find(name);
+    return found == source_.end() ? name : found->second;
+  }
+  /// It stays on its mesh, and goes where it is best.
+  bool is_open(const MoveStep& move) const {
+    const auto source = mesh_of_.find(source_of(move.value));
+    return !move.out.layout && source != mesh_of_.end() && source->second == move.out.mesh;
+  }
+  absl::flat_hash_map<std::string, std::string> source_;
+  absl::flat_hash_map<std::string, std::optional<int>> mesh_of_;
+};
+
+/// Numbers of steps as written, in the order in which they are unfolded.
+void number_steps(const std::vector<AnyStep>& steps, int first, std::vector<int>& numbers) {
+  for (const AnyStep& step : steps) {
+    if (const auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+      for (std::int64_t round = 0; round < repeat->count; ++round) {
+        number_steps(repeat->steps, first, numbers);
+      }
+    } else {
+      numbers.push_back(first);
+    }
+    const auto count = [](const auto& self, const std::vector<AnyStep>& list) -> int {
+      int total = 0;
+      for (const AnyStep& each : list) {
+        const auto* repeat = std::get_if<RepeatStep>(&each.what);
+        total += repeat != nullptr ? self(self, repeat->steps) : 1;
+      }
+      return total;
+    };
+    const auto* repeat = std::get_if<RepeatStep>(&step.what);
+    first += repeat != nullptr ? count(count, repeat->steps) : 1;
+  }
+}
+
+class GraphMaker {
+ public:
+  GraphMaker(StepGraph& graph, const OpTable& ops) : graph_(graph), ops_(ops) {}
+
+  Status run(const std::vector<int>& twins) {
+    for (ProgramValue& value : graph_.program.values) add_value(value, -1, 0);
+    graph_.steps.resize(graph_.program.steps.size());
+    for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
+      graph_.steps[i].twin = twins[i];
+      graph_.num_twins = std::max(graph_.num_twins, twins[i] + 1);
+      TSR_RETURN_IF_ERROR(add_step(static_cast<int>(i)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int add_value(ProgramValue& value, int step, int result) {
+    const int number = static_cast<int>(graph_.values.size());
+    graph_.values.push_back({.value = &value, .made_by = step, .result = result});
+    names_[value.name] = number;
+    return number;
+  }
+  int find(const Json& name) const {
+    const std::string* text = name.if_string();
+    if (text == nullptr) return -1;
+    const auto found = names_.find(*text);
+    return found == names_.end() ? -1 : found->second;
+  }
+
+  Status add_step(int index) {
+    AnyStep& written = graph_.program.steps[static_cast<std::size_t>(index)];
+    SolverStep& step = graph_.steps[static_cast<std::size_t>(index)];
+    if (auto* call = std::get_if<CallStep>(&written.what)) {
+      TSR_RETURN_IF_ERROR(add_call(*call, step));
+    } else if (auto* move = std::get_if<MoveStep>(&written.what)) {
+      step.kind = StepKind::kMove;
+      step.operands.push_back(find(Json(move->value)));
+    } else if (auto* region = std::get_if<RegionStep>(&written.what)) {
+      step.kind = StepKind::kRegion;
+      add_arguments(region->args, step);
+    } else {
+      graph_.frees |= std::holds_alternative<FreeStep>(written.what);
+    }
+    note_uses(index);
+    int result = 0;
+    visit_names(
+        written, [](const std::string&) {},
+        [&](ProgramValue& out) { step.results.push_back(add_value(out, index, result++)); });
+    return absl::OkStatus();
+  }
+
+  Status add_call(CallStep& call, SolverStep& step) {
+    const StatusOr<const Op*> op = ops_.find(call.op);
+    std::vector<Json*> names;
+    const bool takes_tensors = collect_names(call.args, names);
+    if (!op.ok() || !takes_tensors) {
+      step.kind = StepKind::kRegion;
+      add_arguments(call.args, step);
+      return absl::OkStatus();
+    }
+    step.kind = StepKind::kCall;
+    step.op = *op;
+    for (const Json* name : names) step.operands.push_back(find(*name));
+    const std::vector<ArgDef>& args = (*op)->def.args;
+    for (std::size_t i = step.operands.size(); i < args.size(); ++i) {
+      if (args[i].kind == ArgDef::Kind::kOptional) step.operands.push_back(-1);
+    }
+    return absl::OkStatus();
+  }
+
+  void add_arguments(Json::Array& args, SolverStep& step) const {
+    std::vector<Json*> names;
+    collect_strings(args, names);
+    for (const Json* name : names) step.operands.push_back(find(*name));
+  }
+
+  void note_uses(int index) {
+    const SolverStep& step = graph_.step(index);
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      if (step.operands[i] < 0) continue;
+      SolverValue& value = graph_.values[static_cast<std::size_t>(step.operands[i])];
+      value.uses.push_back({index, static_cast<int>(i)});
+      value.last_use = index;
+    }
+    if (const auto* read = std::get_if<HostReadStep>(&graph_.written(index).what)) {
+      if (const int value = find(Json(read->value)); value >= 0) {
+        graph_.values[static_cast<std::size_t>(value)].last_use = index;
+      }
+    }
+  }
+
+  StepGraph& graph_;
+  const OpTable& ops_;
+  absl::flat_hash_map<std::string, int> names_;
+};
+
+/// Whether placements of what the step makes are to be found.
+bool is_decided(const AnyStep& step, const OpTable& ops) {
+  const auto* call = std::get_if<CallStep>(&step.what);
+  if (call == nullptr || !ops.find(call->op).ok()) return false;
+  Json::Array args = call->args;
+  std::vector<Json*> names;
+  return collect_names(args, names);
+}
+
+using TakenLayouts = std::vector<std::optional<Layout>>;
+
+/// On a flat program: placements of what calls make are to be found. What regions and foreign ops
+/// read they take as it was declared: per step, by operand.
+class ResultForgetter {
+ public:
+  ResultForgetter(Program& program, const OpTable& ops) : program_(program), ops_(ops) {}
+
+  std::vector<TakenLayouts> run() {
+    std::vector<TakenLayouts> taken;
+    for (AnyStep& step : program_.steps) {
+      TakenLayouts& of_step = taken.emplace_back();
+      if (is_decided(step, ops_)) {
+        forget(std::get<CallStep>(step.what));
+      } else if (auto* region = std::get_if<RegionStep>(&step.what)) {
+        note(region->args, of_step);
+      } else if (auto* foreign = std::get_if<CallStep>(&step.what)) {
+        note(foreign->args, of_step);
+      }
+    }
+    return taken;
+  }
+
+ private:
+  void forget(CallStep& call) {
+    call.row.clear();
+    for (ProgramValue& out : call.out) {
+      if (!out.mesh || !out.layout) continue;
+      declared_[out.name] = *std::move(out.layout);
+      out.layout.reset();
+    }
+  }
+  void note(Json::Array& args, TakenLayouts& taken) const {
+    std::vector<Json*> names;
+    collect_strings(args, names);
+    for (const Json* name : names) {
+      const auto found = declared_.find(*name->if_string());
+      taken.push_back(found == declared_.end() ? std::nullopt : std::optional(found->second));
+    }
+  }
+
+  Program& program_;
+  const OpTable& ops_;
+  absl::flat_hash_map<std::string, Layout> declared_;
+};
+
+/// Twins take their operands alike, or no step is another's twin.
+void part_unequal(const std::vector<TakenLayouts>& taken, std::vector<int>& twins) {
+  absl::flat_hash_map<int, std::size_t> firsts;
+  for (std::size_t i = 0; i < twins.size(); ++i) {
+    const auto [first, is_new] = firsts.try_emplace(twins[i], i);
+    if (is_new || taken[first->second] == taken[i]) continue;
+    for (std::size_t each = 0; each < twins.size(); ++each) twins[each] = static_cast<int>(each);
+    return;
+  }
+}
+
+}  // namespace
+
+std::string StepGraph::place(int step) const {
+  std::string text = absl::StrFormat("step %d", step);
+  const std::string& module = written(step).origin.module;
+  return module.empty() ? text : text + " in " + module;
+}
+
+Status StepGraph::at_step(int step, const Status& status) const {
+  return Status(status.code(), to_absl(place(step) + ": " + std::string(message_of(status))));
+}
+
+std::string StepGraph::reader_of(const ValueUse& use) const {
+  const Op* op = step(use.step).op;
+  if (op == nullptr) return "a region";
+  const std::size_t arg = std::min(static_cast<std::size_t>(use.operand), op->def.args.size() - 1);
+  return op->def.name + '.' + op->def.args[arg].name;
+}
+
+Program without_implicit_moves(Program program) {
+  MoveRemover(program).clean(program.steps);
+  return program;
+}
+
+StatusOr<StepGraph> make_step_graph(const Program& program, const OpTable& ops) {
+  TSR_ASSIGN_OR_RETURN(Program flat, unfold(without_implicit_moves(program)));
+  std::vector<TakenLayouts> taken = ResultForgetter(flat, ops).run();
+  const Program folded = fold(flat);
+  std::vector<int> twins;
+  number_steps(folded.steps, 0, twins);
+  if (twins.size() != taken.size()) return internal_error("folding changed the number of steps");
+  part_unequal(taken, twins);
+  StepGraph graph;
+  TSR_ASSIGN_OR_RETURN(graph.program, unfold(folded));
+  TSR_RETURN_IF_ERROR(GraphMaker(graph, ops).run(twins));
+  for (std::size_t i = 0; i < taken.size(); ++i) graph.steps[i].taken = std::move(taken[i]);
+  return graph;
+}
+
+}  // namespace tessera
