@@ -1,17 +1,119 @@
+// Memory is a sum over what is alive at a step, so a cap is a sum over variables for each step; but
+// only few steps matter. The problem is solved without any; the step at which most is held then
+// becomes a cap; and so on until nothing exceeds it. What the sums leave out (views, copies that may
+// or may not be alive) memory_of() counts: where a step exceeds its cap once more, its sum has to
+// stay below by as much. A bound is taken from sums that leave out, never from such as were lowered.
 #include "program/solver/memory_caps.h"
 
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_format.h"
+#include "io/byte_text.h"
+#include "program/fold.h"
+#include "program/memory.h"
 #include "program/solver/placed_program.h"
 
 namespace tessera {
+namespace {
+
+constexpr int kMostRounds = 12;
+
+struct Peak {
+  std::int64_t bytes = 0;
+  int step = 0;  ///< of the problem
+};
+
+StatusOr<Peak> peak_of(const PlacedProgram& placed, const OpTable& ops) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(placed.program, ops));
+  Peak peak;
+  for (const StageMemory& stage : stages) {
+    if (stage.peak_bytes <= peak.bytes) continue;
+    peak.bytes = stage.peak_bytes;
+    const auto at = static_cast<std::size_t>(std::max<std::int64_t>(stage.peak_step, 0));
+    peak.step = at < placed.step_of.size() ? placed.step_of[at] : 0;
+  }
+  return peak;
+}
+
+class CapSearch {
+ public:
+  CapSearch(PlacementProblem& problem, const OpTable& ops, const PropagateOptions& options)
+      : problem_(problem), ops_(ops), options_(options) {}
+
+  StatusOr<CappedSolution> run() {
+    TSR_ASSIGN_OR_RETURN(CappedSolution found, solve());
+    if (!options_.memory_cap) return finished(std::move(found));
+    double bound = found.network.bound;
+    std::int64_t least = INT64_MAX;
+    bool lowered = false;
+    for (int round = 0; round < kMostRounds; ++round) {
+      TSR_ASSIGN_OR_RETURN(const Peak peak, peak_of(placed_, ops_));
+      least = std::min(least, peak.bytes);
+      if (peak.bytes <= *options_.memory_cap) {
+        found.network.bound = std::min(bound, found.network.cost);
+        found.network.exact &= !lowered;
+        return finished(std::move(found));
+      }
+      lowered |= tighten(peak, found.network.states);
+      StatusOr<CappedSolution> next = solve();
+      if (!next.ok()) return no_room(next.status(), least);
+      found = *std::move(next);
+      if (!lowered) bound = std::max(bound, found.network.bound);
+    }
+    return no_room(absl::OkStatus(), least);
+  }
+
+ private:
+  StatusOr<CappedSolution> solve() {
+    CostNetwork network = problem_.network();
+    for (const auto& [step, cap] : caps_) network.add_cap(cap);
+    CappedSolution found;
+    TSR_ASSIGN_OR_RETURN(found.network,
+                         solve_network(network, {.time_limit_s = options_.time_limit_s}));
+    placed_ = placed_program(problem_, solution_of(problem_, found.network.states));
+    return found;
+  }
+
+  /// True where a cap became lower than what may be held.
+  bool tighten(const Peak& peak, const std::vector<int>& states) {
+    const auto cap = static_cast<double>(*options_.memory_cap);
+    const auto [at, is_new] = caps_.try_emplace(peak.step);
+    if (is_new) {
+      at->second = problem_.held_at(peak.step);
+      at->second.limit = cap;
+    }
+    const double held = problem_.network().amount_of(at->second, states);
+    if (held > at->second.limit) return false;
+    const double left_out = static_cast<double>(peak.bytes) - held;
+    at->second.limit = std::min(cap - left_out, held - 1.0);
+    return true;
+  }
+
+  CappedSolution finished(CappedSolution found) const {
+    found.program = fold(placed_.program);
+    return found;
+  }
+  Status no_room(const Status& status, std::int64_t least) const {
+    if (!status.ok() && status.code() != absl::StatusCode::kResourceExhausted) return status;
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "no placements were found that keep a rank's memory within %s; the least peak that was "
+        "found is %s",
+        byte_text(*options_.memory_cap, 1), byte_text(least, 1)));
+  }
+
+  PlacementProblem& problem_;
+  const OpTable& ops_;
+  const PropagateOptions& options_;
+  std::map<int, CostCap> caps_;  ///< by step
+  PlacedProgram placed_;
+};
+
+}  // namespace
 
 StatusOr<CappedSolution> solve_under_cap(PlacementProblem& problem, const OpTable& ops,
                                          const PropagateOptions& options) {
-  (void)ops;
-  CappedSolution found;
-  NetworkOptions how{.time_limit_s = options.time_limit_s};
-  TSR_ASSIGN_OR_RETURN(found.network, solve_network(problem.network(), how));
-  found.program = placed_program(problem, solution_of(problem, found.network.states));
-  return found;
+  return CapSearch(problem, ops, options).run();
 }
 
 }  // namespace tessera

@@ -6,7 +6,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "program/call_arguments.h"
-#include "program/fold.h"
 #include "program/step_names.h"
 
 namespace tessera {
@@ -24,7 +23,7 @@ class Placer {
   Placer(PlacementProblem& problem, const PlacementSolution& solution)
       : problem_(problem), solution_(solution), graph_(problem.graph()) {}
 
-  Program run() {
+  PlacedProgram run() {
     placed_ = graph_.program;
     placed_.steps.clear();
     for (std::size_t v = 0; v < graph_.values.size(); ++v) names_.insert(value(v).value->name);
@@ -32,8 +31,13 @@ class Placer {
       place(placed_.values[v], static_cast<int>(v));
     }
     copies_.resize(graph_.values.size());
-    for (std::size_t s = 0; s < graph_.steps.size(); ++s) add(static_cast<int>(s));
-    return fold(placed_);
+    PlacedProgram result;
+    for (std::size_t s = 0; s < graph_.steps.size(); ++s) {
+      add(static_cast<int>(s));
+      result.step_of.resize(placed_.steps.size(), static_cast<int>(s));
+    }
+    result.program = std::move(placed_);
+    return result;
   }
 
  private:
@@ -131,12 +135,20 @@ class Placer {
     return copy(value, spec, use).name;
   }
 
-  /// The tree of copies of a value, made when the first is asked for.
-  std::map<int, Copy>& tree(int value) {
-    std::map<int, Copy>& copies = copies_[static_cast<std::size_t>(value)];
+  /// Copies of values are made anew in each phase where the solution says so.
+  std::optional<StepPhase> phase_of(int value, int step) const {
+    const int number = problem_.class_of(value);
+    if (!solution_.again[static_cast<std::size_t>(number)]) return std::nullopt;
+    return graph_.written(step).origin.phase;
+  }
+  /// The tree of copies of a value for a step, made when the first is asked for.
+  std::map<int, Copy>& tree(int value, int step) {
+    const std::optional<StepPhase> phase = phase_of(value, step);
+    std::map<int, Copy>& copies = copies_[static_cast<std::size_t>(value)][phase];
     if (!copies.empty()) return copies;
     std::vector<int> wanted;
     for (const ValueUse& use : graph_.value(value).uses) {
+      if (phase_of(value, use.step) != phase) continue;
       const int spec = read(use);
       if (spec == made(value)) continue;
       if (std::find(wanted.begin(), wanted.end(), spec) == wanted.end()) wanted.push_back(spec);
@@ -152,7 +164,7 @@ class Placer {
   }
 
   Copy& copy(int value, int spec, const ValueUse& use) {
-    Copy& found = tree(value).at(spec);
+    Copy& found = tree(value, use.step).at(spec);
     if (!found.name.empty()) return found;
     const std::string source = source_of(value, found, use);
     found.name = fresh(graph_.value(value).value->name + ".moved");
@@ -168,7 +180,7 @@ class Placer {
                                       .needed_by = graph_.reader_of(use),
                                       .moves = {}},
                              written.origin});
-    end_source(value, found);
+    end_source(value, found, use.step);
     return found;
   }
   std::string source_of(int value, const Copy& of, const ValueUse& use) {
@@ -186,7 +198,7 @@ class Placer {
       end_read(use);
       return false;
     }
-    Copy& moved = tree(value).at(spec);
+    Copy& moved = tree(value, index).at(spec);
     const bool only = moved.readers_left == 1 && moved.name.empty();
     if (!only) {
       move.value = copy(value, spec, use).name;
@@ -194,20 +206,20 @@ class Placer {
     }
     move.value = source_of(value, moved, use);
     moved.name = move.out.name;
-    end_source(value, moved);
+    end_source(value, moved, index);
     moved.readers_left = 0;
     return true;
   }
 
-  void end_source(int value, const Copy& of) {
-    if (of.from >= 0) end_copy(tree(value).at(of.from));
+  void end_source(int value, const Copy& of, int step) {
+    if (of.from >= 0) end_copy(tree(value, step).at(of.from));
   }
   void end_read(const ValueUse& use) {
     const int value = graph_.step(use.step).operands[static_cast<std::size_t>(use.operand)];
     if (class_of(value) == nullptr) return;
     const int spec = read(use);
     if (spec == made(value)) return;
-    Copy& read_copy = tree(value).at(spec);
+    Copy& read_copy = tree(value, use.step).at(spec);
     if (read_copy.readers_left > 0) end_copy(read_copy);
   }
   void end_copy(Copy& of) {
@@ -225,7 +237,8 @@ class Placer {
   Program placed_;
   absl::flat_hash_set<std::string> names_;
   absl::flat_hash_map<std::string, std::string> instead_;
-  std::vector<std::map<int, Copy>> copies_;  ///< per value, by number of the spec
+  /// Per value and phase, by number of the spec.
+  std::vector<std::map<std::optional<StepPhase>, std::map<int, Copy>>> copies_;
   std::vector<std::string> ended_;
 };
 
@@ -239,11 +252,13 @@ PlacementSolution solution_of(const PlacementProblem& problem, const std::vector
   }
   for (const ValueClass& each : problem.classes()) {
     solution.made.push_back(each.made[static_cast<std::size_t>(state_of(each.maker))]);
+    solution.again.push_back(each.copies >= 0 &&
+                             each.again[static_cast<std::size_t>(state_of(each.copies))]);
   }
   return solution;
 }
 
-Program placed_program(PlacementProblem& problem, const PlacementSolution& solution) {
+PlacedProgram placed_program(PlacementProblem& problem, const PlacementSolution& solution) {
   return Placer(problem, solution).run();
 }
 

@@ -1,7 +1,8 @@
 // The values of the problem: those that lie alike and are used alike are one class, with an edge
 // from its maker to its only reader, or to a variable of the placements in which it is had.
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "placement/printable.h"
@@ -174,7 +175,6 @@ Status PlacementProblem::add_leaf(ValueClass& leaf) {
     const bool is_new = std::find(leaf.made.begin(), leaf.made.end(), number) == leaf.made.end();
     if (is_new) leaf.made.push_back(number);
   }
-  leaf.maker = network_.add_variable(std::vector<double>(leaf.made.size(), 0.0));
   return absl::OkStatus();
 }
 
@@ -203,45 +203,46 @@ std::vector<int> PlacementProblem::specs_read(const ValueUse& use) {
 }
 
 void PlacementProblem::connect(ValueClass& each) {
-  std::vector<ValueUse> readers;
-  std::vector<int> made;
-  const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
+  std::vector<ValueUse> readers, writers;
+  for (const ValueUse& use : each.uses) (is_written(use) ? writers : readers).push_back(use);
   const auto weight = static_cast<double>(each.values.size());
   const auto add = [&](const ValueUse& use, bool may_move) {
-    std::vector<int> read;
+    std::vector<int> read, made;
+    const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
     const std::vector<std::uint16_t> ports = ports_of(specs_read(use), read);
     const int reader = twins_[static_cast<std::size_t>(graph_.step(use.step).twin)].variable;
     network_.add_edge(each.maker, made_ports, reader, ports, table_of(made, read, may_move),
                       weight);
   };
-  for (const ValueUse& use : each.uses) {
-    if (is_written(use)) {
-      add(use, false);
-    } else {
-      readers.push_back(use);
-    }
+  if (each.twin < 0 && options_.memory_cap && !readers.empty()) {
+    connect_held(each, readers);
+  } else {
+    if (each.twin < 0) each.maker = network_.add_variable(std::vector<double>(each.made.size()));
+    if (readers.size() == 1) add(readers[0], true);
+    if (readers.size() > 1) connect_copies(each, readers);
   }
-  if (readers.size() == 1) return add(readers[0], true);
-  if (readers.size() > 1) connect_copies(each, readers);
+  for (const ValueUse& use : writers) add(use, false);
 }
 
+std::vector<int> PlacementProblem::wanted_by(const std::vector<ValueUse>& readers) {
+  std::vector<int> wanted;
+  for (const ValueUse& use : readers) ports_of(specs_read(use), wanted);
+  return wanted;
+}
+
+/// What a value becomes is a variable of its own.
 void PlacementProblem::connect_copies(ValueClass& each, const std::vector<ValueUse>& readers) {
-  std::vector<int> wanted, made;
-  std::vector<std::vector<std::uint16_t>> ports;
-  std::vector<std::vector<int>> read;
-  for (const ValueUse& use : readers) {
-    read.emplace_back();
-    ports.push_back(ports_of(specs_read(use), read.back()));
-    ports_of(read.back(), wanted);
-  }
+  const std::vector<int> wanted = wanted_by(readers);
   each.sets = subsets(wanted, std::min(readers.size(), kMostCopies));
+  each.again.assign(each.sets.size(), false);
   each.copies = network_.add_variable(std::vector<double>(each.sets.size(), 0.0));
   std::vector<std::uint16_t> own(each.sets.size());
   for (std::size_t s = 0; s < own.size(); ++s) own[s] = static_cast<std::uint16_t>(s);
 
+  std::vector<int> made;
   const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
-  const std::string most = absl::StrFormat(" %d", std::min(readers.size(), kMostCopies));
-  std::shared_ptr<const CostTable>& moves = tables_[key_of(made, wanted, 'c') + most];
+  std::shared_ptr<const CostTable>& moves =
+      tables_[key_of(made, wanted, 'c') + absl::StrFormat(" %d", each.sets.size())];
   if (!moves) {
     CostTable table{.rows = static_cast<int>(made.size()),
                     .columns = static_cast<int>(each.sets.size())};
@@ -254,21 +255,68 @@ void PlacementProblem::connect_copies(ValueClass& each, const std::vector<ValueU
   }
   network_.add_edge(each.maker, made_ports, each.copies, own, moves,
                     static_cast<double>(each.values.size()));
-  for (std::size_t r = 0; r < readers.size(); ++r) {
-    std::shared_ptr<const CostTable>& serves = tables_[key_of(wanted, read[r], 's') + most];
+  connect_readers(each, readers, each.sets, own);
+}
+
+int PlacementProblem::num_phases(const std::vector<ValueUse>& readers) const {
+  std::set<std::optional<StepPhase>> phases;
+  for (const ValueUse& use : readers) phases.insert(graph_.written(use.step).origin.phase);
+  return static_cast<int>(phases.size());
+}
+
+/// Under a cap, a value that is there from the start and what it becomes are one variable: what is
+/// held is the two together, and copies may be made again in each phase instead of being kept.
+void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse>& readers) {
+  const std::vector<int> wanted = wanted_by(readers), made = each.made;
+  const std::vector<std::vector<int>> sets =
+      subsets(wanted, std::min(readers.size(), kMostCopies));
+  const double phases = num_phases(readers);
+  const auto weight = static_cast<double>(each.values.size());
+  each.made.clear();
+  std::vector<double> costs;
+  std::vector<std::uint16_t> set_ports;
+  const auto add = [&](int from, std::size_t set, bool again) {
+    const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1.0);
+    if (cost == kForbidden) return;
+    each.made.push_back(from);
+    each.sets.push_back(sets[set]);
+    each.again.push_back(again);
+    set_ports.push_back(static_cast<std::uint16_t>(set));
+    costs.push_back(cost);
+  };
+  for (const int from : made) {
+    for (std::size_t set = 0; set < sets.size(); ++set) {
+      add(from, set, false);
+      if (phases > 1 && sets[set].size() == 1 && sets[set][0] != from) add(from, set, true);
+    }
+  }
+  each.maker = each.copies = network_.add_variable(std::move(costs));
+  connect_readers(each, readers, sets, set_ports);
+}
+
+/// Each reads one of the set.
+void PlacementProblem::connect_readers(const ValueClass& each, const std::vector<ValueUse>& readers,
+                                       const std::vector<std::vector<int>>& sets,
+                                       const std::vector<std::uint16_t>& set_ports) {
+  const std::vector<int> wanted = wanted_by(readers);
+  for (const ValueUse& use : readers) {
+    std::vector<int> read;
+    const std::vector<std::uint16_t> ports = ports_of(specs_read(use), read);
+    std::shared_ptr<const CostTable>& serves =
+        tables_[key_of(wanted, read, 's') + absl::StrFormat(" %d", sets.size())];
     if (!serves) {
-      CostTable table{.rows = static_cast<int>(each.sets.size()),
-                      .columns = static_cast<int>(read[r].size())};
-      for (const std::vector<int>& set : each.sets) {
-        for (const int spec : read[r]) {
+      CostTable table{.rows = static_cast<int>(sets.size()),
+                      .columns = static_cast<int>(read.size())};
+      for (const std::vector<int>& set : sets) {
+        for (const int spec : read) {
           const bool has = std::find(set.begin(), set.end(), spec) != set.end();
           table.costs.push_back(has ? 0.0 : kForbidden);
         }
       }
       serves = std::make_shared<const CostTable>(std::move(table));
     }
-    const int reader = twins_[static_cast<std::size_t>(graph_.step(readers[r].step).twin)].variable;
-    network_.add_edge(each.copies, own, reader, ports[r], serves);
+    const int reader = twins_[static_cast<std::size_t>(graph_.step(use.step).twin)].variable;
+    network_.add_edge(each.copies, set_ports, reader, ports, serves);
   }
 }
 

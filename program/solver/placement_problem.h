@@ -34,6 +34,8 @@ struct ValueClass {
   std::vector<int> values;               ///< all
   int copies = -1;                       ///< variable of what it is moved to; -1: none
   std::vector<std::vector<int>> sets;    ///< per state of that: specs that uses read
+  /// Per state of that: it is moved once for each phase that reads it, and not kept between them.
+  std::vector<bool> again;
 };
 
 class PlacementProblem {
@@ -53,6 +55,10 @@ class PlacementProblem {
   /// What operand `use` reads under a candidate of its step; -1 where it has no placements.
   int spec_read(const ValueUse& use, int candidate);
 
+  /// What a rank holds while step `step` runs, in bytes, by variables, at least: results that share
+  /// memory with operands are left out.
+  CostCap held_at(int step) const;
+
  private:
   PlacementProblem(const StepGraph& graph, const PropagateOptions& options)
       : graph_(graph), options_(options), prices_(options) {}
@@ -66,6 +72,13 @@ class PlacementProblem {
   Status add_classes();
   void connect(ValueClass& each);
   void connect_copies(ValueClass& each, const std::vector<ValueUse>& readers);
+  void connect_held(ValueClass& each, const std::vector<ValueUse>& readers);
+  void connect_readers(const ValueClass& each, const std::vector<ValueUse>& readers,
+                       const std::vector<std::vector<int>>& sets,
+                       const std::vector<std::uint16_t>& set_ports);
+  std::vector<int> wanted_by(const std::vector<ValueUse>& readers);
+  int num_phases(const std::vector<ValueUse>& readers) const;
+  double bytes_of(int spec) const;
   std::string signature(int value) const;
   bool is_written(const ValueUse& use) const;
   std::vector<int> specs_read(const ValueUse& use);

@@ -32,6 +32,7 @@ class Prices {
   explicit Prices(const PropagateOptions& options) : options_(options) {}
 
   SpecNumbers& specs() noexcept { return specs_; }
+  const SpecNumbers& specs() const noexcept { return specs_; }
   /// Of a redistribution by the planner; kForbidden where there is none. Cost: one plan, once.
   double of_move(int from, int to);
   /// Of one rank's share of a call, that of the rank with most.

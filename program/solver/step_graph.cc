@@ -125,7 +125,7 @@ class GraphMaker {
       step.kind = StepKind::kRegion;
       add_arguments(region->args, step);
     } else {
-      graph_.frees |= std::holds_alternative<FreeStep>(written.what);
+      note_frees(written, index);
     }
     note_uses(index);
     int result = 0;
@@ -158,6 +158,17 @@ class GraphMaker {
     std::vector<Json*> names;
     collect_strings(args, names);
     for (const Json* name : names) step.operands.push_back(find(*name));
+  }
+
+  void note_frees(const AnyStep& written, int index) {
+    const auto* free = std::get_if<FreeStep>(&written.what);
+    if (free == nullptr) return;
+    graph_.frees = true;
+    for (const std::string& name : free->values) {
+      if (const int value = find(Json(name)); value >= 0) {
+        graph_.values[static_cast<std::size_t>(value)].freed_at = index;
+      }
+    }
   }
 
   void note_uses(int index) {

@@ -42,6 +42,7 @@ struct SolverValue {
   int result = 0;                 ///< which of its results
   std::vector<ValueUse> uses;     ///< in order; of calls, moves and regions
   int last_use = -1;              ///< step, of any kind
+  int freed_at = -1;              ///< step that ends it; -1: none
   bool on_mesh() const noexcept { return value->mesh.has_value(); }
 };
 
