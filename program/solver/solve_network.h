@@ -24,9 +24,8 @@ struct NetworkOptions {
 
 /// What a variable's second choice costs more, all other variables chosen anew.
 enum class NextKind : std::uint8_t {
-  kExact,     ///< least increase
-  kAtMost,    ///< such states were found, cheaper ones may be
-  kEstimate,  ///< by the relaxed problem: not more than the least increase
+  kExact,   ///< the least increase
+  kAtMost,  ///< such states were found; cheaper ones may be
 };
 
 struct NetworkSolution {
@@ -35,7 +34,8 @@ struct NetworkSolution {
   double bound = 0.0;  ///< no states cost less
   bool exact = false;  ///< they are the cheapest but for rounding; bound is cost
   std::int64_t work = 0;
-  /// Where options.next_best, one a variable. kForbidden and -1: no other state is possible.
+  /// Where options.next_best, one a variable. kForbidden and -1: no other state is possible,
+  /// or none was found (kAtMost).
   std::vector<double> next_best;
   std::vector<int> next_state;
   std::vector<NextKind> next_kind;

@@ -1,0 +1,23 @@
+// program/solver/solve_network_caps.h: caps on sums, by a price for each unit of what they cap
+// (Lagrangian relaxation) and a search below it.
+#pragma once
+
+#include "program/solver/solve_network_core.h"
+#include "program/solver/solve_network_plan.h"
+#include "program/solver/solve_network_search.h"
+
+namespace tessera::network {
+
+/// What caps leave possible.
+struct CappedResult {
+  double bound = 0.0;      ///< no states that keep the caps cost less
+  bool has_ended = false;  ///< the search did: the best states are the cheapest, or there are none
+  int tight_cap = -1;      ///< of which even the least amount is over its limit, or may be
+  double least = 0.0;      ///< that amount
+};
+
+/// Improves `best`, whose states keep the caps. The plan is of this core.
+CappedResult solve_capped(const Core& core, EliminationPlan& plan, double gap, Incumbent& best,
+                          Budget& budget);
+
+}  // namespace tessera::network
