@@ -78,9 +78,9 @@ bool allows(const PlacementConstraint& constraint, const Spec& spec) {
   for (int axis = 0; axis < spec.mesh().ndim(); ++axis) {
     if (spec.mesh().axis_label(axis) != constraint.axis || spec.mesh().size(axis) == 1) continue;
     const Placement is = placement_on(spec, axis);
-    const bool listed = std::any_of(
-        constraint.placements.begin(), constraint.placements.end(),
-        [&](const Placement& each) { return counted(each, spec.ndim()) == is; });
+    const bool listed =
+        std::any_of(constraint.placements.begin(), constraint.placements.end(),
+                    [&](const Placement& each) { return counted(each, spec.ndim()) == is; });
     return listed == constraint.allowed;
   }
   return true;

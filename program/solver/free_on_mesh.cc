@@ -52,9 +52,9 @@ bool visit_regions(std::vector<AnyStep>& steps, Names& read) {
 
 StatusOr<Program> free_on_mesh(const Program& program, const ProgramMesh& mesh) {
   if (program.meshes.size() != 1) {
-    return invalid_argument(absl::StrFormat(
-        "a program of one mesh can be laid on another one; this one has %d meshes",
-        program.meshes.size()));
+    return invalid_argument(
+        absl::StrFormat("a program of one mesh can be laid on another one; this one has %d meshes",
+                        program.meshes.size()));
   }
   Program freed = program;
   const std::int64_t before = program.meshes[0].mesh.num_ranks();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "program/call_arguments.h"
 #include "program/fold.h"
@@ -20,6 +21,11 @@ class Greedy {
     placed_ = graph_.program;
     placed_.steps.clear();
     for (const SolverValue& value : graph_.values) names_.insert(value.value->name);
+    for (std::size_t s = 0; s < graph_.steps.size(); ++s) {
+      for (const ValueUse& first : graph_.steps[s].reads_as) {
+        if (first.step >= 0) last_readers_[{first.step, first.operand}] = static_cast<int>(s);
+      }
+    }
     for (std::size_t v = 0; v < placed_.values.size(); ++v) {
       TSR_RETURN_IF_ERROR(place_first(placed_.values[v], v));
     }
@@ -75,8 +81,9 @@ class Greedy {
       spec = *std::move(declared);
     }
     placed_.steps.push_back(std::move(written));
-    if (!moved_.empty() && graph_.frees) placed_.steps.push_back({FreeStep{std::move(moved_)}});
-    moved_.clear();
+    if (const auto ended = ends_.find(index); ended != ends_.end() && graph_.frees) {
+      placed_.steps.push_back({FreeStep{std::move(ended->second)}});
+    }
     return absl::OkStatus();
   }
 
@@ -84,6 +91,8 @@ class Greedy {
     const SolverStep& step = graph_.step(index);
     StatusOr<Attrs> attrs = attrs_of_call(*step.op, call.attrs);
     if (!attrs.ok()) return graph_.at_step(index, attrs.status());
+    std::vector<Json*> names;
+    collect_names(call.args, names);
     std::vector<Spec> plain(step.operands.size());
     std::vector<const Spec*> specs;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
@@ -92,15 +101,17 @@ class Greedy {
       const ProgramValue& value = *graph_.value(step.operands[i]).value;
       const std::optional<Spec>& known = specs_[static_cast<std::size_t>(step.operands[i])];
       plain[i] = known ? *known : Spec::plain(value.global_shape, value.dtype);
+      if (const Read* moved = moved_before(step, i)) {
+        plain[i] = moved->spec;
+        *names[i] = Json(moved->name);
+      }
       specs.back() = &plain[i];
     }
     StatusOr<Resolution> found = propagate(*step.op, specs, *attrs);
     if (!found.ok()) return graph_.at_step(index, found.status());
-    std::vector<Json*> names;
-    collect_names(call.args, names);
     for (std::size_t i = 0; i < names.size() && i < step.operands.size(); ++i) {
       if (step.operands[i] < 0 || specs[i]->mesh().ndim() == 0) continue;
-      move(*names[i], step.operands[i], found->inputs[i], {index, static_cast<int>(i)});
+      move(*names[i], step.operands[i], *specs[i], found->inputs[i], {index, static_cast<int>(i)});
     }
     call.row = found->why;
     for (std::size_t r = 0; r < call.out.size() && r < found->outputs.size(); ++r) {
@@ -120,13 +131,25 @@ class Greedy {
       ProgramValue wanted = *graph_.value(step.operands[i]).value;
       wanted.layout = step.taken[i];
       TSR_ASSIGN_OR_RETURN(const Spec spec, spec_of(graph_.program, wanted));
-      move(*names[i], step.operands[i], spec, {index, static_cast<int>(i)});
+      const std::optional<Spec>& from = specs_[static_cast<std::size_t>(step.operands[i])];
+      if (from) move(*names[i], step.operands[i], *from, spec, {index, static_cast<int>(i)});
     }
     return absl::OkStatus();
   }
-  void move(Json& name, int value, const Spec& to, const ValueUse& use) {
-    const std::optional<Spec>& from = specs_[static_cast<std::size_t>(value)];
-    if (!from || *from == to) return;
+  struct Read {
+    std::string name;
+    Spec spec;
+  };
+  /// What an operand was moved to for an earlier step, which this one reads too.
+  const Read* moved_before(const SolverStep& step, std::size_t operand) const {
+    if (operand >= step.reads_as.size()) return nullptr;
+    const ValueUse& first = step.reads_as[operand];
+    const auto found = moves_.find({first.step, first.operand});
+    return found == moves_.end() ? nullptr : &found->second;
+  }
+
+  void move(Json& name, int value, const Spec& from, const Spec& to, const ValueUse& use) {
+    if (from == to) return;
     ProgramValue out = *graph_.value(value).value;
     const std::string wish = out.name + ".moved";
     out.name = wish;
@@ -136,7 +159,8 @@ class Greedy {
     out.layout = to.layout();
     out.role = ValueRole::kTemporary;
     out.module.clear();
-    moved_.push_back(out.name);
+    moves_[{use.step, use.operand}] = {out.name, to};
+    ends_[last_reader(use)].push_back(out.name);
     const std::string source = *name.if_string();
     name = Json(out.name);
     placed_.steps.push_back({MoveStep{.value = source,
@@ -147,12 +171,19 @@ class Greedy {
                              graph_.written(use.step).origin});
   }
 
+  int last_reader(const ValueUse& use) const {
+    const auto later = last_readers_.find({use.step, use.operand});
+    return later == last_readers_.end() ? use.step : later->second;
+  }
+
   const StepGraph& graph_;
   const PropagateOptions& options_;
   std::vector<std::optional<Spec>> specs_;
   Program placed_;
   absl::flat_hash_set<std::string> names_;
-  std::vector<std::string> moved_;  ///< for the present step
+  absl::flat_hash_map<std::pair<int, int>, Read> moves_;     ///< by step and operand
+  absl::flat_hash_map<int, std::vector<std::string>> ends_;  ///< by the step after which
+  absl::flat_hash_map<std::pair<int, int>, int> last_readers_;
 };
 
 }  // namespace

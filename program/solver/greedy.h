@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-/// Each call by the row that moves least as its operands lie; each of its operands moves for itself.
-/// Errors: as propagate_program().
+/// Each call by the row that moves least as its operands lie; each of its operands moves for
+/// itself. Errors: as propagate_program().
 StatusOr<Program> greedy_program(const StepGraph& graph, const PropagateOptions& options);
 
 }  // namespace tessera

@@ -61,8 +61,8 @@ CostCap PlacementProblem::held_at(int step) const {
       std::map<std::optional<StepPhase>, Lifetime> phases;
       for (const ValueUse& use : value.uses) {
         if (is_written(use)) continue;
-        const auto [phase, is_new] = phases.try_emplace(
-            graph_.written(use.step).origin.phase, Lifetime{use.step, use.step});
+        const auto [phase, is_new] =
+            phases.try_emplace(graph_.written(use.step).origin.phase, Lifetime{use.step, use.step});
         phase->second.last = use.step;
         all = {std::min(all.first, use.step), std::max(all.last, use.step)};
       }

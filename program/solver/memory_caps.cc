@@ -1,8 +1,9 @@
 // Memory is a sum over what is alive at a step, so a cap is a sum over variables for each step; but
 // only few steps matter. The problem is solved without any; the step at which most is held then
-// becomes a cap; and so on until nothing exceeds it. What the sums leave out (views, copies that may
-// or may not be alive) memory_of() counts: where a step exceeds its cap once more, its sum has to
-// stay below by as much. A bound is taken from sums that leave out, never from such as were lowered.
+// becomes a cap; and so on until nothing exceeds it. What the sums leave out (views, copies that
+// may or may not be alive) memory_of() counts: where a step exceeds its cap once more, its sum has
+// to stay below by as much. A bound is taken from sums that leave out, never from such as were
+// lowered.
 #include "program/solver/memory_caps.h"
 
 #include <algorithm>

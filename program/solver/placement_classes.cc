@@ -169,7 +169,8 @@ Status PlacementProblem::add_leaf(ValueClass& leaf) {
     }
   }
   for (const Spec& spec : specs) {
-    const bool stands = spec.mesh() == specs.front().mesh() && (value.layout || !spec.has_partial());
+    const bool stands =
+        spec.mesh() == specs.front().mesh() && (value.layout || !spec.has_partial());
     if (!stands) continue;
     const int number = prices_.specs().of(spec);
     const bool is_new = std::find(leaf.made.begin(), leaf.made.end(), number) == leaf.made.end();
@@ -268,8 +269,7 @@ int PlacementProblem::num_phases(const std::vector<ValueUse>& readers) const {
 /// held is the two together, and copies may be made again in each phase instead of being kept.
 void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse>& readers) {
   const std::vector<int> wanted = wanted_by(readers), made = each.made;
-  const std::vector<std::vector<int>> sets =
-      subsets(wanted, std::min(readers.size(), kMostCopies));
+  const std::vector<std::vector<int>> sets = subsets(wanted, std::min(readers.size(), kMostCopies));
   const double phases = num_phases(readers);
   const auto weight = static_cast<double>(each.values.size());
   each.made.clear();

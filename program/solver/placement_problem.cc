@@ -34,8 +34,8 @@ const std::string& PlacementProblem::module_of(int value) const {
   return graph_.written(known.made_by).origin.module;
 }
 
-StatusOr<std::unique_ptr<PlacementProblem>> PlacementProblem::make(const StepGraph& graph,
-                                                                   const PropagateOptions& options) {
+StatusOr<std::unique_ptr<PlacementProblem>> PlacementProblem::make(
+    const StepGraph& graph, const PropagateOptions& options) {
   std::unique_ptr<PlacementProblem> problem(new PlacementProblem(graph, options));
   problem->constraint_used_.resize(options.constraints.size(), false);
   problem->twins_.resize(static_cast<std::size_t>(graph.num_twins));
@@ -168,9 +168,9 @@ Status PlacementProblem::keep_allowed(StepTwin& twin) {
           return r < each.outputs.size() && !allows(constraint, each.outputs[r]);
         });
         if (!twin.candidates.empty()) continue;
-        return invalid_argument(absl::StrFormat(
-            "%s: it leaves %s, which %s makes, no placement", in_quotes(constraint.text),
-            in_quotes(value.name), graph_.place(step)));
+        return invalid_argument(absl::StrFormat("%s: it leaves %s, which %s makes, no placement",
+                                                in_quotes(constraint.text), in_quotes(value.name),
+                                                graph_.place(step)));
       }
     }
   }

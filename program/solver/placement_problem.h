@@ -28,12 +28,12 @@ struct StepTwin {
 struct ValueClass {
   int twin = -1;  ///< -1: there from the start
   int result = 0;
-  int maker = -1;                        ///< variable
-  std::vector<int> made;                 ///< per state of the maker: number of the spec
-  std::vector<ValueUse> uses;            ///< of the first of the values
-  std::vector<int> values;               ///< all
-  int copies = -1;                       ///< variable of what it is moved to; -1: none
-  std::vector<std::vector<int>> sets;    ///< per state of that: specs that uses read
+  int maker = -1;                      ///< variable
+  std::vector<int> made;               ///< per state of the maker: number of the spec
+  std::vector<ValueUse> uses;          ///< of the first of the values
+  std::vector<int> values;             ///< all
+  int copies = -1;                     ///< variable of what it is moved to; -1: none
+  std::vector<std::vector<int>> sets;  ///< per state of that: specs that uses read
   /// Per state of that: it is moved once for each phase that reads it, and not kept between them.
   std::vector<bool> again;
 };
@@ -86,8 +86,8 @@ class PlacementProblem {
   StatusOr<Spec> whole(const ProgramValue& value) const;
   StatusOr<Spec> declared(const ProgramValue& value) const;
   const std::string& module_of(int value) const;
-  std::shared_ptr<const CostTable> table_of(const std::vector<int>& from, const std::vector<int>& to,
-                                            bool may_move);
+  std::shared_ptr<const CostTable> table_of(const std::vector<int>& from,
+                                            const std::vector<int>& to, bool may_move);
   bool reads_later(const StepTwin& twin) const;
   Status take_as_written(StepTwin& twin);
 

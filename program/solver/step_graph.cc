@@ -12,6 +12,7 @@
 #include "program/fold.h"
 #include "program/step_names.h"
 #include "program/unfold.h"
+#include "strategies/rules/binding.h"
 
 namespace tessera {
 namespace {
@@ -36,18 +37,33 @@ class MoveRemover {
         clean(repeat->steps);
         for (auto& [begin, end] : repeat->carry) end = source_of(end);
       } else if (auto* free = std::get_if<FreeStep>(&step.what)) {
-        std::erase_if(free->values, [&](const std::string& name) { return source_.contains(name); });
+        std::erase_if(free->values,
+                      [&](const std::string& name) { return source_.contains(name); });
         if (free->values.empty()) continue;
       }
+      std::vector<ValueUse>& reads_as = reads_as_.emplace_back();
+      const int number = static_cast<int>(kept.size());
       visit_names(
-          step, [&](std::string& name) { name = source_of(name); },
+          step,
+          [&](std::string& name) {
+            reads_as.push_back(first_use(name, {number, static_cast<int>(reads_as.size())}));
+            name = source_of(name);
+          },
           [&](const ProgramValue& value) { mesh_of_[value.name] = value.mesh; });
       kept.push_back(std::move(step));
     }
     steps = std::move(kept);
   }
+  /// Of a flat program, per step and name that it reads, in order: the use for which it was moved.
+  const std::vector<std::vector<ValueUse>>& reads_as() const noexcept { return reads_as_; }
 
  private:
+  /// The use of a moved value before this one; step -1: it is not moved, or this is the first.
+  ValueUse first_use(const std::string& name, const ValueUse& use) {
+    if (!source_.contains(name)) return {};
+    const auto [at, is_new] = first_uses_.try_emplace(name, use);
+    return is_new ? ValueUse{} : at->second;
+  }
   std::string source_of(const std::string& name) const {
     const auto found = source_.find(name);
     return found == source_.end() ? name : found->second;
@@ -59,6 +75,8 @@ class MoveRemover {
   }
   absl::flat_hash_map<std::string, std::string> source_;
   absl::flat_hash_map<std::string, std::optional<int>> mesh_of_;
+  absl::flat_hash_map<std::string, ValueUse> first_uses_;
+  std::vector<std::vector<ValueUse>> reads_as_;
 };
 
 /// Numbers of steps as written, in the order in which they are unfolded.
@@ -271,9 +289,7 @@ Status StepGraph::at_step(int step, const Status& status) const {
 
 std::string StepGraph::reader_of(const ValueUse& use) const {
   const Op* op = step(use.step).op;
-  if (op == nullptr) return "a region";
-  const std::size_t arg = std::min(static_cast<std::size_t>(use.operand), op->def.args.size() - 1);
-  return op->def.name + '.' + op->def.args[arg].name;
+  return op == nullptr ? "a region" : op->def.name + '.' + operand_name(*op, use.operand);
 }
 
 Program without_implicit_moves(Program program) {
@@ -281,8 +297,41 @@ Program without_implicit_moves(Program program) {
   return program;
 }
 
+namespace {
+
+/// Numbers of names among a step's arguments become numbers of operands.
+void link_uses(const std::vector<std::vector<ValueUse>>& reads_as, StepGraph& graph) {
+  const auto operand_of = [&](int step, int name) {
+    AnyStep written = graph.written(step);
+    std::vector<Json*> all;
+    auto* call = std::get_if<CallStep>(&written.what);
+    if (call == nullptr || graph.step(step).kind != StepKind::kCall) return name;
+    collect_names(call->args, all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->if_string() != nullptr && name-- == 0) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  for (std::size_t s = 0; s < reads_as.size(); ++s) {
+    SolverStep& step = graph.steps[s];
+    for (std::size_t n = 0; n < reads_as[s].size(); ++n) {
+      const ValueUse& first = reads_as[s][n];
+      if (first.step < 0) continue;
+      const int operand = operand_of(static_cast<int>(s), static_cast<int>(n));
+      if (operand < 0 || operand >= std::ssize(step.operands)) continue;
+      step.reads_as.resize(step.operands.size());
+      step.reads_as[static_cast<std::size_t>(operand)] = {first.step,
+                                                          operand_of(first.step, first.operand)};
+    }
+  }
+}
+
+}  // namespace
+
 StatusOr<StepGraph> make_step_graph(const Program& program, const OpTable& ops) {
-  TSR_ASSIGN_OR_RETURN(Program flat, unfold(without_implicit_moves(program)));
+  TSR_ASSIGN_OR_RETURN(Program flat, unfold(program));
+  MoveRemover remover(flat);
+  remover.clean(flat.steps);
   std::vector<TakenLayouts> taken = ResultForgetter(flat, ops).run();
   const Program folded = fold(flat);
   std::vector<int> twins;
@@ -293,6 +342,7 @@ StatusOr<StepGraph> make_step_graph(const Program& program, const OpTable& ops) 
   TSR_ASSIGN_OR_RETURN(graph.program, unfold(folded));
   TSR_RETURN_IF_ERROR(GraphMaker(graph, ops).run(twins));
   for (std::size_t i = 0; i < taken.size(); ++i) graph.steps[i].taken = std::move(taken[i]);
+  link_uses(remover.reads_as(), graph);
   return graph;
 }
 

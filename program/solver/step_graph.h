@@ -20,6 +20,12 @@ enum class StepKind : std::uint8_t {
   kOther    ///< frees and host reads, which place nothing
 };
 
+struct ValueUse {
+  int step = -1;
+  int operand = -1;
+  bool operator==(const ValueUse&) const = default;
+};
+
 struct SolverStep {
   StepKind kind = StepKind::kOther;
   int twin = -1;  ///< number of its kind of steps: equal for the same step of equal rounds
@@ -28,12 +34,9 @@ struct SolverStep {
   std::vector<int> results;   ///< values
   /// Of a region, per operand: how it takes what is made without placements.
   std::vector<std::optional<Layout>> taken;
-};
-
-struct ValueUse {
-  int step = -1;
-  int operand = -1;
-  bool operator==(const ValueUse&) const = default;
+  /// Per operand: the earlier use whose moved operand this one reads, as a gradient reads what its
+  /// op read; step -1: the value itself. Empty: none does.
+  std::vector<ValueUse> reads_as;
 };
 
 struct SolverValue {
@@ -56,9 +59,7 @@ struct StepGraph {
 
   const SolverStep& step(int index) const { return steps[static_cast<std::size_t>(index)]; }
   const SolverValue& value(int index) const { return values[static_cast<std::size_t>(index)]; }
-  const AnyStep& written(int index) const {
-    return program.steps[static_cast<std::size_t>(index)];
-  }
+  const AnyStep& written(int index) const { return program.steps[static_cast<std::size_t>(index)]; }
   /// "step 12 in layers.3.attn", for errors.
   std::string place(int step) const;
   Status at_step(int step, const Status& status) const;
