@@ -51,7 +51,7 @@ std::vector<std::uint16_t> ports_of(const std::vector<int>& shown, std::vector<i
   return ports;
 }
 
-std::string key_of(const std::vector<int>& from, const std::vector<int>& to, char kind) {
+std::string table_key(const std::vector<int>& from, const std::vector<int>& to, char kind) {
   std::string key(1, kind);
   for (const int each : from) key += absl::StrFormat("%d,", each);
   key += '>';
@@ -183,7 +183,7 @@ Status PlacementProblem::add_leaf(ValueClass& leaf) {
 std::shared_ptr<const CostTable> PlacementProblem::table_of(const std::vector<int>& from,
                                                             const std::vector<int>& to,
                                                             bool may_move) {
-  std::shared_ptr<const CostTable>& table = tables_[key_of(from, to, may_move ? 'm' : 'e')];
+  std::shared_ptr<const CostTable>& table = tables_[table_key(from, to, may_move ? 'm' : 'e')];
   if (table) return table;
   CostTable made{.rows = static_cast<int>(from.size()), .columns = static_cast<int>(to.size())};
   for (const int a : from) {
@@ -243,7 +243,7 @@ void PlacementProblem::connect_copies(ValueClass& each, const std::vector<ValueU
   std::vector<int> made;
   const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
   std::shared_ptr<const CostTable>& moves =
-      tables_[key_of(made, wanted, 'c') + absl::StrFormat(" %d", each.sets.size())];
+      tables_[table_key(made, wanted, 'c') + absl::StrFormat(" %d", each.sets.size())];
   if (!moves) {
     CostTable table{.rows = static_cast<int>(made.size()),
                     .columns = static_cast<int>(each.sets.size())};
@@ -303,7 +303,7 @@ void PlacementProblem::connect_readers(const ValueClass& each, const std::vector
     std::vector<int> read;
     const std::vector<std::uint16_t> ports = ports_of(specs_read(use), read);
     std::shared_ptr<const CostTable>& serves =
-        tables_[key_of(wanted, read, 's') + absl::StrFormat(" %d", sets.size())];
+        tables_[table_key(wanted, read, 's') + absl::StrFormat(" %d", sets.size())];
     if (!serves) {
       CostTable table{.rows = static_cast<int>(sets.size()),
                       .columns = static_cast<int>(read.size())};

@@ -121,10 +121,25 @@ Status PlacementProblem::find_candidates(StepTwin& twin) {
     query.made.back() = made_for(twin, i);
   }
   if (!on_mesh) return take_as_written(twin);
-  StatusOr<std::vector<CallCandidate>> found = candidates_of(query);
-  if (!found.ok()) return graph_.at_step(first, found.status());
-  twin.candidates = *std::move(found);
+  // Micro-batches and layers that are not quite equal ask for the same.
+  auto& known = candidates_[key_of(query)];
+  if (known.empty()) {
+    StatusOr<std::vector<CallCandidate>> found = candidates_of(query);
+    if (!found.ok()) return graph_.at_step(first, found.status());
+    known = *std::move(found);
+  }
+  twin.candidates = known;
   return absl::OkStatus();
+}
+
+std::string PlacementProblem::key_of(const CandidateQuery& query) {
+  std::string key = query.op->def.name + ' ' + query.attrs->to_string();
+  for (std::size_t i = 0; i < query.operands.size(); ++i) {
+    key +=
+        query.operands[i] ? absl::StrFormat(" %d:", prices_.specs().of(*query.operands[i])) : " -";
+    for (const Spec& made : query.made[i]) key += absl::StrFormat("%d,", prices_.specs().of(made));
+  }
+  return key;
 }
 
 /// Results as they are declared, whole where they are not; operands of regions as these are.

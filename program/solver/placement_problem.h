@@ -65,6 +65,7 @@ class PlacementProblem {
 
   Status find_candidates();
   Status find_candidates(StepTwin& twin);
+  std::string key_of(const CandidateQuery& query);
   Status keep_allowed(StepTwin& twin);
   Status add_twins();
   Status add_leaf(ValueClass& leaf);
@@ -99,6 +100,7 @@ class PlacementProblem {
   std::vector<ValueClass> classes_;
   std::vector<int> class_of_;
   std::vector<bool> constraint_used_;
+  absl::flat_hash_map<std::string, std::vector<CallCandidate>> candidates_;  ///< by query
   absl::flat_hash_map<std::string, std::shared_ptr<const CostTable>> tables_;
 };
 
