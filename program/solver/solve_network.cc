@@ -108,6 +108,7 @@ class Solver {
       is_exact_ = result.has_ended;
       return {};
     }
+    if (result.is_forbidden) return no_states("");
     if (result.tight_cap >= 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "cost network: cap ", result.tight_cap, " allows ", core_.limits[result.tight_cap],

@@ -38,9 +38,10 @@ class CapSolver {
 
   CappedResult run() {
     const Choice free = choice_at(multipliers_);
-    if (is_done()) return finished(true);
+    result_.is_forbidden = value_ == kForbidden;
+    if (is_done() || result_.is_forbidden) return finished(true);
     find_least_amounts();
-    if (result_.tight_cap >= 0 && plan_.is_exact) return finished(true);
+    if (result_.tight_cap >= 0) return finished(true);
     if (core_.limits.size() == 1 && !free.states.empty() && !least_.states.empty()) {
       follow_hull(free);
     } else {
@@ -116,7 +117,7 @@ class CapSolver {
       if (least > limit + 1e-12 * limit) {
         result_.tight_cap = static_cast<int>(cap);
         result_.least = least;
-        result_.bound = plan_.is_exact ? kForbidden : result_.bound;
+        result_.bound = kForbidden;
         break;
       }
     }

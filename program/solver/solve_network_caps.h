@@ -12,8 +12,9 @@ namespace tessera::network {
 struct CappedResult {
   double bound = 0.0;      ///< no states that keep the caps cost less
   bool has_ended = false;  ///< the search did: the best states are the cheapest, or there are none
-  int tight_cap = -1;      ///< of which even the least amount is over its limit, or may be
-  double least = 0.0;      ///< that amount
+  bool is_forbidden = false;  ///< there are no states even without caps
+  int tight_cap = -1;         ///< no states keep it, whatever they cost
+  double least = 0.0;         ///< of its amounts; a lower bound where the plan is not exact
 };
 
 /// Improves `best`, whose states keep the caps. The plan is of this core.

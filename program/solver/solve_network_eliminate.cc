@@ -15,7 +15,9 @@ double Elimination::run(const std::vector<std::vector<double>>& unary) {
   unary_ = &unary;
   work_ += static_cast<std::int64_t>(plan_.work);
   double bound = core_.base;
+  numbers_.clear();
   for (const PlannedBucket& bucket : plan_.buckets) {
+    double& number = numbers_.emplace_back(0.0);
     const std::vector<std::vector<double>> shared = shared_costs(bucket);
     for (std::size_t m = 0; m < bucket.minis.size(); ++m) {
       const MiniBucket& mini = bucket.minis[m];
@@ -25,6 +27,7 @@ double Elimination::run(const std::vector<std::vector<double>>& unary) {
       std::vector<double> message = bucket_minimum(plan_.partitions, task);
       if (mini.message < 0) {
         bound += message[0];
+        number += message[0];
       } else {
         messages_[mini.message] = std::move(message);
         factors_[mini.message].costs = messages_[mini.message].data();
@@ -79,7 +82,7 @@ double Elimination::value(int factor, const std::vector<int>& states) const {
 std::vector<double> Elimination::excess(int i, const std::vector<int>& states) const {
   const PlannedBucket& bucket = plan_.buckets[i];
   std::vector<double> costs = (*unary_)[bucket.v];
-  double foretold = 0.0;
+  double foretold = numbers_[i];
   std::vector<int> trial = states;
   for (const MiniBucket& mini : bucket.minis) {
     if (mini.message >= 0) foretold += value(mini.message, states);

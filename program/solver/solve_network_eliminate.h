@@ -44,6 +44,7 @@ class Elimination {
   const std::vector<std::vector<double>>* unary_ = nullptr;
   std::vector<Factor> factors_;
   std::vector<std::vector<double>> messages_;  ///< by number of the table, empty for links
+  std::vector<double> numbers_;                ///< messages without axes, of each bucket
   std::vector<std::vector<double>> down_;      ///< likewise
   std::vector<Factor> down_factors_;
   std::int64_t work_ = 0;
