@@ -17,23 +17,6 @@ constexpr std::int64_t kCutsetTable = 1 << 14;  ///< entries
 constexpr std::int64_t kFirstTable = 1 << 10;
 constexpr std::int64_t kLeastSearch = 1 << 20;  ///< work of a search in a tree
 
-/// The core's numbers of the network's states, -1 where it has dropped one.
-std::vector<int> core_states(const Core& core, const std::vector<int>& network_states) {
-  std::vector<int> result;
-  for (std::size_t v = 0; v < network_states.size(); ++v) {
-    const std::vector<int>& states = core.state_of[v];
-    const auto at = std::lower_bound(states.begin(), states.end(), network_states[v]);
-    const bool is_there = at != states.end() && *at == network_states[v];
-    result.push_back(is_there ? static_cast<int>(at - states.begin()) : -1);
-  }
-  return result;
-}
-
-/// States of `from`, which is `to` with fewer states, offered to `to`.
-void offer_from(const Core& from, const std::vector<int>& states, const Core& to, Incumbent& best) {
-  if (!states.empty()) offer(to, core_states(to, from.network_states(states)), best);
-}
-
 void improve_once(const Core& core, const CutsetOptions& options, std::uint64_t seed,
                   Incumbent& best, Budget& budget) {
   std::vector<int> fixed(core.unary.size(), -1);
@@ -96,11 +79,13 @@ class GapCloser {
   /// Nothing is left that costs less than the best states.
   double closed() const { return best_.cost; }
 
-  /// Returns false where no states are left.
+  /// Returns false where no states are left. Few states are dear before any were found: to compare
+  /// them all would take longest.
   bool tighten() {
     raise_base(tight_, best_.cost, budget_);
     bound_ = std::max(bound_, tight_.base);
     if (best_.is_reached_by(tight_.base)) return false;
+    if (best_.cost == kForbidden) return true;
     drop_dear(tight_, best_.cost - best_.tolerance());
     return reduce(tight_, Dominance::kFull) < 0;
   }
