@@ -16,6 +16,9 @@ constexpr int kCutsets = 6;                     ///< a round
 constexpr std::int64_t kCutsetTable = 1 << 14;  ///< entries
 constexpr std::int64_t kFirstTable = 1 << 10;
 constexpr std::int64_t kLeastSearch = 1 << 20;  ///< work of a search in a tree
+/// Additions of an exact elimination that is preferred to a relaxed one, and that is the last
+/// resort.
+constexpr double kExactWork = 1e8, kMostWork = 5e9;
 
 void improve_once(const Core& core, const CutsetOptions& options, std::uint64_t seed,
                   Incumbent& best, Budget& budget) {
@@ -59,13 +62,7 @@ class GapCloser {
       if (!tighten()) return closed();
       if (relax(max_table)) return closed();
       if (is_done()) break;
-      if (best_.cost != kForbidden) {
-        improve_by_cutsets(core_,
-                           {.max_table = std::min(kCutsetTable, options_.max_table),
-                            .rounds = kCutsets,
-                            .seed = static_cast<std::uint64_t>(round)},
-                           best_, budget_);
-      }
+      if (best_.cost != kForbidden) improve(static_cast<std::uint64_t>(round));
       max_table = std::min(max_table * 4, options_.max_table);
     }
     return std::min(bound_, best_.cost);
@@ -94,7 +91,8 @@ class GapCloser {
   /// below it ended.
   bool relax(std::int64_t max_table) {
     EliminationPlan plan = plan_elimination(tight_, options_.max_table);
-    if (!plan.is_exact || plan.work > static_cast<double>(budget_.left())) {
+    const double most = max_table < options_.max_table ? kExactWork : kMostWork;
+    if (!plan.is_exact || plan.work > std::min(most, static_cast<double>(budget_.left()))) {
       plan = plan_elimination(tight_, max_table);
     }
     Elimination elimination(tight_, plan);
@@ -112,6 +110,29 @@ class GapCloser {
     budget_.spend(part.spent());
     offer_from(tight_, better.states, core_, best_);
     return has_ended;
+  }
+
+  /// Around the best states, among these and what is left of others.
+  void improve(std::uint64_t seed) {
+    const std::vector<int> network_states = core_.network_states(best_.states);
+    Core around = core_;
+    const std::vector<std::vector<int>> links_of = core_.links_of();
+    for (int v = 0; v < core_.num_variables(); ++v) {
+      const std::vector<int>& left = tight_.state_of[v];
+      std::vector<char> keep;
+      for (const int state : core_.state_of[v]) {
+        keep.push_back(state == network_states[v] ||
+                       std::binary_search(left.begin(), left.end(), state));
+      }
+      keep_states(around, links_of, v, keep);
+    }
+    compress(around);
+    Incumbent better{.states = core_states(around, network_states), .cost = best_.cost};
+    improve_by_cutsets(
+        around,
+        {.max_table = std::min(kCutsetTable, options_.max_table), .rounds = kCutsets, .seed = seed},
+        better, budget_);
+    offer_from(around, better.states, core_, best_);
   }
 
   const Core& core_;
