@@ -19,7 +19,7 @@ namespace {
 using namespace network;
 
 /// Up to so many additions an elimination is no dearer than to look for states to drop, which
-/// would hide second choices.
+/// hides second choices.
 constexpr double kCheapWork = 3e7;
 
 Status no_states(const std::string& detail) {
@@ -51,20 +51,18 @@ class Solver {
 
   Status prepare() {
     TSR_RETURN_IF_ERROR(reduced(Dominance::kAlikeOnly));
-    plan_ = plan_elimination(core_, options_.max_table);
-    if (plan_.is_exact && plan_.work <= kCheapWork) return {};
-    TSR_RETURN_IF_ERROR(reduced(Dominance::kFull));
-    plan_ = plan_elimination(core_, options_.max_table);
+    if (core_.limits.empty()) plan_ = plan_elimination(core_, options_.max_table);
     return {};
   }
 
   bool is_plan_affordable() const {
-    return plan_.is_exact && plan_.work <= static_cast<double>(budget_.left());
+    return plan_.is_exact && plan_.work <= kCheapWork &&
+           plan_.work <= static_cast<double>(budget_.left());
   }
 
   /// The caller's states, those that were dropped at the first of theirs; then downhill.
   void take_start() {
-    if (is_plan_affordable() && core_.limits.empty()) return;
+    if (core_.limits.empty() && is_plan_affordable()) return;
     std::vector<int> states(core_.unary.size(), 0);
     for (std::size_t v = 0; v < options_.start.size(); ++v) {
       const auto at =
@@ -101,13 +99,14 @@ class Solver {
   }
 
   Status solve_with_caps() {
-    if (!is_plan_affordable()) plan_ = plan_elimination(core_, 1 << 14);
-    const CappedResult result = solve_capped(core_, plan_, options_.gap, best_, budget_);
+    const CappedResult result =
+        solve_capped(core_, options_.max_table, options_.gap, best_, budget_);
     bound_ = result.bound;
     if (!best_.states.empty()) {
       is_exact_ = result.has_ended;
       return {};
     }
+    if (result.is_forbidden) return no_states("");
     if (result.tight_cap >= 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "cost network: cap ", result.tight_cap, " allows ", core_.limits[result.tight_cap],

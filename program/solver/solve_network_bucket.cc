@@ -176,6 +176,7 @@ class Bucket {
       maps_.push_back(own_.map(classes[d], classes[d + 1]));
       scratch_.emplace_back(
           static_cast<std::size_t>(own_.count(classes[d < num_kept_ ? d + 1 : d])));
+      sums_.emplace_back(static_cast<std::size_t>(own_.count(classes[d])));
       std::vector<Laid*>& ready = ready_.emplace_back();
       std::vector<Laid*>& pending = pending_.emplace_back();
       for (Laid& table : laid_) {
@@ -191,6 +192,8 @@ class Bucket {
       inner_of_head_ = own_.map(heads_[num_kept_], tails_[num_kept_]);
     }
     out_of_head_ = own_.map(heads_[num_kept_], task_.out);
+    common_.resize(num_loops_ > 0 ? static_cast<std::size_t>(sizes_.back()) : 0);
+    row_sums_.resize(common_.size());
     rows_.resize(static_cast<std::size_t>(own_.count(task_.out)) *
                  (num_loops_ > 0 ? sizes_.back() : 1));
   }
@@ -202,12 +205,13 @@ class Bucket {
     for (Laid* table : pending_[d]) table->offset -= sizes_[d] * table->strides[d];
   }
 
-  double ready_cost(int d, std::int64_t value, std::size_t c) const {
-    double sum = 0.0;
+  /// Adds what the loop's tables say at one of its values to the costs of its classes.
+  void add_ready(int d, std::int64_t value, std::vector<double>& costs) const {
     for (const Laid* table : ready_[d]) {
-      sum += table->costs[table->offset + value * table->strides[d] + table->class_offsets[c]];
+      const double* from = table->costs + table->offset + value * table->strides[d];
+      const std::int64_t* offsets = table->class_offsets.data();
+      for (std::size_t c = 0; c < costs.size(); ++c) costs[c] += from[offsets[c]];
     }
-    return sum;
   }
 
   /// `costs`: of the classes heads_[d], with all that the outer loops decide.
@@ -215,12 +219,14 @@ class Bucket {
     if (d == num_kept_) return finish(costs, out);
     if (d + 1 == num_loops_) return last_kept_loop(d, costs, out);
     std::vector<double>& next = scratch_[d];
+    std::vector<double>& sums = sums_[d];
     const Classes& map = maps_[d];
     for (std::int64_t value = 0; value < sizes_[d]; ++value) {
+      sums.assign(costs, costs + map.size());
+      add_ready(d, value, sums);
       std::fill(next.begin(), next.end(), kForbidden);
       for (std::size_t c = 0; c < map.size(); ++c) {
-        const double sum = costs[c] + ready_cost(d, value, c);
-        if (sum < next[map[c]]) next[map[c]] = sum;
+        next[map[c]] = std::min(next[map[c]], sums[c]);
       }
       keep_loop(d + 1, next.data(), out + value * out_strides_[d]);
       advance(d);
@@ -235,8 +241,16 @@ class Bucket {
     double* rows = num_out == 1 ? out : rows_.data();
     if (num_out != 1) std::fill(rows_.begin(), rows_.end(), kForbidden);
     const Classes& map = maps_[d];
+    sum_common(d);
     for (std::size_t c = 0; c < map.size(); ++c) {
-      if (costs[c] != kForbidden) lower_row(d, c, costs[c], rows + map[c] * size);
+      if (costs[c] == kForbidden) continue;
+      const double cost = costs[c];
+      const double* __restrict sums = row_sums(d, c);
+      double* __restrict row = rows + map[c] * size;
+      for (std::int64_t q = 0; q < size; ++q) {
+        const double sum = cost + sums[q];
+        row[q] = sum < row[q] ? sum : row[q];
+      }
     }
     if (num_out == 1) return;
     for (std::int64_t q = 0; q < size; ++q) {
@@ -244,32 +258,39 @@ class Bucket {
     }
   }
 
-  const double* row_of(const Laid& table, std::size_t c) const {
-    return table.costs + table.offset + table.class_offsets[c];
+  /// The innermost loop's tables that tell no classes of the variable apart, summed once.
+  void sum_common(int d) {
+    has_common_ = false;
+    for (const Laid* table : ready_[d]) {
+      if (table->partition != Partitions::kAlike) continue;
+      add_row(table->costs + table->offset, common_, has_common_);
+      has_common_ = true;
+    }
   }
 
-  void lower_row(int d, std::size_t c, double cost, double* __restrict row) const {
-    const std::int64_t size = sizes_[d];
-    const std::vector<Laid*>& ready = ready_[d];
-    const double* __restrict first = row_of(*ready[0], c);
-    if (ready.size() == 1) {
-      for (std::int64_t q = 0; q < size; ++q) {
-        const double sum = cost + first[q];
-        row[q] = sum < row[q] ? sum : row[q];
-      }
-    } else if (ready.size() == 2) {
-      const double* __restrict second = row_of(*ready[1], c);
-      for (std::int64_t q = 0; q < size; ++q) {
-        const double sum = cost + (first[q] + second[q]);
-        row[q] = sum < row[q] ? sum : row[q];
-      }
-    } else {
-      for (std::int64_t q = 0; q < size; ++q) {
-        double sum = cost;
-        for (const Laid* table : ready) sum += row_of(*table, c)[q];
-        row[q] = sum < row[q] ? sum : row[q];
+  /// The sum of all of the innermost loop's tables for one class.
+  const double* row_sums(int d, std::size_t c) {
+    const double* only = has_common_ ? common_.data() : nullptr;
+    for (const Laid* table : ready_[d]) {
+      if (table->partition == Partitions::kAlike) continue;
+      const double* row = table->costs + table->offset + table->class_offsets[c];
+      if (only == nullptr) {
+        only = row;
+      } else if (only == row_sums_.data()) {
+        add_row(row, row_sums_, true);
+      } else {
+        const double* __restrict first = only;
+        for (std::size_t q = 0; q < row_sums_.size(); ++q) row_sums_[q] = first[q] + row[q];
+        only = row_sums_.data();
       }
     }
+    return only;
+  }
+
+  static void add_row(const double* __restrict row, std::vector<double>& sums, bool is_more) {
+    double* __restrict to = sums.data();
+    const std::size_t size = sums.size();
+    for (std::size_t q = 0; q < size; ++q) to[q] = is_more ? to[q] + row[q] : row[q];
   }
 
   void finish(const double* costs, double* out) {
@@ -285,48 +306,36 @@ class Bucket {
   const double* minimum(int d) {
     std::vector<double>& low = scratch_[d];
     if (d + 1 == num_loops_) {
-      for (std::size_t c = 0; c < low.size(); ++c) low[c] = least_of_row(d, c);
+      sum_common(d);
+      for (std::size_t c = 0; c < low.size(); ++c) low[c] = least_of(row_sums(d, c), sizes_[d]);
       return low.data();
     }
     std::fill(low.begin(), low.end(), kForbidden);
     const Classes& map = maps_[d];
+    std::vector<double>& sums = sums_[d];
     for (std::int64_t value = 0; value < sizes_[d]; ++value) {
       const double* inner = minimum(d + 1);
-      for (std::size_t c = 0; c < low.size(); ++c) {
-        if (inner[map[c]] == kForbidden) continue;
-        const double sum = ready_cost(d, value, c) + inner[map[c]];
-        if (sum < low[c]) low[c] = sum;
-      }
+      for (std::size_t c = 0; c < low.size(); ++c) sums[c] = inner[map[c]];
+      add_ready(d, value, sums);
+      for (std::size_t c = 0; c < low.size(); ++c) low[c] = std::min(low[c], sums[c]);
       advance(d);
     }
     rewind(d);
     return low.data();
   }
 
-  double least_of_row(int d, std::size_t c) const {
-    constexpr std::int64_t kLanes = 8;
-    const std::vector<Laid*>& ready = ready_[d];
-    const std::int64_t size = sizes_[d];
+  static double least_of(const double* row, std::int64_t size) {
+    constexpr std::int64_t kLanes = 4;
     std::array<double, kLanes> lanes;
     lanes.fill(kForbidden);
-    const double* first = row_of(*ready[0], c);
-    const double* second = ready.size() == 2 ? row_of(*ready[1], c) : nullptr;
     std::int64_t q = 0;
-    if (ready.size() <= 2) {
-      for (; q + kLanes <= size; q += kLanes) {
-        for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-          const double sum =
-              second == nullptr ? first[q + lane] : first[q + lane] + second[q + lane];
-          lanes[lane] = sum < lanes[lane] ? sum : lanes[lane];
-        }
+    for (; q + kLanes <= size; q += kLanes) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = row[q + lane] < lanes[lane] ? row[q + lane] : lanes[lane];
       }
     }
-    for (; q < size; ++q) {
-      double sum = 0.0;
-      for (const Laid* table : ready) sum += row_of(*table, c)[q];
-      lanes[0] = sum < lanes[0] ? sum : lanes[0];
-    }
-    return *std::min_element(lanes.begin(), lanes.end());
+    for (; q < size; ++q) lanes[0] = row[q] < lanes[0] ? row[q] : lanes[0];
+    return std::min(std::min(lanes[0], lanes[1]), std::min(lanes[2], lanes[3]));
   }
 
   std::vector<Partitions>& partitions_;
@@ -341,8 +350,9 @@ class Bucket {
   Classes inner_of_head_, out_of_head_;
   std::vector<std::vector<Laid*>> ready_;    ///< tables that a loop completes
   std::vector<std::vector<Laid*>> pending_;  ///< tables with its axis that a later one completes
-  std::vector<std::vector<double>> scratch_;
-  std::vector<double> rows_;
+  std::vector<std::vector<double>> scratch_, sums_;  ///< of each loop
+  std::vector<double> rows_, common_, row_sums_;
+  bool has_common_ = false;
 };
 
 /// Puts the axis that leaves fewest classes to tell apart innermost, and so on outwards.

@@ -3,21 +3,21 @@
 #pragma once
 
 #include "program/solver/solve_network_core.h"
-#include "program/solver/solve_network_plan.h"
 #include "program/solver/solve_network_search.h"
 
 namespace tessera::network {
 
 /// What caps leave possible.
 struct CappedResult {
-  double bound = 0.0;      ///< no states that keep the caps cost less
-  bool has_ended = false;  ///< the search did: the best states are the cheapest, or there are none
-  int tight_cap = -1;      ///< of which even the least amount is over its limit, or may be
-  double least = 0.0;      ///< that amount
+  double bound = -kForbidden;  ///< no states that keep the caps cost less
+  bool has_ended = false;     ///< nothing is cheaper than the best states; none: nothing is allowed
+  bool is_forbidden = false;  ///< there are no states even without caps
+  int tight_cap = -1;         ///< no states keep it, whatever they cost
+  double least = 0.0;         ///< of its amounts; a lower bound where the plan is not exact
 };
 
-/// Improves `best`, whose states keep the caps. The plan is of this core.
-CappedResult solve_capped(const Core& core, EliminationPlan& plan, double gap, Incumbent& best,
+/// Improves `best`, whose states keep the caps, for a core with caps.
+CappedResult solve_capped(const Core& core, std::int64_t max_table, double gap, Incumbent& best,
                           Budget& budget);
 
 }  // namespace tessera::network

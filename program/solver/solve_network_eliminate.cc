@@ -15,7 +15,9 @@ double Elimination::run(const std::vector<std::vector<double>>& unary) {
   unary_ = &unary;
   work_ += static_cast<std::int64_t>(plan_.work);
   double bound = core_.base;
+  numbers_.clear();
   for (const PlannedBucket& bucket : plan_.buckets) {
+    double& number = numbers_.emplace_back(0.0);
     const std::vector<std::vector<double>> shared = shared_costs(bucket);
     for (std::size_t m = 0; m < bucket.minis.size(); ++m) {
       const MiniBucket& mini = bucket.minis[m];
@@ -25,6 +27,7 @@ double Elimination::run(const std::vector<std::vector<double>>& unary) {
       std::vector<double> message = bucket_minimum(plan_.partitions, task);
       if (mini.message < 0) {
         bound += message[0];
+        number += message[0];
       } else {
         messages_[mini.message] = std::move(message);
         factors_[mini.message].costs = messages_[mini.message].data();
@@ -66,27 +69,34 @@ std::vector<std::vector<double>> Elimination::shared_costs(const PlannedBucket& 
   return shares;
 }
 
-double Elimination::value(int factor, const std::vector<int>& states) const {
-  std::size_t index = 0;
-  for (const Axis& axis : factors_[factor].axes) {
-    const Partitions& partitions = plan_.partitions[axis.v];
-    index = index * static_cast<std::size_t>(partitions.count(axis.partition)) +
-            partitions.classes(axis.partition)[states[axis.v]];
+Elimination::Line Elimination::line(int factor, int v, const std::vector<int>& states) const {
+  Line line{.at = factors_[factor].costs};
+  std::int64_t stride = 1;
+  const std::vector<Axis>& axes = factors_[factor].axes;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const Partitions& partitions = plan_.partitions[axis->v];
+    const Classes& classes = partitions.classes(axis->partition);
+    if (axis->v == v) {
+      line.stride = stride;
+      line.classes = &classes;
+    } else {
+      line.at += classes[states[axis->v]] * stride;
+    }
+    stride *= partitions.count(axis->partition);
   }
-  return factors_[factor].costs[index];
+  return line;
 }
 
 std::vector<double> Elimination::excess(int i, const std::vector<int>& states) const {
   const PlannedBucket& bucket = plan_.buckets[i];
   std::vector<double> costs = (*unary_)[bucket.v];
-  double foretold = 0.0;
-  std::vector<int> trial = states;
+  double foretold = numbers_[i];
   for (const MiniBucket& mini : bucket.minis) {
-    if (mini.message >= 0) foretold += value(mini.message, states);
+    if (mini.message >= 0) foretold += *line(mini.message, -1, states).at;
     for (const int factor : mini.factors) {
+      const Line each = line(factor, bucket.v, states);
       for (std::size_t s = 0; s < costs.size(); ++s) {
-        trial[bucket.v] = static_cast<int>(s);
-        costs[s] += value(factor, trial);
+        costs[s] += each.at[(*each.classes)[s] * each.stride];
       }
     }
   }

@@ -32,7 +32,13 @@ class Elimination {
   std::int64_t work() const { return work_; }
 
  private:
-  double value(int factor, const std::vector<int>& states) const;
+  /// A table's costs along one variable's axis, all other variables having states.
+  struct Line {
+    const double* at = nullptr;
+    std::int64_t stride = 0;
+    const Classes* classes = nullptr;  ///< of the variable's states
+  };
+  Line line(int factor, int v, const std::vector<int>& states) const;
   std::vector<std::vector<double>> shared_costs(const PlannedBucket& bucket);
   std::vector<double> message_down(const PlannedBucket& bucket, int child);
   std::vector<double> coarsened(const std::vector<double>& costs, const std::vector<Axis>& fine,
@@ -44,6 +50,7 @@ class Elimination {
   const std::vector<std::vector<double>>* unary_ = nullptr;
   std::vector<Factor> factors_;
   std::vector<std::vector<double>> messages_;  ///< by number of the table, empty for links
+  std::vector<double> numbers_;                ///< messages without axes, of each bucket
   std::vector<std::vector<double>> down_;      ///< likewise
   std::vector<Factor> down_factors_;
   std::int64_t work_ = 0;

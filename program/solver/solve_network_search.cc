@@ -60,6 +60,21 @@ void offer(const Core& core, const std::vector<int>& states, Incumbent& best) {
   best.states = states;
 }
 
+std::vector<int> core_states(const Core& core, const std::vector<int>& network_states) {
+  std::vector<int> result;
+  for (std::size_t v = 0; v < network_states.size(); ++v) {
+    const std::vector<int>& states = core.state_of[v];
+    const auto at = std::lower_bound(states.begin(), states.end(), network_states[v]);
+    const bool is_there = at != states.end() && *at == network_states[v];
+    result.push_back(is_there ? static_cast<int>(at - states.begin()) : -1);
+  }
+  return result;
+}
+
+void offer_from(const Core& from, const std::vector<int>& states, const Core& to, Incumbent& best) {
+  if (!states.empty()) offer(to, core_states(to, from.network_states(states)), best);
+}
+
 std::vector<std::vector<double>> penalised(const Core& core,
                                            const std::vector<double>& multipliers) {
   std::vector<std::vector<double>> costs = core.unary;

@@ -43,6 +43,11 @@ bool keeps_caps(const Core& core, const std::vector<int>& states);
 /// Takes the states where they keep the caps and cost less.
 void offer(const Core& core, const std::vector<int>& states, Incumbent& best);
 
+/// The core's numbers of the network's states, -1 where it has dropped one.
+std::vector<int> core_states(const Core& core, const std::vector<int>& network_states);
+/// Offers `to` states of `from`, which is the same with fewer states. Nothing where they are empty.
+void offer_from(const Core& from, const std::vector<int>& states, const Core& to, Incumbent& best);
+
 /// Costs of states plus, for each cap, multiplier times amount.
 std::vector<std::vector<double>> penalised(const Core& core,
                                            const std::vector<double>& multipliers);

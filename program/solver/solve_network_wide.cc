@@ -16,23 +16,9 @@ constexpr int kCutsets = 6;                     ///< a round
 constexpr std::int64_t kCutsetTable = 1 << 14;  ///< entries
 constexpr std::int64_t kFirstTable = 1 << 10;
 constexpr std::int64_t kLeastSearch = 1 << 20;  ///< work of a search in a tree
-
-/// The core's numbers of the network's states, -1 where it has dropped one.
-std::vector<int> core_states(const Core& core, const std::vector<int>& network_states) {
-  std::vector<int> result;
-  for (std::size_t v = 0; v < network_states.size(); ++v) {
-    const std::vector<int>& states = core.state_of[v];
-    const auto at = std::lower_bound(states.begin(), states.end(), network_states[v]);
-    const bool is_there = at != states.end() && *at == network_states[v];
-    result.push_back(is_there ? static_cast<int>(at - states.begin()) : -1);
-  }
-  return result;
-}
-
-/// States of `from`, which is `to` with fewer states, offered to `to`.
-void offer_from(const Core& from, const std::vector<int>& states, const Core& to, Incumbent& best) {
-  if (!states.empty()) offer(to, core_states(to, from.network_states(states)), best);
-}
+/// Additions of an exact elimination that is preferred to a relaxed one, and that is the last
+/// resort.
+constexpr double kExactWork = 1e8, kMostWork = 5e9;
 
 void improve_once(const Core& core, const CutsetOptions& options, std::uint64_t seed,
                   Incumbent& best, Budget& budget) {
@@ -76,13 +62,7 @@ class GapCloser {
       if (!tighten()) return closed();
       if (relax(max_table)) return closed();
       if (is_done()) break;
-      if (best_.cost != kForbidden) {
-        improve_by_cutsets(core_,
-                           {.max_table = std::min(kCutsetTable, options_.max_table),
-                            .rounds = kCutsets,
-                            .seed = static_cast<std::uint64_t>(round)},
-                           best_, budget_);
-      }
+      if (best_.cost != kForbidden) improve(static_cast<std::uint64_t>(round));
       max_table = std::min(max_table * 4, options_.max_table);
     }
     return std::min(bound_, best_.cost);
@@ -96,11 +76,13 @@ class GapCloser {
   /// Nothing is left that costs less than the best states.
   double closed() const { return best_.cost; }
 
-  /// Returns false where no states are left.
+  /// Returns false where no states are left. Few states are dear before any were found: to compare
+  /// them all would take longest.
   bool tighten() {
     raise_base(tight_, best_.cost, budget_);
     bound_ = std::max(bound_, tight_.base);
     if (best_.is_reached_by(tight_.base)) return false;
+    if (best_.cost == kForbidden) return true;
     drop_dear(tight_, best_.cost - best_.tolerance());
     return reduce(tight_, Dominance::kFull) < 0;
   }
@@ -109,7 +91,8 @@ class GapCloser {
   /// below it ended.
   bool relax(std::int64_t max_table) {
     EliminationPlan plan = plan_elimination(tight_, options_.max_table);
-    if (!plan.is_exact || plan.work > static_cast<double>(budget_.left())) {
+    const double most = max_table < options_.max_table ? kExactWork : kMostWork;
+    if (!plan.is_exact || plan.work > std::min(most, static_cast<double>(budget_.left()))) {
       plan = plan_elimination(tight_, max_table);
     }
     Elimination elimination(tight_, plan);
@@ -127,6 +110,29 @@ class GapCloser {
     budget_.spend(part.spent());
     offer_from(tight_, better.states, core_, best_);
     return has_ended;
+  }
+
+  /// Around the best states, among these and what is left of others.
+  void improve(std::uint64_t seed) {
+    const std::vector<int> network_states = core_.network_states(best_.states);
+    Core around = core_;
+    const std::vector<std::vector<int>> links_of = core_.links_of();
+    for (int v = 0; v < core_.num_variables(); ++v) {
+      const std::vector<int>& left = tight_.state_of[v];
+      std::vector<char> keep;
+      for (const int state : core_.state_of[v]) {
+        keep.push_back(state == network_states[v] ||
+                       std::binary_search(left.begin(), left.end(), state));
+      }
+      keep_states(around, links_of, v, keep);
+    }
+    compress(around);
+    Incumbent better{.states = core_states(around, network_states), .cost = best_.cost};
+    improve_by_cutsets(
+        around,
+        {.max_table = std::min(kCutsetTable, options_.max_table), .rounds = kCutsets, .seed = seed},
+        better, budget_);
+    offer_from(around, better.states, core_, best_);
   }
 
   const Core& core_;
