@@ -12,16 +12,24 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostSets = 4096;  ///< states of what a value is moved to
+// States of what a value is moved to: in programs of few steps all sets of placements that there
+// can be, in others fewer.
+constexpr std::size_t kFewSteps = 64;
+constexpr std::size_t kMostSetsOfFew = 4096;
+constexpr std::size_t kMostSets = 512;
 constexpr std::size_t kMostCopies = 3;
 constexpr std::size_t kMostCuts = 256;
 
-/// Subsets of at least one and at most `most` items, small ones first.
-std::vector<std::vector<int>> subsets(const std::vector<int>& items, std::size_t most) {
+/// Subsets of at least one and at most `most` items, small ones first; the larger ones only where
+/// no more than `limit` are there with them.
+std::vector<std::vector<int>> subsets(const std::vector<int>& items, std::size_t most,
+                                      std::size_t limit) {
   std::vector<std::vector<int>> sets;
-  std::size_t begin = 0;
+  std::size_t begin = 0, of_size = items.size();
   for (const int item : items) sets.push_back({item});
   for (std::size_t size = 2; size <= most; ++size) {
+    of_size = of_size * (items.size() - size + 1) / size;
+    if (sets.size() + of_size > limit) break;
     const std::size_t end = sets.size();
     for (std::size_t s = begin; s < end; ++s) {
       const auto last = std::find(items.begin(), items.end(), sets[s].back());
@@ -32,10 +40,6 @@ std::vector<std::vector<int>> subsets(const std::vector<int>& items, std::size_t
       }
     }
     begin = end;
-    if (sets.size() > kMostSets) {
-      sets.resize(end);  // the larger ones are left out together
-      break;
-    }
   }
   return sets;
 }
@@ -231,10 +235,17 @@ std::vector<int> PlacementProblem::wanted_by(const std::vector<ValueUse>& reader
   return wanted;
 }
 
+std::vector<std::vector<int>> PlacementProblem::sets_of(const std::vector<int>& wanted,
+                                                        std::size_t num_readers) const {
+  const bool is_small = graph_.steps.size() <= kFewSteps;
+  return subsets(wanted, std::min({num_readers, kMostCopies, wanted.size()}),
+                 is_small ? kMostSetsOfFew : kMostSets);
+}
+
 /// What a value becomes is a variable of its own.
 void PlacementProblem::connect_copies(ValueClass& each, const std::vector<ValueUse>& readers) {
   const std::vector<int> wanted = wanted_by(readers);
-  each.sets = subsets(wanted, std::min(readers.size(), kMostCopies));
+  each.sets = sets_of(wanted, readers.size());
   each.again.assign(each.sets.size(), false);
   each.copies = network_.add_variable(std::vector<double>(each.sets.size(), 0.0));
   std::vector<std::uint16_t> own(each.sets.size());
@@ -269,7 +280,7 @@ int PlacementProblem::num_phases(const std::vector<ValueUse>& readers) const {
 /// held is the two together, and copies may be made again in each phase instead of being kept.
 void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse>& readers) {
   const std::vector<int> wanted = wanted_by(readers), made = each.made;
-  const std::vector<std::vector<int>> sets = subsets(wanted, std::min(readers.size(), kMostCopies));
+  const std::vector<std::vector<int>> sets = sets_of(wanted, readers.size());
   const double phases = num_phases(readers);
   const auto weight = static_cast<double>(each.values.size());
   each.made.clear();

@@ -77,6 +77,8 @@ class PlacementProblem {
   void connect_readers(const ValueClass& each, const std::vector<ValueUse>& readers,
                        const std::vector<std::vector<int>>& sets,
                        const std::vector<std::uint16_t>& set_ports);
+  std::vector<std::vector<int>> sets_of(const std::vector<int>& wanted,
+                                        std::size_t num_readers) const;
   std::vector<int> wanted_by(const std::vector<ValueUse>& readers);
   int num_phases(const std::vector<ValueUse>& readers) const;
   double bytes_of(int spec) const;
