@@ -10,12 +10,20 @@
 namespace tessera {
 namespace {
 
-/// All moves become such as nobody wrote, to be taken out. Where ranks change, so does what calls
-/// and regions say of their results.
-void free_steps(std::vector<AnyStep>& steps, bool ranks_change) {
+/// Every rank does the same.
+void make_whole(ProgramValue& value, std::size_t num_axes) {
+  if (!value.mesh) return;
+  value.layout = Layout();
+  value.layout->dims.resize(value.global_shape.size());
+  value.layout->partial.resize(num_axes);
+}
+
+/// All moves become such as nobody wrote, to be taken out. Where ranks change,
+/// calls say nothing of their results, and regions are what one rank does.
+void free_steps(std::vector<AnyStep>& steps, bool ranks_change, std::size_t num_axes) {
   for (AnyStep& step : steps) {
     if (auto* repeat = std::get_if<RepeatStep>(&step.what)) {
-      free_steps(repeat->steps, ranks_change);
+      free_steps(repeat->steps, ranks_change, num_axes);
     } else if (auto* move = std::get_if<MoveStep>(&step.what)) {
       move->implicit = true;
     } else if (auto* call = std::get_if<CallStep>(&step.what)) {
@@ -24,7 +32,7 @@ void free_steps(std::vector<AnyStep>& steps, bool ranks_change) {
       if (!ranks_change) continue;
       for (ProgramValue& out : call->out) out.layout.reset();
     } else if (auto* region = std::get_if<RegionStep>(&step.what); region && ranks_change) {
-      for (ProgramValue& out : region->out) out.layout.reset();
+      for (ProgramValue& out : region->out) make_whole(out, num_axes);
     }
   }
 }
@@ -71,7 +79,7 @@ StatusOr<Program> free_on_mesh(const Program& program, const ProgramMesh& mesh) 
   for (ProgramValue& value : freed.values) {
     if (value.mesh && (ranks_change || !read.contains(value.name))) value.layout.reset();
   }
-  free_steps(freed.steps, ranks_change);
+  free_steps(freed.steps, ranks_change, static_cast<std::size_t>(mesh.mesh.ndim()));
   return without_implicit_moves(std::move(freed));
 }
 

@@ -207,6 +207,22 @@ std::vector<int> PlacementProblem::specs_read(const ValueUse& use) {
   return read;
 }
 
+/// Next to nothing: of placements that cost the same, that which takes least memory is better.
+double PlacementProblem::price_of_held(int spec) const {
+  constexpr double kUsOfByte = 1e-10, kBytesOfByte = 1e-6;
+  return bytes_of(spec) * (options_.topology == nullptr ? kBytesOfByte : kUsOfByte);
+}
+
+double PlacementProblem::price_of_held(const std::vector<int>& states) const {
+  double price = 0.0;
+  for (const ValueClass& each : classes_) {
+    if (!each.held.empty()) {
+      price += each.held[static_cast<std::size_t>(states[static_cast<std::size_t>(each.maker)])];
+    }
+  }
+  return price;
+}
+
 void PlacementProblem::connect(ValueClass& each) {
   std::vector<ValueUse> readers, writers;
   for (const ValueUse& use : each.uses) (is_written(use) ? writers : readers).push_back(use);
@@ -222,7 +238,10 @@ void PlacementProblem::connect(ValueClass& each) {
   if (each.twin < 0 && options_.memory_cap && !readers.empty()) {
     connect_held(each, readers);
   } else {
-    if (each.twin < 0) each.maker = network_.add_variable(std::vector<double>(each.made.size()));
+    if (each.twin < 0) {
+      for (const int spec : each.made) each.held.push_back(price_of_held(spec) * weight);
+      each.maker = network_.add_variable(each.held);
+    }
     if (readers.size() == 1) add(readers[0], true);
     if (readers.size() > 1) connect_copies(each, readers);
   }
@@ -289,11 +308,12 @@ void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse
   const auto add = [&](int from, std::size_t set, bool again) {
     const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1.0);
     if (cost == kForbidden) return;
+    each.held.push_back(price_of_held(from) * weight);
     each.made.push_back(from);
     each.sets.push_back(sets[set]);
     each.again.push_back(again);
     set_ports.push_back(static_cast<std::uint16_t>(set));
-    costs.push_back(cost);
+    costs.push_back(cost + each.held.back());
   };
   for (const int from : made) {
     for (std::size_t set = 0; set < sets.size(); ++set) {

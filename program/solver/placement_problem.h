@@ -30,6 +30,7 @@ struct ValueClass {
   int result = 0;
   int maker = -1;                      ///< variable
   std::vector<int> made;               ///< per state of the maker: number of the spec
+  std::vector<double> held;            ///< per state, of what is there from the start: price
   std::vector<ValueUse> uses;          ///< of the first of the values
   std::vector<int> values;             ///< all
   int copies = -1;                     ///< variable of what it is moved to; -1: none
@@ -58,6 +59,8 @@ class PlacementProblem {
   /// What a rank holds while step `step` runs, in bytes, by variables, at least: results that share
   /// memory with operands are left out.
   CostCap held_at(int step) const;
+  /// What is part of the network's cost, and of no program's.
+  double price_of_held(const std::vector<int>& states) const;
 
  private:
   PlacementProblem(const StepGraph& graph, const PropagateOptions& options)
@@ -82,6 +85,7 @@ class PlacementProblem {
   std::vector<int> wanted_by(const std::vector<ValueUse>& readers);
   int num_phases(const std::vector<ValueUse>& readers) const;
   double bytes_of(int spec) const;
+  double price_of_held(int spec) const;
   std::string signature(int value) const;
   bool is_written(const ValueUse& use) const;
   std::vector<int> specs_read(const ValueUse& use);

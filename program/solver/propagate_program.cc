@@ -138,8 +138,9 @@ Status solve(const StepGraph& graph, const OpTable& ops, const PropagateOptions&
   TSR_ASSIGN_OR_RETURN(const CappedSolution found, solve_under_cap(*problem, ops, options));
   const NetworkSolution& solution = found.network;
   result.program = found.program;
-  result.cost = solution.cost;
-  result.bound = solution.bound;
+  const double held = problem->price_of_held(solution.states);
+  result.cost = solution.cost - held;
+  result.bound = solution.exact ? result.cost : std::max(0.0, solution.bound - held);
   result.is_exact = solution.exact;
   result.num_variables = problem->network().num_variables();
   for (int v = 0; v < problem->network().num_variables(); ++v) {
