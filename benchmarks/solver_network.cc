@@ -43,7 +43,7 @@ class Step {
  public:
   Step(int num_axes, std::uint64_t seed) : num_axes_(num_axes), generator_(seed) {
     num_ports_ = power(kNumPlacements);
-    auto table = std::make_shared<CostTable>(CostTable{.rows = num_ports_, .columns = num_ports_});
+    auto table = std::make_shared<CostTable>(CostTable{num_ports_, num_ports_, {}});
     for (int from = 0; from < num_ports_; ++from) {
       for (int to = 0; to < num_ports_; ++to) table->costs.push_back(move(from, to));
     }
@@ -53,7 +53,8 @@ class Step {
   CostNetwork& network() { return network_; }
 
   Value parameter(double bytes) {
-    Value value{.bytes = bytes};
+    Value value;
+    value.bytes = bytes;
     std::vector<double> costs;
     for (int port = 0; port < num_ports_; ++port) {
       value.ports.push_back(static_cast<std::uint16_t>(port));
@@ -76,7 +77,8 @@ class Step {
            double work) {
     const int num_states = power(static_cast<int>(rows.size()));
     std::vector<std::uint16_t> firsts, seconds;
-    Value result{.bytes = bytes};
+    Value result;
+    result.bytes = bytes;
     std::vector<double> costs;
     for (int state = 0; state < num_states; ++state) {
       int left = state, a = 0, b = 0, c = 0, scale = 1;
@@ -201,21 +203,48 @@ struct Case {
   double cap;
 };
 
-void run(const Case& each, const NetworkOptions& options) {
+void measure(const char* name, const CostNetwork& network, const NetworkOptions& options) {
+  std::size_t states = 0;
+  for (int v = 0; v < network.num_variables(); ++v) {
+    states += static_cast<std::size_t>(network.num_states(v));
+  }
+  const std::clock_t start = std::clock();
+  const NetworkSolution solution = value_or_throw(solve_network(network, options));
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  std::printf("%-28s %5d %7zu %9.3f %14.4f %8.4f %s\n", name, network.num_variables(), states,
+              seconds, solution.cost, 100.0 * solution.gap(), solution.exact ? "exact" : "");
+  std::fflush(stdout);
+}
+
+void run(const Case& each) {
   Step step(each.num_axes, 1);
   build(step, each.num_layers, each.reach);
   if (each.cap > 0.0) add_memory_cap(step, each.cap);
-  std::size_t states = 0;
-  for (int v = 0; v < step.network().num_variables(); ++v) {
-    states += static_cast<std::size_t>(step.network().num_states(v));
+  measure(each.name, step.network(), {});
+}
+
+/// No structure at all: each variable beside the next ones right and below, by chance.
+CostNetwork grid(int width, int num_states) {
+  std::mt19937_64 generator(1);
+  CostNetwork network;
+  std::vector<std::uint16_t> ports;
+  for (int s = 0; s < num_states; ++s) ports.push_back(static_cast<std::uint16_t>(s));
+  for (int v = 0; v < width * width; ++v) {
+    std::vector<double> costs;
+    for (int s = 0; s < num_states; ++s) costs.push_back(static_cast<double>(generator() % 100));
+    network.add_variable(costs);
   }
-  const std::clock_t start = std::clock();
-  const NetworkSolution solution = value_or_throw(solve_network(step.network(), options));
-  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  std::printf("%-28s %5d %7zu %9.3f %14.4f %8.4f %s\n", each.name, step.network().num_variables(),
-              states, seconds, solution.cost, 100.0 * solution.gap(),
-              solution.exact ? "exact" : "");
-  std::fflush(stdout);
+  for (int v = 0; v < width * width; ++v) {
+    for (const int next : {v % width + 1 < width ? v + 1 : -1, v + width}) {
+      if (next < 0 || next >= width * width) continue;
+      CostTable table{num_states, num_states, {}};
+      for (int i = 0; i < num_states * num_states; ++i) {
+        table.costs.push_back(static_cast<double>(generator() % 100));
+      }
+      network.add_edge(v, ports, next, ports, std::make_shared<CostTable>(table));
+    }
+  }
+  return network;
 }
 
 }  // namespace
@@ -234,9 +263,15 @@ int main(int argc, char** argv) {
       {"mixture, 3 axes, wide", 3, 200, 8, 0.0},
       {"mixture, 3 axes, capped", 3, 200, 3, 0.1},
   };
+  const auto is_asked = [&](const char* name) {
+    return argc < 2 || std::string(name).rfind(argv[1], 0) == 0;
+  };
   std::printf("%-28s %5s %7s %9s %14s %8s\n", "network", "vars", "states", "s", "cost", "gap %");
   for (const tessera::Case& each : cases) {
-    if (argc > 1 && std::string(each.name).rfind(argv[1], 0) != 0) continue;
-    tessera::run(each, {});
+    if (is_asked(each.name)) tessera::run(each);
+  }
+  for (const int width : {8, 12, 20}) {
+    const std::string name = "grid, " + std::to_string(width);
+    if (is_asked(name.c_str())) tessera::measure(name.c_str(), tessera::grid(width, 10), {});
   }
 }

@@ -79,13 +79,17 @@ class Solver {
   Status solve_free() {
     if (!is_plan_affordable()) {
       bound_ = close_gap(core_, {options_.max_table, options_.gap}, best_, budget_);
-      return best_.states.empty() ? not_found_status() : Status();
+      if (best_.states.empty()) return not_found_status();
+      if (options_.next_best) {
+        known_.at_most = increases_beside_cutsets(core_, best_.states, budget_);
+      }
+      return {};
     }
     Elimination elimination(core_, plan_);
     bound_ = elimination.run(core_.unary);
     if (bound_ == kForbidden) return no_states("");
     offer(core_, TreeSearch(core_, elimination, {}).first_choice(budget_), best_);
-    if (options_.next_best) marginals_ = elimination.marginals();
+    if (options_.next_best) known_.exact = elimination.marginals();
     budget_.spend(elimination.work());
     is_exact_ = true;
     return {};
@@ -122,7 +126,7 @@ class Solver {
     result.exact = is_exact_ || best_.is_reached_by(bound_);
     result.bound = result.exact ? result.cost : std::min(bound_, result.cost);
     result.work = budget_.spent();
-    if (options_.next_best) find_second_choices(network_, core_, marginals_, result);
+    if (options_.next_best) find_second_choices(network_, core_, known_, result);
     return result;
   }
 
@@ -134,7 +138,7 @@ class Solver {
   Incumbent best_;
   double bound_ = 0.0;
   bool is_exact_ = false;
-  std::vector<std::vector<double>> marginals_;
+  KnownChoices known_;
 };
 
 Status check_options(const CostNetwork& network, const NetworkOptions& options) {

@@ -1,8 +1,8 @@
 #include "program/solver/solve_network_core.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -26,23 +26,35 @@ void transpose(Link& link) {
   link.costs = std::move(turned);
 }
 
+/// Of terms that do not wait for each other: tables are hashed often.
+std::uint64_t hash_of(const double* row, int size) {
+  std::uint64_t sum = 0, factor = 0x9e3779b97f4a7c15ULL;
+  for (int i = 0; i < size; ++i, factor += 0xbf58476d1ce4e5baULL) {
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(row[i]);
+    sum += (bits ^ (bits >> 29)) * factor;
+  }
+  return sum;
+}
+
 /// Rows that states use, each of equal ones once.
 void compress_rows(Link& link) {
   constexpr std::uint16_t kNone = 0xffff;
   std::vector<std::uint16_t> to(static_cast<std::size_t>(link.rows), kNone);
   std::vector<char> used(static_cast<std::size_t>(link.rows));
   for (const std::uint16_t port : link.port_a) used[port] = 1;
-  const std::size_t row_bytes = static_cast<std::size_t>(link.columns) * sizeof(double);
-  absl::flat_hash_map<std::string_view, std::uint16_t> seen;
+  absl::flat_hash_map<std::uint64_t, std::uint16_t> seen;
   std::vector<double> costs;
   int rows = 0;
   for (int r = 0; r < link.rows; ++r) {
     if (used[r] == 0) continue;
-    const std::string_view bytes(reinterpret_cast<const char*>(link.row(r)), row_bytes);
-    const auto [found, is_new] = seen.try_emplace(bytes, static_cast<std::uint16_t>(rows));
+    const double* row = link.row(r);
+    const auto [found, is_new] =
+        seen.try_emplace(hash_of(row, link.columns), static_cast<std::uint16_t>(rows));
     to[r] = found->second;
-    if (!is_new) continue;
-    costs.insert(costs.end(), link.row(r), link.row(r) + link.columns);
+    const double* like = costs.data() + static_cast<std::size_t>(to[r]) * link.columns;
+    if (!is_new && std::equal(row, row + link.columns, like)) continue;
+    to[r] = static_cast<std::uint16_t>(rows);
+    costs.insert(costs.end(), row, row + link.columns);
     ++rows;
   }
   if (rows == link.rows) return;

@@ -33,15 +33,22 @@ std::vector<char> supported_ports(const Link& link, bool of_a) {
 class PortExcess {
  public:
   PortExcess(const Link& link, bool of_a)
-      : link_(link),
-        of_a_(of_a),
+      : ports_(of_a ? link.port_a : link.port_b),
         count_(of_a ? link.rows : link.columns),
+        size_(of_a ? link.columns : link.rows),
+        costs_(link.costs),
         known_(static_cast<std::size_t>(count_) * count_,
-               std::numeric_limits<double>::quiet_NaN()) {}
+               std::numeric_limits<double>::quiet_NaN()) {
+    if (of_a) return;
+    for (int r = 0; r < link.rows; ++r) {
+      for (int c = 0; c < link.columns; ++c) {
+        costs_[static_cast<std::size_t>(c) * size_ + r] = link.row(r)[c];
+      }
+    }
+  }
 
   double at(int by_state, int state) {
-    const std::vector<std::uint16_t>& ports = of_a_ ? link_.port_a : link_.port_b;
-    const int by = ports[by_state], port = ports[state];
+    const int by = ports_[by_state], port = ports_[state];
     if (by == port) return 0.0;
     double& known = known_[static_cast<std::size_t>(by) * count_ + port];
     if (known != known) known = computed(by, port);
@@ -50,20 +57,20 @@ class PortExcess {
 
  private:
   double computed(int by, int port) const {
-    const int others = of_a_ ? link_.columns : link_.rows;
+    const double* __restrict dear = costs_.data() + static_cast<std::size_t>(by) * size_;
+    const double* __restrict cheap = costs_.data() + static_cast<std::size_t>(port) * size_;
     double most = -kForbidden;
-    for (int q = 0; q < others; ++q) {
-      const double cost = of_a_ ? link_.row(port)[q] : link_.row(q)[port];
-      if (cost == kForbidden) continue;
-      most = std::max(most, (of_a_ ? link_.row(by)[q] : link_.row(q)[by]) - cost);
-      if (most == kForbidden) break;
+    for (int q = 0; q < size_; ++q) {
+      // Where both are forbidden this is not a number, and not more than any.
+      const double more = dear[q] - cheap[q];
+      most = more > most ? more : most;
     }
     return most;
   }
 
-  const Link& link_;
-  const bool of_a_;
-  const int count_;
+  const std::vector<std::uint16_t>& ports_;
+  const int count_, size_;
+  std::vector<double> costs_;  ///< [port, the other side's port]
   std::vector<double> known_;
 };
 

@@ -7,6 +7,7 @@ namespace tessera::network {
 namespace {
 
 constexpr double kRounding = 1e-12;
+constexpr double kAdditionsPerSecond = 3e8;  ///< where a time limit asks for an estimate
 
 bool is_within(double amount, double limit) { return amount <= limit + kRounding * limit; }
 
@@ -19,13 +20,21 @@ Budget::Budget(std::int64_t work, std::optional<double> seconds) : work_(work) {
              std::chrono::duration<double>(std::clamp(*seconds, 0.0, 1e6)));
 }
 
+std::int64_t Budget::left() const {
+  const std::int64_t work = work_ - spent_;
+  if (!end_) return work;
+  const std::chrono::duration<double> time = *end_ - std::chrono::steady_clock::now();
+  return std::min(work,
+                  static_cast<std::int64_t>(std::max(0.0, time.count()) * kAdditionsPerSecond));
+}
+
 bool Budget::is_over() const {
   return spent_ >= work_ || (end_ && std::chrono::steady_clock::now() >= *end_);
 }
 
 Budget Budget::part(std::int64_t work) const {
   Budget result = *this;
-  result.work_ = std::min(work, left());
+  result.work_ = std::min(work, work_ - spent_);
   result.spent_ = 0;
   return result;
 }

@@ -18,7 +18,8 @@ class Budget {
   Budget(std::int64_t work, std::optional<double> seconds);
   void spend(std::int64_t work) { spent_ += work; }
   std::int64_t spent() const { return spent_; }
-  std::int64_t left() const { return work_ - spent_; }
+  /// Work; under a time limit no more than fits it, about.
+  std::int64_t left() const;
   bool is_over() const;
   /// A part of what is left, for one attempt.
   Budget part(std::int64_t work) const;

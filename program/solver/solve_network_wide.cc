@@ -1,6 +1,7 @@
 #include "program/solver/solve_network_wide.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "program/solver/solve_network_dual.h"
 #include "program/solver/solve_network_eliminate.h"
@@ -11,7 +12,9 @@ namespace tessera::network {
 namespace {
 
 constexpr int kMaxSweeps = 100;
-constexpr int kMaxRounds = 12;
+constexpr int kMaxRounds = 20;
+constexpr int kMaxIdle = 3;                     ///< rounds that gain nothing
+constexpr double kLeastRise = 1e-4;             ///< of the bound, that is a gain
 constexpr int kCutsets = 6;                     ///< a round
 constexpr std::int64_t kCutsetTable = 1 << 14;  ///< entries
 constexpr std::int64_t kFirstTable = 1 << 10;
@@ -58,12 +61,21 @@ class GapCloser {
 
   double run() {
     std::int64_t max_table = std::min(kFirstTable, options_.max_table);
-    for (int round = 0; round < kMaxRounds && !is_done(); ++round) {
+    int idle = 0;
+    for (int round = 0; round < kMaxRounds && idle < kMaxIdle && !is_done(); ++round) {
+      const double cost = best_.cost, bound = bound_;
       if (!tighten()) return closed();
-      if (relax(max_table)) return closed();
+      // The largest tables once: again they would hardly say more.
+      if (round == 0 || max_table > last_table_ || num_states() < 0.9 * last_states_) {
+        last_table_ = max_table;
+        last_states_ = num_states();
+        if (relax(max_table)) return closed();
+      }
       if (is_done()) break;
-      if (best_.cost != kForbidden) improve(static_cast<std::uint64_t>(round));
+      if (best_.cost != kForbidden) improve(round);
       max_table = std::min(max_table * 4, options_.max_table);
+      const bool has_moved = best_.cost < cost || bound_ - bound > kLeastRise * std::abs(bound);
+      idle = has_moved ? 0 : idle + 1;
     }
     return std::min(bound_, best_.cost);
   }
@@ -72,6 +84,11 @@ class GapCloser {
   bool is_done() const {
     return budget_.is_over() || best_.is_reached_by(bound_) ||
            is_close(best_.cost, bound_, options_.gap);
+  }
+  int num_states() const {
+    int count = 0;
+    for (const std::vector<double>& costs : tight_.unary) count += static_cast<int>(costs.size());
+    return count;
   }
   /// Nothing is left that costs less than the best states.
   double closed() const { return best_.cost; }
@@ -103,9 +120,9 @@ class GapCloser {
     const TreeSearch search(tight_, elimination, {});
     offer_from(tight_, search.first_choice(budget_), core_, best_);
     if (best_.is_reached_by(bound)) return true;
-    // The tree is searched for as long as the elimination took.
+    // The tree is searched for less long than the elimination took.
     Incumbent better{.cost = best_.cost};
-    Budget part = budget_.part(elimination.work() + kLeastSearch);
+    Budget part = budget_.part(elimination.work() / 8 + kLeastSearch);
     const bool has_ended = search.improve(bound, better, part);
     budget_.spend(part.spent());
     offer_from(tight_, better.states, core_, best_);
@@ -113,7 +130,7 @@ class GapCloser {
   }
 
   /// Around the best states, among these and what is left of others.
-  void improve(std::uint64_t seed) {
+  void improve(int round) {
     const std::vector<int> network_states = core_.network_states(best_.states);
     Core around = core_;
     const std::vector<std::vector<int>> links_of = core_.links_of();
@@ -128,10 +145,11 @@ class GapCloser {
     }
     compress(around);
     Incumbent better{.states = core_states(around, network_states), .cost = best_.cost};
-    improve_by_cutsets(
-        around,
-        {.max_table = std::min(kCutsetTable, options_.max_table), .rounds = kCutsets, .seed = seed},
-        better, budget_);
+    improve_by_cutsets(around,
+                       {.max_table = std::min(kCutsetTable << (round / 2), options_.max_table),
+                        .rounds = kCutsets,
+                        .seed = static_cast<std::uint64_t>(round)},
+                       better, budget_);
     offer_from(around, better.states, core_, best_);
   }
 
@@ -141,6 +159,8 @@ class GapCloser {
   Incumbent& best_;
   Budget& budget_;
   double bound_ = 0.0;
+  std::int64_t last_table_ = 0;  ///< of the last relaxation
+  double last_states_ = 0.0;     ///< that were left then
 };
 
 }  // namespace
