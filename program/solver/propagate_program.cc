@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "program/call_arguments.h"
@@ -140,6 +141,7 @@ Status solve(const StepGraph& graph, const OpTable& ops, const PropagateOptions&
   result.program = found.program;
   const double held = problem->price_of_held(solution.states);
   result.cost = solution.cost - held;
+  if (options.topology == nullptr) result.cost = std::round(result.cost);  // whole bytes
   result.bound = solution.exact ? result.cost : std::max(0.0, solution.bound - held);
   result.is_exact = solution.exact;
   result.num_variables = problem->network().num_variables();

@@ -157,12 +157,15 @@ TEST_CASE("the vocabulary is cut in the embedding and in the loss", "[capture][s
     backward(loss);
   });
   const Node node;
-  // Rows of half a kilobyte would do as well.
+  // Columns of the table would do as well. It does not fit twice.
   const std::vector<std::string> pins = {"table@tp!=S(1)"};
-  const PropagatedProgram found = solve(here, program, pins, node.options());
+  PropagateOptions options = node.options();
+  options.memory_cap = std::int64_t{160} << 20;
+  const PropagatedProgram found = solve(here, program, pins, options);
+  CHECK(found.peak_bytes <= *options.memory_cap);
   CHECK(placed(found, "table") == "(S(0))");
   CHECK(placed(found, "head") == "(S(1))");
-  check_not_dearer(here, program, pins, {"table=S(0)", "head=S(1)"}, node.options(), found);
+  check_not_dearer(here, program, pins, {"table=S(0)", "head=S(1)"}, options, found);
 }
 
 /// Two layers, their gradients, and AdamW.
@@ -188,17 +191,18 @@ Program trained(OneRank& here) {
 TEST_CASE("parameters are cut over the data axis where memory forces it", "[capture][solver]") {
   OneRank here;
   const Program program = trained(here);
-  const std::vector<std::string> pins = {"x=S(0)"};
+  // Each rank its own rows, in both passes.
+  const std::vector<std::string> pins = {"x=S(0)", "relu=S(0)", "relu_grad=S(0)"};
   Node node;
   PropagateOptions options = node.options();
   options.rate.gb_per_s = 0.0;  // or the moments alone are cut, which saves time
   const PropagatedProgram free = solve(here, program, pins, options);
   for (const char* each : {"w1", "w2", "w1.m", "w2.v"}) CHECK(placed(free, each) == "(R)");
-  CHECK(free.peak_bytes > 8 << 20);
+  CHECK(free.peak_bytes > 9 << 20);
   PropagateOptions capped = options;
-  capped.memory_cap = 7 << 20;
+  capped.memory_cap = 8 << 20;
   const PropagatedProgram found = solve(here, program, pins, capped);
-  CHECK(found.peak_bytes <= 7 << 20);
+  CHECK(found.peak_bytes <= 8 << 20);
   int cut = 0;
   for (const char* each : {"w1", "w2", "w1.m", "w1.v", "w2.m", "w2.v"}) {
     cut += placed(found, each) != "(R)";
