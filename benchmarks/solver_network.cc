@@ -17,7 +17,7 @@ namespace {
 enum : int { kR, kS0, kS1, kP, kNumPlacements };
 constexpr double kNo = kForbidden;
 constexpr double kMoves[kNumPlacements][kNumPlacements] = {
-    {0.0, 0.0, 0.0, kNo}, {1.0, 0.0, 0.5, kNo}, {1.0, 0.5, 0.0, kNo}, {2.0, 1.0, 1.0, 0.0}};
+    {0.0, 0.0, 0.0, kNo}, {1.0, 0.0, 0.5, kNo}, {1.0, 0.5, 0.0, kNo}, {2.0, 1.0, 1.0}};
 
 /// Placements of the operands and of the result on one axis.
 struct Row {
@@ -183,10 +183,11 @@ void build(Step& step, int num_layers, int reach) {
   }
 }
 
-/// Parameters take so much of what they take where none is cut.
-void add_memory_cap(Step& step, double part) {
+/// Of so many groups of parameters, each takes so much of what it takes where none is cut.
+void add_memory_cap(Step& step, double part, std::size_t num_groups, std::size_t group) {
   CostCap cap;
-  for (const Value& value : step.parameters()) {
+  for (std::size_t i = group; i < step.parameters().size(); i += num_groups) {
+    const Value& value = step.parameters()[i];
     CostCap::Amounts amounts{.variable = value.variable};
     for (const std::uint16_t port : value.ports) {
       amounts.of_state.push_back(value.bytes / step.num_shards(port));
@@ -200,7 +201,8 @@ void add_memory_cap(Step& step, double part) {
 struct Case {
   const char* name;
   int num_axes, num_layers, reach;
-  double cap;
+  double cap = 0.0;
+  std::size_t num_caps = 1;
 };
 
 void measure(const char* name, const CostNetwork& network, const NetworkOptions& options) {
@@ -219,7 +221,9 @@ void measure(const char* name, const CostNetwork& network, const NetworkOptions&
 void run(const Case& each) {
   Step step(each.num_axes, 1);
   build(step, each.num_layers, each.reach);
-  if (each.cap > 0.0) add_memory_cap(step, each.cap);
+  for (std::size_t group = 0; each.cap > 0.0 && group < each.num_caps; ++group) {
+    add_memory_cap(step, each.cap / static_cast<double>(1 + group % 3), each.num_caps, group);
+  }
   measure(each.name, step.network(), {});
 }
 
@@ -253,14 +257,15 @@ CostNetwork grid(int width, int num_states) {
 /// bench_solver_network [NAME]: all cases, or those whose names begin so.
 int main(int argc, char** argv) {
   const tessera::Case cases[] = {
-      {"block, 2 axes", 2, 12, 2, 0.0},
-      {"step, 2 axes", 2, 60, 2, 0.0},
-      {"step, 2 axes, wide", 2, 60, 6, 0.0},
+      {"block, 2 axes", 2, 12, 2},
+      {"step, 2 axes", 2, 60, 2},
+      {"step, 2 axes, wide", 2, 60, 6},
       {"step, 2 axes, capped", 2, 60, 2, 0.1},
-      {"step, 3 axes", 3, 60, 2, 0.0},
-      {"step, 3 axes, wide", 3, 60, 6, 0.0},
-      {"mixture, 2 axes, wide", 2, 200, 8, 0.0},
-      {"mixture, 3 axes, wide", 3, 200, 8, 0.0},
+      {"step, 2 axes, 4 caps", 2, 60, 2, 0.1, 4},
+      {"step, 3 axes", 3, 60, 2},
+      {"step, 3 axes, wide", 3, 60, 6},
+      {"mixture, 2 axes, wide", 2, 200, 8},
+      {"mixture, 3 axes, wide", 3, 200, 8},
       {"mixture, 3 axes, capped", 3, 200, 3, 0.1},
   };
   const auto is_asked = [&](const char* name) {

@@ -166,6 +166,7 @@ Status check_options(const CostNetwork& network, const NetworkOptions& options) 
 StatusOr<NetworkSolution> solve_network(const CostNetwork& network, const NetworkOptions& options) {
   TSR_RETURN_IF_ERROR(network.check());
   TSR_RETURN_IF_ERROR(check_options(network, options));
+  if (network.num_variables() == 0) return NetworkSolution{.exact = true};
   return Solver(network, options).run();
 }
 

@@ -59,13 +59,15 @@ Increases sufficient_increases(const CostNetwork& network, const Core& core,
   return result;
 }
 
-/// The core with a cutset fixed, and a plan that is exact and cheap: the largest tables that are.
+/// The core with a cutset fixed, and a plan that is exact and cheap.
 struct CutCore {
   Core core;
   EliminationPlan plan;
 };
-std::optional<CutCore> cut(const Core& core, const std::vector<int>& best, std::uint64_t seed) {
-  for (std::int64_t max_table = kMostTable; max_table >= kLeastTable; max_table /= 4) {
+/// With tables as large as that allows, `max_table` at most, which becomes their size.
+std::optional<CutCore> cut(const Core& core, const std::vector<int>& best, std::uint64_t seed,
+                           std::int64_t& max_table) {
+  for (; max_table >= kLeastTable; max_table /= 4) {
     std::vector<int> fixed(core.unary.size(), -1);
     for (const int v : find_cutset(core, max_table, seed)) fixed[v] = best[v];
     CutCore result{with_fixed(core, fixed), {}};
@@ -126,8 +128,9 @@ Marginals increases_beside_cutsets(const Core& core, const std::vector<int>& bes
   for (const std::vector<double>& costs : core.unary) {
     result.emplace_back(costs.size(), std::nan(""));
   }
+  std::int64_t max_table = kMostTable;
   for (std::uint64_t seed = 0; seed < kCutsets && !budget.is_over(); ++seed) {
-    std::optional<CutCore> part = cut(core, best, seed);
+    std::optional<CutCore> part = cut(core, best, seed, max_table);
     if (!part) continue;
     Elimination elimination(part->core, part->plan);
     elimination.run(part->core.unary);
@@ -136,7 +139,7 @@ Marginals increases_beside_cutsets(const Core& core, const std::vector<int>& bes
     const std::vector<int> states = core_states(part->core, core.network_states(best));
     for (std::size_t v = 0; v < result.size(); ++v) {
       if (part->core.unary[v].size() == 1) continue;
-      const std::vector<int> whole = part->core.state_of[v];
+      const std::vector<int>& whole = part->core.state_of[v];
       for (std::size_t s = 0; s < whole.size(); ++s) {
         const auto at =
             std::lower_bound(core.state_of[v].begin(), core.state_of[v].end(), whole[s]);

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
-#include <set>
 
 #include "program/solver/solve_network.h"
 
@@ -263,11 +262,11 @@ TEST_CASE("A wide grid has a bound, and a cost below that of a descent", "[solve
   const CostNetwork network = grid(12, 12, 10, 7);
   const NetworkSolution solution =
       value_or_throw(solve_network(network, {.max_work = 1'000'000'000}));
+  CAPTURE(solution.cost, solution.bound);
   CHECK(network.cost_of(solution.states) == solution.cost);
   CHECK(solution.cost < descent(network));
   CHECK(solution.bound <= solution.cost);
   CHECK(solution.gap() < 0.1);
-  UNSCOPED_INFO("cost " << solution.cost << " bound " << solution.bound);
 }
 
 TEST_CASE("The same is found again, whatever the order of edges", "[solver][network]") {
@@ -303,6 +302,15 @@ TEST_CASE("Given states are a start", "[solver][network]") {
 std::string error_of(const CostNetwork& network, const NetworkOptions& options = {}) {
   const StatusOr<NetworkSolution> solution = solve_network(network, options);
   return solution.ok() ? "" : solution.status().ToString();
+}
+
+TEST_CASE("A network of nothing costs nothing", "[solver][network]") {
+  CostNetwork network;
+  network.add_cap({{}, 1.0});
+  const NetworkSolution solution = value_or_throw(solve_network(network));
+  CHECK(solution.states.empty());
+  CHECK(solution.exact);
+  CHECK(solution.cost == 0.0);
 }
 
 TEST_CASE("Networks that cannot be solved say why", "[solver][network]") {
