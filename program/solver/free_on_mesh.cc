@@ -6,6 +6,7 @@
 #include "program/call_arguments.h"
 #include "program/solver/propagate_program.h"
 #include "program/solver/step_graph.h"
+#include "program/step_names.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,18 @@ void free_steps(std::vector<AnyStep>& steps, bool ranks_change, std::size_t num_
   }
 }
 
+/// What one rank holds as plain tensors are tensors of the mesh like others.
+void lay_on_mesh(std::vector<AnyStep>& steps) {
+  for (AnyStep& step : steps) {
+    if (auto* repeat = std::get_if<RepeatStep>(&step.what)) {
+      lay_on_mesh(repeat->steps);
+      continue;
+    }
+    visit_names(
+        step, [](const std::string&) {}, [](ProgramValue& out) { out.mesh = 0; });
+  }
+}
+
 using Names = absl::flat_hash_set<std::string>;
 
 /// What regions read; true where there are regions that share their work among ranks.
@@ -59,14 +72,20 @@ bool visit_regions(std::vector<AnyStep>& steps, Names& read) {
 }  // namespace
 
 StatusOr<Program> free_on_mesh(const Program& program, const ProgramMesh& mesh) {
-  if (program.meshes.size() != 1) {
-    return invalid_argument(
-        absl::StrFormat("a program of one mesh can be laid on another one; this one has %d meshes",
-                        program.meshes.size()));
+  if (program.meshes.size() > 1 || (program.meshes.empty() && program.ranks > 1)) {
+    return invalid_argument(absl::StrFormat(
+        "a program of one mesh, or of one rank, can be laid on another mesh; this one has %d "
+        "meshes and %d ranks",
+        program.meshes.size(), program.ranks));
   }
   Program freed = program;
-  const std::int64_t before = program.meshes[0].mesh.num_ranks();
-  const bool ranks_change = program.meshes[0].mesh.shape() != mesh.mesh.shape();
+  const std::int64_t before = program.meshes.empty() ? 1 : program.meshes[0].mesh.num_ranks();
+  const bool ranks_change =
+      program.meshes.empty() || program.meshes[0].mesh.shape() != mesh.mesh.shape();
+  if (before == 1) {
+    for (ProgramValue& value : freed.values) value.mesh = 0;
+    lay_on_mesh(freed.steps);
+  }
   Names read;
   const bool has_regions = visit_regions(freed.steps, read);
   if (ranks_change && before != 1 && has_regions) {
