@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -26,6 +27,7 @@ class Planner {
   StatusOr<TorchPlan> run() {
     plan_.mesh = mesh_;
     TSR_RETURN_IF_ERROR(place_tensors());
+    sink_sums();
     for (const auto& [path, border] : borders_.all()) plan_.modules.push_back(path);
     for (const auto& [path, border] : borders_.all()) move_result(path, border);
     std::vector<std::string> outer_first = plan_.modules;
@@ -78,6 +80,40 @@ class Planner {
   // ---- moves at borders ----
 
   const Layout& layout_of(int value) const { return *flow_.at(value).value.layout; }
+  /// As a value would lie had nothing moved in front of the view that makes it.
+  const Layout& made_layout(int root) const {
+    const auto found = sums_.find(root);
+    return found == sums_.end() ? layout_of(root) : found->second;
+  }
+
+  /// A sum that is reduced and then viewed (as torch's linear views its product) is as good as one
+  /// that is viewed and then reduced, which a border can do.
+  void sink_sums() {
+    for (int view = 0; view < static_cast<int>(flow_.values().size()); ++view) {
+      const FlowValue& made = flow_.at(view);
+      if (made.made_by == kBeforeAll || !made.value.mesh) continue;
+      const auto* call = std::get_if<CallStep>(&flow_.step(made.made_by).what);
+      if (call == nullptr || (call->op != "view" && call->op != "reshape")) continue;
+      const int moved = flow_.read_at(made.made_by)[0], sum = flow_.at(moved).root;
+      if (moved == sum || borders_.reads_of(sum).size() != 1) continue;
+      if (borders_.maker_module(sum) != borders_.maker_module(view)) continue;
+      Layout layout = layout_of(view);
+      bool is_reduced = false;
+      for (std::size_t axis = 0; axis < layout.partial.size(); ++axis) {
+        if (!layout_of(sum).partial[axis] || layout_of(moved).partial[axis]) continue;
+        is_reduced = true;
+        for (Levels& levels : layout.dims) {
+          std::erase_if(levels, [&](const Level& level) {
+            return level.kind == Level::Kind::kAxis && level.axis == static_cast<int>(axis);
+          });
+        }
+        layout.partial[axis] = layout_of(sum).partial[axis];
+      }
+      if (!is_reduced) continue;
+      sunk_.insert(sum);
+      sums_[view] = canonical(mesh_, view_of(made.value.global_shape), std::move(layout));
+    }
+  }
 
   /// How others read it; none where they do not agree.
   std::optional<Layout> agreed(int root, const std::string& outside_of) const {
@@ -120,13 +156,31 @@ class Planner {
     return false;
   }
 
+  static bool has_partial(const Layout& layout) {
+    return std::ranges::any_of(layout.partial, [](const auto& each) { return each.has_value(); });
+  }
+  /// What torch's look-up in a table of cut rows gives can be reduced where it is made, not later.
+  bool is_masked_sum(const std::string& path, int root) const {
+    return kind_of(path) == Kind::kEmbedding && has_partial(made_layout(root));
+  }
+  /// As the first that reads a whole sum has it, else whole on every rank.
+  Layout reduced(int root) const {
+    for (const BorderRead& read : borders_.reads_of(root)) {
+      if (!has_partial(layout_of(read.value))) return layout_of(read.value);
+    }
+    Layout whole = made_layout(root);
+    for (std::optional<ReduceOp>& each : whole.partial) each.reset();
+    return whole;
+  }
+
   /// A result that all others read moved alike is moved once, where it leaves.
   void move_result(const std::string& path, const ModuleBorder& border) {
     if (border.out.size() != 1) return;
     const int root = border.out[0];
     if (borders_.maker_module(root) != path || !flow_.at(root).value.mesh) return;
-    const std::optional<Layout> want = agreed(root, path);
-    if (!want || *want == layout_of(root)) return;
+    std::optional<Layout> want = agreed(root, path);
+    if (is_masked_sum(path, root) && (!want || has_partial(*want))) want = reduced(root);
+    if (!want || *want == made_layout(root)) return;
     const bool is_product = kind_of(path) != Kind::kOther;
     if (is_product || !has_single_reader(root)) leaves_[path] = *want;
   }
@@ -134,7 +188,7 @@ class Planner {
   /// How a value comes to a module: as it was made, as its maker's border left it, or as a border
   /// around this module made it.
   const Layout& arrival(int root, const std::string& module) const {
-    const Layout* found = &layout_of(root);
+    const Layout* found = &made_layout(root);
     const auto left = leaves_.find(borders_.maker_module(root));
     if (left != leaves_.end() && borders_.all().at(left->first).out[0] == root) {
       found = &left->second;
@@ -215,14 +269,15 @@ class Planner {
       const bool is_table = kind == Kind::kEmbedding;
       const Placements last_in = {Shard{ndim(of.in[0]) - 1}},
                        last_out = {Shard{ndim(of.out[0]) - 1}};
-      const std::optional<Placements> made = said(of.out[0], layout_of(of.out[0]));
+      const std::optional<Placements> made = said(of.out[0], made_layout(of.out[0]));
       if (is_cut(weight, is_table ? 1 : 0) && (no_bias || is_cut(bias, 0)) &&
           border.wanted == whole && made == last_out) {
         return Style::kColwise;
       }
       if (is_cut(weight, is_table ? 0 : 1) && (no_bias || is_whole(bias)) &&
-          border.wanted == (is_table ? whole : last_in) && made == Placements{Partial{}}) {
-        return Style::kRowwise;
+          border.wanted == (is_table ? whole : last_in) && made == Placements{Partial{}} &&
+          (!is_table || border.leaves_moved)) {
+        return Style::kRowwise;  // torch's masked sum of a look-up has to leave as another
       }
     }
     if (kind == Kind::kOther && of.out.size() == 1 && is_whole(weight) &&
@@ -246,7 +301,7 @@ class Planner {
     }
     if (of.out.size() == 1 && flow_.at(of.out[0]).value.mesh) {
       border.returned =
-          said(of.out[0], border.leaves_moved ? leaves_.at(path) : layout_of(of.out[0]));
+          said(of.out[0], border.leaves_moved ? leaves_.at(path) : made_layout(of.out[0]));
     }
     border.style = style_of(border, of);
     const bool is_said = (!border.enters_moved || (border.wanted && border.given)) &&
@@ -266,7 +321,7 @@ class Planner {
     std::set<std::pair<int, int>> told;
     for (int root = 0; root < static_cast<int>(flow_.values().size()); ++root) {
       for (const BorderRead& read : borders_.reads_of(root)) {
-        if (layout_of(read.value) == arrival(root, read.module)) continue;
+        if (sunk_.contains(root) || layout_of(read.value) == arrival(root, read.module)) continue;
         if (told.emplace(root, read.value).second) tell_read(read);
       }
     }
@@ -284,6 +339,8 @@ class Planner {
   Mesh mesh_;
   TorchPlan plan_;
   std::map<std::string, std::size_t> tensors_;
+  std::map<int, Layout> sums_;  ///< made_layout(), where it is another
+  std::set<int> sunk_;          ///< sums that are reduced behind their view instead
   std::map<std::string, Layout> enters_, leaves_;  ///< by module: what its border makes of it
 };
 
