@@ -25,8 +25,8 @@ from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInp
 // What follows the tables of every module.
 constexpr std::string_view kFunctions = R"py(
 
-def _watch(module, inputs=None, outputs=None):
-    """Redistributes the first DTensor that a module is given, and the first that it returns."""
+def _watch(module, inputs=None, outputs=None, settled=False):
+    """Redistributes the first DTensor that a module is given, and the first that it returns. Settled: its gradient, too."""
 
     def enter(module, args, kwargs):
         keys = [*range(len(args)), *kwargs]
@@ -36,7 +36,8 @@ def _watch(module, inputs=None, outputs=None):
 
     def leave(module, args, output):
         if isinstance(output, DTensor):
-            return output.redistribute(placements=outputs)
+            output = output.redistribute(placements=outputs)
+            return output.redistribute(placements=outputs) if settled else output
         given = dict(enumerate(output))
         _move_first(given, outputs)
         return type(output)(given.values())
@@ -185,6 +186,7 @@ std::string border_text(const TorchBorder& border) {
   std::vector<std::string> moves;
   if (border.enters_moved) moves.push_back("inputs=" + list_text(*border.wanted));
   if (border.leaves_moved) moves.push_back("outputs=" + list_text(*border.returned));
+  if (border.settles_gradient) moves.emplace_back("settled=True");
   return "dict(" + absl::StrJoin(moves, ", ") + ')';
 }
 
@@ -272,6 +274,9 @@ class ModuleText {
     for (const TorchBorder& border : plan_.borders) {
       const bool is_style = border.style != TorchBorder::Style::kMoves;
       (is_style ? styles : moves).add(border.module, border_text(border));
+      if (is_style && border.settles_gradient) {
+        moves.add(border.module, "dict(outputs=" + list_text(*border.returned) + ')');
+      }
     }
     return "\n# Styles of tensor parallelism, by module; what moves at the borders of "
            "others.\nPLAN = " +

@@ -303,6 +303,7 @@ class Planner {
       border.returned =
           said(of.out[0], border.leaves_moved ? leaves_.at(path) : made_layout(of.out[0]));
     }
+    border.settles_gradient = of.out.size() == 1 && is_masked_sum(path, of.out[0]);
     border.style = style_of(border, of);
     const bool is_said = (!border.enters_moved || (border.wanted && border.given)) &&
                          (!border.leaves_moved || border.returned);

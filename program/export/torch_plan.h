@@ -28,6 +28,9 @@ struct TorchBorder {
   std::optional<Placements> given, wanted;  ///< its input as it comes, and as it is used
   std::optional<Placements> returned;       ///< its result as others use it
   bool enters_moved = false, leaves_moved = false;
+  /// Gradients of the result come back as the result lies: torch cannot turn a sum of theirs into a
+  /// look-up's masked one.
+  bool settles_gradient = false;
 };
 
 struct TorchPlan {
