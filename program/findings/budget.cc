@@ -1,9 +1,9 @@
 // Budgets and baselines, as their files have them.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <limits>
 
 #include "absl/strings/str_format.h"
+#include "io/byte_text.h"
 #include "program/findings/check.h"
 #include "program/program_json.h"
 #include "program/unfold.h"
@@ -14,31 +14,11 @@ namespace {
 constexpr JsonBound kLimits = {1000, "limits"};
 constexpr std::int64_t kMaxBudgetBytes = 1 << 20;
 
-/// "80 GiB", "1.5MiB", "512 B"; none for other texts.
-std::optional<std::int64_t> size_of_text(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
-  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  for (const std::string_view each : kUnits) {
-    if (unit == each) {
-      return number < 9e18 ? std::optional(static_cast<std::int64_t>(std::ceil(number)))
-                           : std::nullopt;
-    }
-    number *= 1024;
-  }
-  return std::nullopt;
-}
-
 StatusOr<std::int64_t> read_size(const JsonView& view) {
   if (view.kind() == Json::Kind::kString) {
     TSR_ASSIGN_OR_RETURN(const std::string text, view.text());
-    const std::optional<std::int64_t> size = size_of_text(text);
-    if (size) return *size;
-    return view.error(in_quotes(text) +
-                      ": expected a size such as \"80 GiB\"; units are B, KiB, MiB, GiB, TiB, PiB");
+    StatusOr<std::int64_t> size = parse_bytes(text);
+    return size.ok() ? std::move(size) : view.annotate(size.status());
   }
   return view.integer_in(0, std::numeric_limits<std::int64_t>::max());
 }

@@ -16,9 +16,9 @@ constexpr std::ptrdiff_t kMaxAxes = 64;  // as the reader of programs allows
 constexpr std::size_t kMaxBorders = 64;  // in one axis
 constexpr std::int64_t kMaxRanks = std::int64_t{1} << 40;
 
-/// Shardy cuts a dim into equal pieces of all its axes' ranks together, padded at the end: the
-/// borders fall on multiples of what an inner axis takes.
-Levels levels_of(const Mesh& mesh, std::int64_t size, const std::vector<int>& axes) {
+}  // namespace
+
+Levels shardy_levels(const Mesh& mesh, std::int64_t size, const std::vector<int>& axes) {
   CheckedInt ranks = 1;
   for (const int axis : axes) ranks *= mesh.size(axis);
   const std::int64_t most = ranks.clamped();
@@ -32,8 +32,6 @@ Levels levels_of(const Mesh& mesh, std::int64_t size, const std::vector<int>& ax
   }
   return levels;
 }
-
-}  // namespace
 
 Status Meshes::add_part(const AxisRef& part) {
   std::vector<std::int64_t>& borders = borders_[part.name];
@@ -203,7 +201,7 @@ Status Meshes::place(const Sharding& sharding, ProgramValue& value) const {
   layout.partial.resize(static_cast<std::size_t>(mesh.ndim()));
   for (std::size_t dim = 0; dim < sharding.dims.size(); ++dim) {
     TSR_ASSIGN_OR_RETURN(const std::vector<int> axes, take(sharding.dims[dim].axes));
-    layout.dims.push_back(levels_of(mesh, value.global_shape[dim], axes));
+    layout.dims.push_back(shardy_levels(mesh, value.global_shape[dim], axes));
   }
   TSR_RETURN_IF_ERROR(take(sharding.replicated).status());
   TSR_ASSIGN_OR_RETURN(const std::vector<int> unreduced, take(sharding.unreduced));

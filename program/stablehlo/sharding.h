@@ -39,6 +39,10 @@ StatusOr<std::vector<Sharding>> parse_shardings(const MlirText& text, Nodes node
 /// All axes in "{"x"}" and "[{}, {"x"}]". Errors: InvalidArgument.
 StatusOr<std::vector<AxisRef>> parse_axes(const MlirText& text, const Node& group);
 
+/// Shardy cuts a dim into equal pieces of all its axes' ranks together, padded at the end: the
+/// borders fall on multiples of what an inner axis takes. `axes`: major first.
+Levels shardy_levels(const Mesh& mesh, std::int64_t size, const std::vector<int>& axes);
+
 /// The meshes of a module. An axis of which some sharding names a part is several axes here.
 class Meshes {
  public:

@@ -93,7 +93,7 @@ TEST_CASE("a wrong budget is one error with its place", "[findings][budget]") {
         "peak_bytes, host_reads, ratio_to_bound, modules, collectives, axes, rules");
   CHECK(budget_error(R"({"peak_bytes":"80 gigs"})") ==
         "budget.json: /peak_bytes: \"80 gigs\": expected a size such as \"80 GiB\"; units are B, "
-        "KiB, MiB, GiB, TiB, PiB");
+        "KiB to EiB of 1024, kB to EB of 1000");
   CHECK(budget_error(R"({"rules":{"implicit":0}})")
             .starts_with(
                 "budget.json: /rules: \"implicit\" is no rule; allowed are implicit-move, "));

@@ -59,7 +59,7 @@ Status read_input(Options& options) {
 }
 
 Status read_others(Request& request) {
-  for (OtherFile* file : {&request.budget, &request.baseline, &request.other}) {
+  for (OtherFile* file : {&request.budget, &request.baseline, &request.other, &request.topology}) {
     if (file->name.empty()) continue;
     TSR_ASSIGN_OR_RETURN(file->text, read_file(file->name, kMaxJsonBytes));
   }
@@ -105,14 +105,16 @@ ExitCode write_output(const Options& options, std::string_view text) {
 }
 
 Format format_of(std::string_view name) {
-  return name == "text"    ? Format::kText
-         : name == "md"    ? Format::kMarkdown
-         : name == "cpp"   ? Format::kCpp
-         : name == "html"  ? Format::kHtml
-         : name == "svg"   ? Format::kSvg
-         : name == "sarif" ? Format::kSarif
-         : name == "junit" ? Format::kJunit
-                           : Format::kJson;
+  return name == "text"     ? Format::kText
+         : name == "md"     ? Format::kMarkdown
+         : name == "cpp"    ? Format::kCpp
+         : name == "html"   ? Format::kHtml
+         : name == "svg"    ? Format::kSvg
+         : name == "sarif"  ? Format::kSarif
+         : name == "junit"  ? Format::kJunit
+         : name == "torch"  ? Format::kTorch
+         : name == "shardy" ? Format::kShardy
+                            : Format::kJson;
 }
 
 /// Names in an answer come from files: none may steer the terminal that shows it, now or later.
@@ -132,7 +134,7 @@ ExitCode run_command(Options& options, const Command& command) {
         "--format " + options.line.format + ": not built for this command; allowed: json, text" +
             (command.draws ? ", html, svg" : "") + (command.pages ? ", html" : "") +
             (command.reports ? ", sarif, junit" : "") + (command.writes ? ", md" : "") +
-            (command.declares ? ", cpp" : ""));
+            (command.declares ? ", cpp" : "") + (command.leaves ? ", torch, shardy" : ""));
   }
   options.line.request.colour = may_colour(options) ? Colour::kAnsi : Colour::kPlain;
   if (command.reads_input) {
@@ -178,6 +180,10 @@ std::optional<Command> planning_command(CommandName name) {
       return Command{.run = explain_step, .reads_input = true};
     case CommandName::kDiff:
       return Command{.run = diff_steps, .reads_input = true, .writes = true};
+    case CommandName::kSolve:
+      return Command{.run = solve_program, .reads_input = true, .writes = true, .leaves = true};
+    case CommandName::kExport:
+      return Command{.run = export_program, .reads_input = true, .writes = true, .leaves = true};
     case CommandName::kTraceText:
       return Command{.run = trace_stablehlo, .reads_input = true};
     case CommandName::kOps:
@@ -204,7 +210,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   return complain(ExitCode::kUsage,
                   "this command is not in this build, which plans only (TESSERA_RULES_ONLY); "
                   "allowed: layout, plan, propagate, trace --stablehlo and --torch, show, memory, "
-                  "check, explain, diff, ops without --samples");
+                  "check, explain, diff, solve, export, ops without --samples");
 }
 
 }  // namespace

@@ -19,11 +19,13 @@ struct Command {
   bool writes = false;    ///< has the format md, too
   bool reports = false;   ///< has the formats sarif and junit, too
   bool declares = false;  ///< has the format cpp, too
+  bool leaves = false;    ///< has the formats torch and shardy, too
   bool colours = false;   ///< its text may be coloured; names of a file in it are printable
 
   bool has(Format format) const noexcept {
     if (format == Format::kMarkdown) return writes;
     if (format == Format::kCpp) return declares;
+    if (format == Format::kTorch || format == Format::kShardy) return leaves;
     if (format == Format::kSarif || format == Format::kJunit) return reports;
     if (format == Format::kHtml) return draws || pages;
     return draws || format != Format::kSvg;

@@ -9,11 +9,12 @@
 
 #include "io/json.h"
 #include "placement/status.h"
+#include "program/solver/propagate_program.h"
 #include "strategies/rules/op.h"
 
 namespace tessera::audit {
 
-enum class Format { kJson, kText, kMarkdown, kHtml, kSvg, kCpp, kSarif, kJunit };
+enum class Format { kJson, kText, kMarkdown, kHtml, kSvg, kCpp, kSarif, kJunit, kTorch, kShardy };
 /// Whether a text answer may colour its cells (escape sequences, for a terminal that wants them).
 enum class Colour { kPlain, kAnsi };
 /// Whether an answer lists what each rank does.
@@ -37,6 +38,17 @@ struct TraceRequest {
   std::int64_t rank = 0;  ///< which one is told of
 };
 
+/// What solve is asked for, beside the program and a cap.
+struct SolveRequest {
+  bool greedy = false;       ///< --mode greedy
+  bool free = false;         ///< --free, or a mesh
+  std::optional<Mesh> mesh;  ///< --mesh: in place of the program's own
+  std::vector<PlacementConstraint> pins;
+  std::optional<Topology> preset;  ///< --topology, where it names one
+  double tflops = 0.0;
+  std::optional<double> time_limit_s;
+};
+
 struct Request {
   Format format = Format::kJson;
   Colour colour = Colour::kPlain;
@@ -54,9 +66,11 @@ struct Request {
   OtherFile other;                         ///< diff: the later program
   bool new_only = false;                   ///< check --new-only
   std::vector<std::string> fail_on;        ///< check --fail-on
-  std::optional<std::int64_t> cap_bytes;   ///< memory --cap: of a rank; none: no check
-  std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
-  std::string save;                        ///< --save: a safetensors file to write; empty: none
+  std::optional<std::int64_t> cap_bytes;   ///< memory, solve --cap: of a rank; none: no check
+  OtherFile topology;                      ///< solve --topology, where it names a file
+  SolveRequest solve;
+  std::string tensors;  ///< --tensors: a safetensors file to read; empty: none
+  std::string save;     ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
   std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
@@ -103,6 +117,10 @@ StatusOr<Answer> diff_steps(const Request& request);
 StatusOr<Answer> trace_stablehlo(const Request& request);
 /// What a rank of each stage of a program holds over the step.
 StatusOr<Answer> show_memory(const Request& request);
+/// The cheapest placements of a program.
+StatusOr<Answer> solve_program(const Request& request);
+/// A placed program in the words of other systems.
+StatusOr<Answer> export_program(const Request& request);
 /// How one op call runs on its operands' placements.
 StatusOr<Answer> propagate_call(const Request& request);
 /// A program of ops on cut tensors, executed on ranks of this process.

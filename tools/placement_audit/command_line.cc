@@ -8,6 +8,7 @@
 #include "io/byte_text.h"
 #include "placement/version.h"
 #include "tools/command_line_error.h"
+#include "tools/placement_audit/solve_options.h"
 
 namespace tessera::audit {
 namespace {
@@ -78,6 +79,8 @@ class Commands {
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
   void add_checks();
   void add_memory();
+  void add_cap(CLI::App* command, const char* doc);
+  void add_solve();
   void add_run();
   void add_trace();
   void add_verify();
@@ -97,8 +100,9 @@ CLI::App* Commands::add_command(CLI::App& group, const char* name, CommandName w
       ->add_option("--format", line_.format,
                    "json; text for a terminal; for plan also html and svg, for ops and verify md, "
                    "for ops cpp; for show, memory and check html, for check sarif, junit and md, "
-                   "for diff md")
-      ->check(CLI::IsMember({"json", "text", "html", "svg", "md", "cpp", "sarif", "junit"}))
+                   "for diff md; for solve and export torch, shardy and md")
+      ->check(CLI::IsMember(
+          {"json", "text", "html", "svg", "md", "cpp", "sarif", "junit", "torch", "shardy"}))
       ->capture_default_str();
   command->add_option("-o,--output", line_.output, "a file; - is standard output")
       ->capture_default_str();
@@ -236,14 +240,29 @@ void Commands::add_memory() {
   CLI::App* command = add_step_command("memory", CommandName::kMemory,
                                        "What a rank of each stage holds over a step's program");
   command->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  add_cap(command, "what a rank may hold: 80GiB; exit code 1 above it");
+}
+
+void Commands::add_cap(CLI::App* command, const char* doc) {
   const auto set_cap = [this](const std::string& text) {
-    line_.request.cap_bytes = bytes_from(text);
-    if (line_.request.cap_bytes) return;
-    throw CLI::ValidationError("--cap",
-                               in_quotes(text) + ": expected bytes such as 80GiB, 512MiB or 4096");
+    const StatusOr<std::int64_t> cap = parse_bytes(text);
+    if (!cap.ok()) throw CLI::ValidationError("--cap", std::string(message_of(cap.status())));
+    if (*cap == 0) throw CLI::ValidationError("--cap", in_quotes(text) + ": expected more than 0");
+    line_.request.cap_bytes = *cap;
   };
-  command->add_option_function<std::string>("--cap", set_cap,
-                                            "what a rank may hold: 80GiB; exit code 1 above it");
+  command->add_option_function<std::string>("--cap", set_cap, doc);
+}
+
+void Commands::add_solve() {
+  CLI::App* solve = add_command(app_, "solve", CommandName::kSolve,
+                                "The cheapest placements of a program, and the moves between them");
+  solve->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
+  add_solve_options(*solve, line_.request);
+  add_cap(solve, "what a rank may hold: 80GiB");
+  CLI::App* leave =
+      add_command(app_, "export", CommandName::kExport,
+                  "A placed program as PyTorch code, as Shardy's text, or as a table");
+  leave->add_option("FILE", line_.input, "a program's JSON; - is standard input")->required();
 }
 
 void Commands::add_verify() {
@@ -301,6 +320,7 @@ void Commands::add() {
   add_show();
   add_checks();
   add_memory();
+  add_solve();
   add_run();
   add_trace();
   CLI::App* ops =

@@ -19,6 +19,8 @@ enum class CommandName {
   kCheck,
   kExplain,
   kDiff,
+  kSolve,
+  kExport,
   kTrace,
   kTraceText,   ///< trace --stablehlo
   kTraceTorch,  ///< trace --torch

@@ -118,6 +118,8 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
     case Format::kCpp:
     case Format::kSarif:
     case Format::kJunit:
+    case Format::kTorch:
+    case Format::kShardy:
       break;
   }
   return internal_error("a format without a form");

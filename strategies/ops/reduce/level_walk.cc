@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
+
+#include "strategies/ops/reduce/lacking.h"
 
 namespace tessera::ops {
 namespace {
@@ -188,18 +191,58 @@ class Alternatives {
   Status add_moves(const Layout& out, int axis) {
     for (std::size_t d = 0; d < out.dims.size(); ++d) {
       if (output_.shape[d] < 2) continue;
-      Layout moved_out = out;
-      moved_out.dims[d].push_back(Level::of_axis(axis));
-      StatusOr<std::vector<Levels>> back = inverse_(moved_out.dims);
-      if (!back.ok()) continue;
-      TSR_ASSIGN_OR_RETURN(
-          Strategy moved,
-          make_strategy(input_, output_, Layout{*std::move(back), out.partial}, moved_out,
-                        "moves " + input_.mesh().axis_label(axis) + " to a cut of dim " +
-                            std::to_string(d) + " of the result"));
-      found_.push_back(std::move(moved));
+      TSR_ASSIGN_OR_RETURN(const bool is_found, add_move(out, axis, d, {Level::of_axis(axis)}));
+      if (is_found) continue;
+      for (const Levels& cut : aligned_cuts(axis, d)) {
+        TSR_RETURN_IF_ERROR(add_move(out, axis, d, cut).status());
+      }
     }
     return {};
+  }
+
+  /// The axis as a further cut of dim d of the result; false where the operand has none like it.
+  StatusOr<bool> add_move(const Layout& out, int axis, std::size_t d, const Levels& cut) {
+    Layout moved_out = out;
+    moved_out.dims[d].insert(moved_out.dims[d].end(), cut.begin(), cut.end());
+    StatusOr<std::vector<Levels>> back = inverse_(moved_out.dims);
+    if (!back.ok()) return false;
+    TSR_ASSIGN_OR_RETURN(
+        Strategy moved,
+        make_strategy(input_, output_, Layout{*std::move(back), out.partial}, moved_out,
+                      "moves " + input_.mesh().axis_label(axis) + " to a cut of dim " +
+                          std::to_string(d) + " of the result"));
+    found_.push_back(std::move(moved));
+    return true;
+  }
+
+  /// Cuts of dim d of the result that fall on borders of the operand's dims as well: on multiples
+  /// of a grain, else inside of blocks that both have.
+  std::vector<Levels> aligned_cuts(int axis, std::size_t d) const {
+    std::vector<Levels> cuts;
+    if (num_elements(output_.shape) == 0) return cuts;
+    const std::int64_t size = output_.shape[d], inner = inner_elements(output_.shape, d);
+    const Shape& from = input_.global_shape();
+    for (std::size_t k = 0; k < from.size(); ++k) {
+      const std::int64_t grain = std::lcm(inner, inner_elements(from, k)) / inner;
+      const Levels cut = {Level::of_axis(axis, grain)};
+      if (grain > 1 && grain < size && std::ranges::find(cuts, cut) == cuts.end()) {
+        cuts.push_back(cut);
+      }
+    }
+    for (std::size_t k = 0; k < from.size(); ++k) {
+      const std::int64_t common = std::gcd(inner * size, inner_elements(from, k) * from[k]);
+      const std::int64_t block = common / inner;
+      if (common % inner != 0 || block < 2 || size % block != 0 || block == size) continue;
+      const Levels cut = {Level::of_block(size / block), Level::of_axis(axis)};
+      if (std::ranges::find(cuts, cut) == cuts.end()) cuts.push_back(cut);
+    }
+    return cuts;
+  }
+  /// Elements of a tensor of this shape for each index of dim d.
+  static std::int64_t inner_elements(const Shape& shape, std::size_t d) {
+    std::int64_t elements = 1;
+    for (std::size_t i = d + 1; i < shape.size(); ++i) elements *= shape[i];
+    return elements;
   }
   std::string names(std::uint32_t axes) const {
     std::string text;
@@ -217,6 +260,21 @@ class Alternatives {
   const LevelWalk& inverse_;
   std::vector<Strategy> found_;
 };
+
+/// Those first of which ranks lack least, then those that cut most evenly: the search's closed form
+/// prices cuts of one dim by one axis alike wherever they fall, and takes the first of equals.
+void put_nearest_first(const Spec& input, std::vector<Strategy>& strategies) {
+  std::vector<std::pair<Lacking, std::size_t>> order;
+  for (const Strategy& strategy : strategies) {
+    const std::optional<Lacking> lacking = lacking_elements(input, strategy.inputs[0]);
+    if (!lacking) return;
+    order.emplace_back(*lacking, order.size());
+  }
+  std::ranges::sort(order);
+  std::vector<Strategy> sorted;
+  for (const auto& [lacking, at] : order) sorted.push_back(std::move(strategies[at]));
+  strategies = std::move(sorted);
+}
 
 }  // namespace
 
@@ -257,6 +315,7 @@ StatusOr<std::vector<Strategy>> walk_strategies(const Spec& input, const TensorM
       TSR_RETURN_IF_ERROR(alternatives.add(dropped));
     }
   }
+  put_nearest_first(input, alternatives.found());
   return std::move(alternatives.found());
 }
 

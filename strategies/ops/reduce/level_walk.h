@@ -31,7 +31,7 @@ StatusOr<Strategy> laid_out(std::span<const Spec* const> inputs, const Layout& i
 LevelWalk reshape_walk(const Mesh& mesh, Shape from, Shape to);
 /// One strategy without movement where the walk takes the operand as it is. Else one for each
 /// smallest set of axes that must leave their dims: gathered, or moved to where the inverse walk
-/// takes a cut of the result.
+/// takes a cut of the result, nearest first.
 StatusOr<std::vector<Strategy>> walk_strategies(const Spec& input, const TensorMeta& output,
                                                 const LevelWalk& forward, const LevelWalk& inverse);
 /// Result dim i is dim `sources[i]` of the operand, or new where −1; operand dims that are not
