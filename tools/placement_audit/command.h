@@ -4,12 +4,15 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/json.h"
 #include "placement/status.h"
+#include "placement/topology.h"
 #include "strategies/rules/op.h"
+#include "tools/placement_audit/audit_main.h"
 
 namespace tessera::audit {
 
@@ -58,14 +61,19 @@ struct Request {
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
+  /// plan, run, trace --topology: a preset or a file; empty: none given.
+  std::string topology;
   std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };
   Effort effort = Effort::kUsual;
   enum class Mutants { kSkip, kJudge };
   Mutants mutants = Mutants::kSkip;
-  /// The program's own ops, beside the built-in ones; see AuditProgram.
+  AuditRanks ranks;    ///< measure
+  double seconds = 3;  ///< measure --seconds
+  /// The program's own ops, beside the built-in ones, and its ranks; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
+  std::function<Status(const AuditRanks&, const std::function<void(World&)>&)> run_ranks = nullptr;
 };
 
 /// A file of an answer that is a folder.
@@ -79,6 +87,7 @@ struct Answer {
   bool checks_passed = true;  ///< false: exit code 1, after the answer was printed
   /// Input that had to be left out: a line each on stderr, and exit code 3 after the answer.
   std::vector<std::string> warnings = {};
+  bool is_for_others = false;  ///< another rank of the job says it: this one writes nothing
   /// Several files: --output names their folder, and on stdout they follow one another; no `text`.
   std::vector<Page> pages = {};
 };
@@ -109,6 +118,8 @@ StatusOr<Answer> propagate_call(const Request& request);
 StatusOr<Answer> run_program(const Request& request);
 /// What one rank does in a step, as a program.
 StatusOr<Answer> trace_program(const Request& request);
+/// What messages between ranks take, as a topology.
+StatusOr<Answer> measure(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.
 StatusOr<Answer> verify_ops(const Request& request);
 /// Who was missing where, from the flight records of any of a job's ranks.
@@ -122,6 +133,9 @@ StatusOr<Answer> verify_checkpoint_folder(const Request& request);
 StatusOr<Answer> diff_checkpoint_folders(const Request& request);
 /// A checkpoint's weights as Hugging Face's DeepSeek-V3 has them.
 StatusOr<Answer> export_checkpoint(const Request& request);
+
+/// What --topology names; none where it was not given. Errors: InvalidArgument naming the flag.
+StatusOr<std::optional<Topology>> topology_of(const Request& request);
 
 /// One line of JSON.
 inline std::string json_line(const Json& json) { return json.to_string() + '\n'; }

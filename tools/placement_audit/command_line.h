@@ -26,6 +26,7 @@ enum class CommandName {
   kOps,
   kSamples,  ///< ops --samples
   kVerify,
+  kMeasure,
   kRecorder,
   kCkptList,
   kCkptVerify,
