@@ -24,6 +24,7 @@ namespace {
 constexpr std::uint8_t kMostSteps = 6;
 // And a search ends after as many layouts.
 constexpr int kMostLayouts = 1000;
+constexpr std::size_t kExpected = 128;  // layouts of a usual search
 // Dims that chains cut at most: those that are cut anyway, then the longest.
 constexpr std::size_t kMostDims = 12;
 // Sums of times are rounded; a bound stays below all of them.
@@ -65,32 +66,44 @@ class ChainSearch {
   }
 
   std::optional<Chain> run() {
+    ways_.reserve(kExpected);
+    places_.reserve(kExpected);
+    known_.reserve(kExpected);
+    open_.reserve(kExpected);
     target_ = state_of(dst_);
     Way start;
-    start.at = state_of(src_);
+    start.place = place_of(state_of(src_));
     push(start);
     int settled = 0;
     while (!open_.empty() && settled < kMostLayouts) {
       std::pop_heap(open_.begin(), open_.end(), Later{});
       const Open next = open_.back();
       open_.pop_back();
-      const Way way = ways_[next.way];
-      Known& known = known_.find(way.at)->second;
-      if (known.settled || known.way != next.way) continue;
-      known.settled = true;
+      Place& place = places_[ways_[next.way].place];
+      if (place.settled || place.way != next.way) continue;
+      place.settled = true;
       ++settled;
-      if (way.at == target_) return chain_of(next.way);
-      if (way.steps < kMostSteps) expand(way, next.way);
+      if (place.at == target_) return chain_of(next.way);
+      if (next.steps < kMostSteps) expand(next.way);
     }
     return std::nullopt;
   }
 
  private:
+  /// A layout met, and the best way to it so far.
+  struct Place {
+    State at;
+    double least_us = 0;       ///< of any way on
+    std::int64_t parts = 1;    ///< ranks among which the axes that cut it tell
+    std::int64_t largest = 1;  ///< elements of the rank of coord 0
+    std::uint32_t way = 0;
+    bool reached = false, settled = false;
+  };
   /// A way to a layout.
   struct Way {
-    State at;
     double us = 0;
     std::int64_t bytes = 0, messages = 0, most_bytes = 0;
+    std::uint32_t place = 0;
     std::uint32_t before = 0;  ///< the way that it continues
     std::uint8_t steps = 0;
   };
@@ -105,11 +118,6 @@ class ChainSearch {
       if (a.steps != b.steps) return a.steps > b.steps;
       return a.way > b.way;
     }
-  };
-  /// The best way to a layout so far.
-  struct Known {
-    std::uint32_t way = 0;
-    bool settled = false;
   };
   /// What leaving a list for the target's takes at least, and what some rank lacks.
   struct Least {
@@ -179,7 +187,7 @@ class ChainSearch {
         summands *= mesh_.size(axis);
       }
       // An element takes so many messages: see lower_bound().
-      const auto each = static_cast<double>(summands + num_ranks_ / num_parts(target_) - 2);
+      const auto each = static_cast<double>(summands + num_ranks_ / target_parts() - 2);
       if (target_.partial == 0) {
         lacks = std::max(
             lacks, each * static_cast<double>(num_elements_) / static_cast<double>(num_ranks_));
@@ -187,6 +195,12 @@ class ChainSearch {
     }
     if (!moves) return 0;
     return kRounded * (us + lacks * static_cast<double>(element_bytes_) * us_per_byte_);
+  }
+
+  std::int64_t target_parts() const {
+    std::int64_t parts = 1;
+    for (std::size_t i = 0; i < dims_.size(); ++i) parts *= cut(target_, i).parts;
+    return parts;
   }
 
   /// Of one dim's list.
@@ -232,29 +246,28 @@ class ChainSearch {
     return length;
   }
 
-  /// Ranks among which the axes that cut a layout tell.
-  std::int64_t num_parts(const State& at) const {
-    std::int64_t parts = 1;
+  /// The layout's number, made where it was not met before.
+  std::uint32_t place_of(const State& at) {
+    const auto number = static_cast<std::uint32_t>(places_.size());
+    const auto [found, added] = known_.try_emplace(at, number);
+    if (!added) return found->second;
+    Place place;
+    place.at = at;
     for (std::size_t i = 0; i < dims_.size(); ++i) {
-      for (int node = at.cuts[i]; node != 0; node = trees_[i][node].parent) {
-        parts *= trees_[i][node].size;
-      }
+      place.largest *= cut(at, i).largest;
+      place.parts *= cut(at, i).parts;
     }
-    return parts;
+    place.least_us = least_us(at);
+    places_.push_back(place);
+    return number;
   }
   /// Elements that all ranks together hold.
-  WideInt held_by_all(const State& at) const {
-    return WideInt{num_elements_} * (num_ranks_ / num_parts(at));
-  }
-  std::int64_t largest(const State& at) const {
-    std::int64_t elements = 1;
-    for (std::size_t i = 0; i < dims_.size(); ++i) elements *= cut(at, i).largest;
-    return elements;
+  WideInt held_by_all(const Place& place) const {
+    return WideInt{num_elements_} * (num_ranks_ / place.parts);
   }
 
-  void expand(const Way& way, std::uint32_t number) {
-    const State& at = way.at;
-    const std::int64_t held = largest(at);
+  void expand(std::uint32_t way) {
+    const State at = places_[ways_[way].place].at;
     std::uint64_t cutting = 0;
     for (std::size_t i = 0; i < dims_.size(); ++i) {
       for (int node = at.cuts[i]; node != 0; node = trees_[i][node].parent) {
@@ -264,13 +277,13 @@ class ChainSearch {
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
       if (mesh_.size(axis) == 1) continue;
       if ((at.partial & bit(axis)) != 0) {
-        if ((target_.partial & bit(axis)) == 0 && !reduces_later(at, axis)) reduce(number, axis);
+        if ((target_.partial & bit(axis)) == 0 && !reduces_later(at, axis)) reduce(way, at, axis);
       } else if ((cutting & bit(axis)) == 0) {
-        slice(number, axis);
+        slice(way, at, axis);
       }
     }
     for (std::size_t i = 0; i < dims_.size(); ++i) {
-      if (at.cuts[i] != 0) leave(number, i, held);
+      if (at.cuts[i] != 0) leave(way, at, i);
     }
   }
 
@@ -282,59 +295,62 @@ class ChainSearch {
     return false;
   }
 
-  void slice(std::uint32_t number, int axis) {
-    for (std::size_t i = 0; i < dims_.size(); ++i) go(number, with(number, i, axis), axis, {});
+  void slice(std::uint32_t way, const State& at, int axis) {
+    for (std::size_t i = 0; i < dims_.size(); ++i) go(way, with(at, i, axis), -1, nothing);
   }
-  /// The layout of a way, one dim cut by one axis more.
-  State with(std::uint32_t number, std::size_t i, int axis) {
-    State next = ways_[number].at;
-    next.cuts[i] = static_cast<std::uint16_t>(trees_[i].child(next.cuts[i], axis));
+  /// A layout, one dim cut by one axis more.
+  State with(const State& at, std::size_t i, int axis) {
+    State next = at;
+    next.cuts[i] = static_cast<std::uint16_t>(trees_[i].child(at.cuts[i], axis));
     return next;
   }
+  static Moved nothing(const Place& to) {
+    (void)to;
+    return {};
+  }
 
-  void reduce(std::uint32_t number, int axis) {
-    State whole = ways_[number].at;
+  void reduce(std::uint32_t way, const State& at, int axis) {
+    State whole = at;
     whole.partial &= ~bit(axis);
-    go(number, whole, axis, all_reduced(whole, mesh_.size(axis)));
-    const std::int64_t others = mesh_.size(axis) - 1;
+    const std::int64_t group = mesh_.size(axis);
+    go(way, whole, axis, [&](const Place& to) { return all_reduced(to, group); });
     for (std::size_t i = 0; i < dims_.size(); ++i) {
-      State part = with(number, i, axis);
-      part.partial &= ~bit(axis);
-      go(number, part, axis,
-         {.elements = others * largest(part),
-          .messages = others,
-          .total = others * held_by_all(part)});
+      go(way, with(whole, i, axis), axis, [&](const Place& to) {
+        return Moved{.elements = (group - 1) * to.largest,
+                     .messages = group - 1,
+                     .total = (group - 1) * held_by_all(to)};
+      });
     }
   }
 
   /// The last axis of a dim's list leaves it: for nowhere, or for another dim.
-  void leave(std::uint32_t number, std::size_t i, std::int64_t held) {
-    const State at = ways_[number].at;
+  void leave(std::uint32_t way, const State& at, std::size_t i) {
     const DimCut& from = cut(at, i);
     const int axis = from.axis;
+    const std::uint32_t here = ways_[way].place;
     State left = at;
     left.cuts[i] = static_cast<std::uint16_t>(from.parent);
     const DimCut& before = cut(left, i);
-    Moved moved = gathered(before, from);
-    moved.elements *= held / from.largest;
-    moved.total = held_by_all(left) - held_by_all(at);
-    go(number, left, axis, moved);
+    go(way, left, axis, [&](const Place& to) {
+      Moved moved = gathered(before, from);
+      moved.elements *= places_[here].largest / from.largest;
+      moved.total = held_by_all(to) - held_by_all(places_[here]);
+      return moved;
+    });
     for (std::size_t j = 0; j < dims_.size(); ++j) {
       if (j == i) continue;
-      State next = left;
-      next.cuts[j] = static_cast<std::uint16_t>(trees_[j].child(left.cuts[j], axis));
-      const DimCut& free = cut(left, j);
-      const DimCut& to = cut(next, j);
-      const AxisTurn turn{before, from, free, to};
-      Moved moves = turned(turn);
-      moves.elements *= held / from.largest / free.largest;
-      moves.total = held_by_all(next) - kept(next, i, j, both_held(turn));
-      go(number, next, axis, moves);
+      go(way, with(left, j, axis), axis, [&](const Place& to) {
+        const AxisTurn turn{before, from, cut(left, j), cut(to.at, j)};
+        Moved moved = turned(turn);
+        moved.elements *= places_[here].largest / from.largest / turn.free.largest;
+        moved.total = held_by_all(to) - kept(to, i, j, both_held(turn));
+        return moved;
+      });
     }
   }
   /// Elements that ranks keep in an all-to-all between two dims, of which they keep `in_both`.
-  WideInt kept(const State& at, std::size_t i, std::size_t j, WideInt in_both) const {
-    WideInt elements = in_both * (num_ranks_ / num_parts(at));
+  WideInt kept(const Place& place, std::size_t i, std::size_t j, WideInt in_both) const {
+    WideInt elements = in_both * (num_ranks_ / place.parts);
     for (std::size_t k = 0; k < dims_.size(); ++k) {
       if (k != i && k != j) elements *= trees_[k][0].largest;
     }
@@ -343,12 +359,12 @@ class ChainSearch {
 
   /// Of a layout that an all-reduce among so many ranks leads to. Parts of unlike sizes are shared
   /// otherwise.
-  Moved all_reduced(const State& at, std::int64_t group) const {
-    std::vector<Pieces> parts{{1, num_ranks_ / num_parts(at) / group}};
+  Moved all_reduced(const Place& place, std::int64_t group) const {
+    PieceList parts{{1, num_ranks_ / place.parts / group}};
     for (std::size_t i = 0; i < dims_.size(); ++i) {
-      std::vector<Pieces> finer;
+      PieceList finer;
       for (const Pieces& part : parts) {
-        for (const Pieces& each : cut(at, i).pieces) {
+        for (const Pieces& each : cut(place.at, i).pieces) {
           if (each.length > 0) {
             finer.push_back({part.length * each.length, part.count * each.count});
           }
@@ -368,11 +384,17 @@ class ChainSearch {
     return moved;
   }
 
-  /// One step on from a way.
-  void go(std::uint32_t number, const State& to, int axis, const Moved& moved) {
+  /// One step on from a way, along an axis, or none for what moves nothing. What it moves is asked
+  /// for where it may tell.
+  template <class MovedTo>
+  void go(std::uint32_t number, const State& to, int axis, const MovedTo& moved_to) {
+    const std::uint32_t at = place_of(to);
+    const Place& place = places_[at];
     Way way = ways_[number];
+    if (place.settled || way.us + place.least_us >= limits_.budget_us) return;
+    const Moved moved = moved_to(place);
     const std::int64_t most_bytes = clamped(WideInt{moved.elements} * element_bytes_);
-    if (is_call(way.at, to)) {
+    if (axis >= 0) {
       way.us += links_[static_cast<std::size_t>(axis)].us(moved.messages, most_bytes);
     }
     way.bytes = plus(way.bytes, clamped(moved.total * element_bytes_));
@@ -381,33 +403,22 @@ class ChainSearch {
     way.most_bytes += most_bytes;
     way.before = number;
     ++way.steps;
-    way.at = to;
+    way.place = at;
     push(way);
-  }
-  /// A step other than a slice meets the group, whether or not anything moves.
-  static bool is_call(const State& from, const State& to) {
-    if (from.partial != to.partial) return true;
-    std::size_t changed = 0, left = 0;
-    for (std::size_t i = 0; i < kMostDims; ++i) {
-      changed += from.cuts[i] != to.cuts[i] ? 1 : 0;
-      left += from.cuts[i] > to.cuts[i] ? 1 : 0;
-    }
-    return changed > 1 || left > 0;
   }
 
   void push(const Way& way) {
-    const double least = way.us + least_us(way.at);
+    Place& place = places_[way.place];
+    const double least = way.us + place.least_us;
     if (least >= limits_.budget_us) return;
-    const auto number = static_cast<std::uint32_t>(ways_.size());
-    const auto [at, added] = known_.try_emplace(way.at, Known{number, false});
-    if (!added) {
-      const Way& other = ways_[at->second.way];
-      const bool better = way.us < other.us || (way.us == other.us && way.steps < other.steps);
-      if (at->second.settled || !better) return;
-      at->second.way = number;
+    if (place.reached) {
+      const Way& other = ways_[place.way];
+      if (way.us > other.us || (way.us == other.us && way.steps >= other.steps)) return;
     }
+    place.reached = true;
+    place.way = static_cast<std::uint32_t>(ways_.size());
     ways_.push_back(way);
-    open_.push_back({least, number, way.steps});
+    open_.push_back({least, place.way, way.steps});
     std::push_heap(open_.begin(), open_.end(), Later{});
   }
 
@@ -433,7 +444,7 @@ class ChainSearch {
     for (std::uint32_t at = last; ways_[at].steps > 0; at = ways_[at].before) numbers.push_back(at);
     Spec at = src_;
     for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
-      Spec next = with_layout(src_, layout_of(ways_[*number].at));
+      Spec next = with_layout(src_, layout_of(places_[ways_[*number].place].at));
       chain.steps.push_back(direct_step(at, next));
       at = std::move(next);
     }
@@ -452,8 +463,9 @@ class ChainSearch {
   std::vector<std::vector<Least>> least_;  ///< likewise, of each list
   State target_;
   std::vector<Way> ways_;
-  absl::flat_hash_map<State, Known> known_;
-  std::vector<Open> open_;  ///< a heap
+  std::vector<Place> places_;
+  absl::flat_hash_map<State, std::uint32_t> known_;  ///< their numbers
+  std::vector<Open> open_;                           ///< a heap
 };
 
 /// Dims of which no more than can be looked at are cut.

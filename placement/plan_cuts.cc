@@ -69,6 +69,7 @@ int DimCuts::child(int node, int axis, std::int64_t grain) {
   made.axis = axis;
   made.grain = grain;
   made.size = mesh_.size(axis);
+  made.parts = parent.parts * made.size;
   for (const Pieces& each : parent.pieces) {
     const AxisCut cut = made.cut(each.length);
     const std::int64_t whole = cut.length == 0 ? 0 : cut.length / cut.chunk;

@@ -37,6 +37,7 @@ struct DimCut {
   int axis = -1;  ///< the last one; -1 of the root
   std::int64_t grain = 1;
   std::int64_t size = 1;     ///< of that axis
+  std::int64_t parts = 1;    ///< coords of all axes in the list
   std::int64_t largest = 0;  ///< length of the piece of coord 0
   PieceList pieces;          ///< of every length, 0 included
   /// Where the target is known: whether it is this list or a longer one, and where not, the first
