@@ -73,14 +73,17 @@ bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Le
 
 /// One dim's overlaps for every coord of the axes that tell.
 struct DimTable {
-  std::vector<int> axes;         ///< ascending
-  std::vector<Counts> elements;  ///< row-major over axes
+  std::vector<int> axes;             ///< ascending
+  std::vector<std::int64_t> counts;  ///< row-major over axes, a count for each overlap
 };
 
 class Classes {
  public:
+  explicit Classes(std::size_t num_overlaps) : num_overlaps_(num_overlaps) {}
+
+  /// Counts beyond those of the overlaps are 0.
   void add(const Counts& counts, std::int64_t num_ranks) {
-    if (!last_.empty() && last_[0].counts == counts) {
+    if (!last_.empty() && equal(last_[0].counts, counts)) {
       last_[0].num_ranks += num_ranks;
       return;
     }
@@ -93,6 +96,12 @@ class Classes {
   }
 
  private:
+  bool equal(const Counts& a, const Counts& b) const {
+    for (std::size_t k = 0; k < num_overlaps_; ++k) {
+      if (a[k] != b[k]) return false;
+    }
+    return true;
+  }
   void flush() {
     if (last_.empty()) return;
     const auto [at, added] = place_.try_emplace(last_[0].counts, classes_.size());
@@ -103,6 +112,7 @@ class Classes {
     }
     last_.clear();
   }
+  std::size_t num_overlaps_;
   absl::InlinedVector<RankClass, 1> last_;  ///< a run of equal counts
   absl::flat_hash_map<Counts, std::size_t> place_;
   std::vector<RankClass> classes_;
@@ -161,13 +171,13 @@ class Tally {
     table.axes.erase(std::unique(table.axes.begin(), table.axes.end()), table.axes.end());
     std::size_t rows = 1;
     for (const int axis : table.axes) rows *= static_cast<std::size_t>(mesh_.size(axis));
-    table.elements.resize(rows);
+    table.counts.resize(rows * overlaps_.size());
     for (std::size_t k = 0; k < overlaps_.size(); ++k) {
       const auto [a, b] = levels_of(overlaps_[k], d);
       if (alike[k]) {
         const Coord first(static_cast<std::size_t>(mesh_.ndim()), 0);
         const std::int64_t count = count_of(overlaps_[k], size, a, b, first);
-        for (Counts& counts : table.elements) counts[k] = count;
+        for (std::size_t row = 0; row < rows; ++row) at(table, row, k) = count;
       } else if (is_one_interval(a) && is_one_interval(b)) {
         count_intervals(overlaps_[k], size, k, table, {a, b});
       } else {
@@ -175,6 +185,10 @@ class Tally {
       }
     }
     return table;
+  }
+
+  std::int64_t& at(DimTable& table, std::size_t row, std::size_t k) const {
+    return table.counts[row * overlaps_.size() + k];
   }
 
   struct BothLevels {
@@ -206,12 +220,12 @@ class Tally {
     Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
     const std::vector<std::size_t> of_a = strides_of(table.axes, levels.a);
     const std::vector<std::size_t> of_b = strides_of(table.axes, levels.b);
-    for (Counts& counts : table.elements) {
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
       const Interval& x = held[at_a];
       const Interval& y = others[at_b];
-      counts[k] = !elements ? owners[at_a]
-                            : std::max<std::int64_t>(
-                                  0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
+      at(table, row, k) = !elements ? owners[at_a]
+                                    : std::max<std::int64_t>(
+                                          0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
       for (std::size_t i = table.axes.size(); i-- > 0;) {
         const std::int64_t axis_size = mesh_.size(table.axes[i]);
         std::int64_t& c = coord[static_cast<std::size_t>(table.axes[i])];
@@ -241,12 +255,12 @@ class Tally {
                   const BothLevels& levels) const {
     Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
     const bool elements = overlap.of == Overlap::Of::kElements;
-    for (std::size_t row = 0; row < table.elements.size(); ++row) {
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
       // Only axes that it depends on matter; owners are counted over all coords of `b`.
       const std::size_t first =
           place_of(table.axes, coord, levels.a, elements ? levels.b : levels.a);
-      table.elements[row][k] = first < row ? table.elements[first][k]
-                                           : count_of(overlap, size, levels.a, levels.b, coord);
+      at(table, row, k) =
+          first < row ? at(table, first, k) : count_of(overlap, size, levels.a, levels.b, coord);
       step(table.axes, coord);
     }
   }
@@ -315,11 +329,11 @@ class Tally {
     }
     std::vector<std::size_t> places(dims.size(), 0);
     std::vector<std::int64_t> coord(axes.size(), 0);
-    Classes classes;
+    Classes classes(overlaps_.size());
     for (;;) {
       Counts counts = one();
       for (std::size_t j = 0; j < dims.size(); ++j) {
-        const Counts& held = tables_[dims[j]].elements[places[j]];
+        const std::int64_t* held = &tables_[dims[j]].counts[places[j] * overlaps_.size()];
         for (std::size_t k = 0; k < overlaps_.size(); ++k) counts[k] *= held[k];
       }
       classes.add(counts, 1);
@@ -347,7 +361,7 @@ class Tally {
       both.num_ranks *= b[0].num_ranks;
       return {both};
     }
-    Classes classes;
+    Classes classes(overlaps_.size());
     for (const RankClass& x : a) {
       for (const RankClass& y : b) {
         Counts counts = x.counts;
