@@ -21,7 +21,7 @@ constexpr std::int64_t kMessageBytes[] = {8, 4096, std::int64_t{64} << 10, std::
 constexpr std::size_t kNumSizes = std::size(kMessageBytes);
 constexpr std::int64_t kAllPairsOf = 16;
 constexpr std::int64_t kPairsOfDistance = 8;
-constexpr int kLeastTrips = 5, kMostTrips = 400;
+constexpr int kLeastTrips = 3, kMostTrips = 400;
 constexpr int kCollectives = 100;
 /// Links are of two classes where one takes so many times what the other does.
 constexpr double kApart = 1.5;
