@@ -1,5 +1,4 @@
 // A Runtime plans all moves by its topology, which all ranks have to share.
-#include <catch2/catch.hpp>
 
 #include "dtensor/redistribute.h"
 #include "testing/ranks.h"

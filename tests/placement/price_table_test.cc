@@ -1,7 +1,6 @@
 // Prices of moves: those of plans, kept by threads together, and never more than asked for.
 #include "placement/price_table.h"
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "tests/redistribute/layouts.h"

@@ -1,6 +1,5 @@
 // The planner's search for chains prices layouts in closed form: beside it stands the same planner
 // with a search that makes every spec, prices every step by cost_of() and stops nowhere.
-#include <catch2/catch.hpp>
 
 #include "tests/redistribute/layouts.h"
 #include "tests/redistribute/slow_plan.h"

@@ -1,7 +1,6 @@
 // Links measured between ranks, and the classes found in given times.
 #include "runtime/measure_links.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 using namespace tessera;  // NOLINT
