@@ -198,30 +198,22 @@ Sides sides_of(const std::vector<PairTimes>& pairs, std::int64_t block, std::int
   return sides;
 }
 
-/// By how much blocks tell, over the sizes of messages; 0 where they do not.
-double parting(const std::vector<PairTimes>& pairs, std::int64_t block, std::int64_t outer) {
-  double most = 0;
+/// Whether blocks tell, in messages of the smallest size or of the largest.
+bool part(const std::vector<PairTimes>& pairs, std::int64_t block, std::int64_t outer) {
   for (const std::size_t size : {std::size_t{0}, pairs[0].messages.size() - 1}) {
     const Sides sides = sides_of(pairs, block, outer, size);
-    if (sides.inside.empty() || sides.between.empty()) return 0;
-    if (quantile(sides.inside, 0.75) * kApart > quantile(sides.between, 0.25)) continue;
-    most = std::max(most, median(sides.between) / std::max(1e-9, median(sides.inside)));
+    if (sides.inside.empty() || sides.between.empty()) return false;
+    if (quantile(sides.inside, 0.75) * kApart <= quantile(sides.between, 0.25)) return true;
   }
-  return most;
+  return false;
 }
 
-/// The block that parts the ranks of blocks of `outer` most; 0 where none does.
-std::int64_t best_block(const std::vector<PairTimes>& pairs, std::int64_t outer) {
-  std::int64_t best = 0;
-  double most = 0;
-  for (std::int64_t block = 2; block < outer; ++block) {
-    if (outer % block != 0) continue;
-    const double apart = parting(pairs, block, outer);
-    if (apart <= most) continue;
-    best = block;
-    most = apart;
+/// The largest block that parts the ranks of blocks of `outer`; 0 where none does.
+std::int64_t largest_block(const std::vector<PairTimes>& pairs, std::int64_t outer) {
+  for (std::int64_t block = outer / 2; block > 1; --block) {
+    if (outer % block == 0 && part(pairs, block, outer)) return block;
   }
-  return best;
+  return 0;
 }
 
 LinkClass link_of(const std::vector<PairTimes>& pairs, std::int64_t block, std::int64_t outer) {
@@ -248,7 +240,7 @@ Topology classes_of(const std::vector<PairTimes>& pairs, const std::vector<std::
   Topology topology{.name = "measured", .step_us = 0, .links = {}};
   std::int64_t outer = size;
   while (outer > 1) {
-    std::int64_t block = outer == size && host > 0 ? host : best_block(pairs, outer);
+    std::int64_t block = outer == size && host > 0 ? host : largest_block(pairs, outer);
     if (block == 0) block = 1;
     LinkClass link = link_of(pairs, block, outer);
     link.name = name_of_link(outer, size, host);
