@@ -6,6 +6,7 @@
 #include <array>
 
 #include "placement/plan_cost.h"
+#include "placement/price_table.h"
 
 namespace tessera {
 namespace {
@@ -50,6 +51,13 @@ void plan_all(benchmark::State& state, Transition transition, const PlanOptions&
     steps += (steps.empty() ? "" : ", ") + std::string(name_of(step.kind));
   }
   state.SetLabel(steps);
+}
+
+/// A price that a table keeps.
+void price_again(benchmark::State& state, Transition transition, const Topology& topology) {
+  PriceTable table(topology);
+  const Plan first = transition.next({});
+  for (auto _ : state) benchmark::DoNotOptimize(table.price(first.src, first.dst));
 }
 
 /// What a program pays that prints costs beside: from the plan alone.
@@ -114,6 +122,8 @@ void register_all() {
     add("plan_for_cluster/" + std::string(row.name), [&form](benchmark::State& state) {
       plan_all(state, Transition(form), {.topology = &cluster});
     });
+    add("price_again/" + std::string(row.name),
+        [&form](benchmark::State& state) { price_again(state, Transition(form), cluster); });
     add("cost/" + std::string(row.name),
         [&form](benchmark::State& state) { cost_all(state, Transition(form)); });
   }
@@ -121,6 +131,10 @@ void register_all() {
     add("plan_between_meshes/" + std::string(row.name), [&row](benchmark::State& state) {
       plan_all(state, Transition(row.form, row.to_mesh), {});
     });
+    add("plan_between_meshes_for_cluster/" + std::string(row.name),
+        [&row](benchmark::State& state) {
+          plan_all(state, Transition(row.form, row.to_mesh), {.topology = &cluster});
+        });
   }
 }
 

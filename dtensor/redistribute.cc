@@ -162,9 +162,8 @@ CachedPlan& cached_plan(Runtime& runtime, const Spec* src, const Spec* dst) {
   auto& plans = runtime.cache().plans;
   const auto found = plans.find({src, dst});
   if (found != plans.end()) return *found->second;
-  static const Topology host = value_or_throw(topology_preset("host"));
   auto made = std::make_unique<CachedPlan>();
-  made->plan = value_or_throw(plan(*src, *dst, {.topology = &host}));
+  made->plan = value_or_throw(plan(*src, *dst, {.topology = &runtime.topology()}));
   return *plans.emplace(std::pair{src, dst}, std::move(made)).first->second;
 }
 

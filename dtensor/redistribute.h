@@ -20,7 +20,8 @@ struct MoveInfo {
   std::span<const std::optional<Placement>> grad = {};
   std::string_view needed_by = {};  ///< the op's operand, for who observes
 };
-/// The plan between two interned specs, made once and priced as on one host. Throws Error.
+/// The plan between two interned specs, made once and priced by the Runtime's topology. Throws
+/// Error.
 const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
 /// The same, ready to be executed on this rank.
 const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec* dst);

@@ -1,13 +1,16 @@
 // dtensor/runtime.h: one rank's state: world, op table, interned specs, dispatch cache, policies,
-// modes. One Runtime per rank; every DTensor points to its own, nothing is global. Not thread-safe.
+// modes, and by what topology moves are planned. One Runtime per rank; every DTensor points to its
+// own, nothing is global. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "placement/api.h"
+#include "placement/topology.h"
 #include "runtime/world.h"
 #include "strategies/rules/op.h"
 
@@ -27,8 +30,11 @@ class ProgramObserver;  // dtensor/observer.h
 
 class Runtime {
  public:
-  /// Holds the built-in ops. `world` must outlive the Runtime and every DTensor of it.
-  explicit Runtime(World& world);
+  /// Holds the built-in ops. `world` must outlive the Runtime and every DTensor of it. All moves
+  /// are planned by `topology`, none: as on one host. Collective: no without one; with one yes,
+  /// over the world: all ranks have to give the same. Throws Error(InvalidArgument) on every rank,
+  /// naming those that differ, or for what validate() refuses.
+  explicit Runtime(World& world, const std::optional<Topology>& topology = std::nullopt);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -42,6 +48,8 @@ class Runtime {
   KernelContext& host_kernels() noexcept { return host_kernels_; }
   DispatchCache& cache() noexcept { return *cache_; }
   EventLog& events() noexcept { return world_->events(); }
+  /// What moves are planned by.
+  const Topology& topology() const noexcept { return topology_; }
 
   /// The one stored copy of an equal spec; equal specs have equal pointers for the life of the
   /// Runtime.
@@ -61,6 +69,7 @@ class Runtime {
  private:
   struct SpecTable;
   World* world_;
+  Topology topology_;
   OpTable ops_;
   KernelContext kernels_, host_kernels_;
   std::unique_ptr<SpecTable> specs_;

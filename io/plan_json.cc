@@ -1,8 +1,10 @@
 #include "io/plan_json.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_format.h"
+#include "io/file.h"
 #include "io/placement_json.h"
 
 namespace tessera {
@@ -154,11 +156,14 @@ StatusOr<Topology> read_topology(const JsonView& view) {
     return view.error(absl::StrFormat(
         "expected a preset such as \"node8\", or {\"links\":[…]}, not %s", describe(view.kind())));
   }
-  TSR_RETURN_IF_ERROR(view.check_keys({"links"}, {"step_us"}));
+  TSR_RETURN_IF_ERROR(view.check_keys({"links"}, {"name", "step_us"}));
   TSR_ASSIGN_OR_RETURN(const JsonView links, view.at("links"));
   TSR_ASSIGN_OR_RETURN(const std::vector<JsonView> items,
                        links.items({.most = kMaxLinks, .what = "link classes"}));
   Topology topology;
+  if (const std::optional<JsonView> name = view.find("name")) {
+    TSR_ASSIGN_OR_RETURN(topology.name, name->text());
+  }
   if (const std::optional<JsonView> step = view.find("step_us")) {
     TSR_ASSIGN_OR_RETURN(topology.step_us, step->number());
   }
@@ -168,6 +173,36 @@ StatusOr<Topology> read_topology(const JsonView& view) {
   }
   TSR_RETURN_IF_ERROR(view.annotate(validate(topology)));
   return topology;
+}
+
+Json to_json(const Topology& topology) {
+  Json::Array links;
+  for (const LinkClass& link : topology.links) {
+    Json json = Json::object({});
+    if (!link.name.empty()) json.set("name", link.name);
+    if (link.ranks > 0) json.set("ranks", link.ranks);
+    json.set("latency_us", link.latency_us);
+    json.set("gb_per_s", link.gb_per_s);
+    links.push_back(std::move(json));
+  }
+  Json json = Json::object({});
+  if (!topology.name.empty()) json.set("name", topology.name);
+  json.set("step_us", topology.step_us);
+  json.set("links", Json(std::move(links)));
+  return json;
+}
+
+StatusOr<Topology> topology_from(const std::string& preset_or_file) {
+  StatusOr<Topology> preset = topology_preset(preset_or_file);
+  if (preset.ok()) return preset;
+  std::error_code failed;
+  if (!std::filesystem::exists(preset_or_file, failed)) {
+    return invalid_argument(std::string(message_of(preset.status())) +
+                            ", and no file of that name");
+  }
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_file(preset_or_file, kMaxJsonBytes));
+  TSR_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(text, preset_or_file));
+  return read_topology(document.root());
 }
 
 Json to_json(const Volume& volume) {

@@ -13,10 +13,15 @@
 
 namespace tessera TSR_API {
 
-/// A preset's name, "node8"; or {"step_us","links":[{"name","ranks","latency_us","gb_per_s"},…]},
-/// innermost first. "step_us" (0) and "name" may be left out, and "ranks" in the last link, which
-/// joins all ranks.
+/// A preset's name, "node8"; or {"name","step_us","links":[{"name","ranks","latency_us",
+/// "gb_per_s"},…]}, innermost first. "step_us" (0) and names may be left out, and "ranks" in the
+/// last link, which joins all ranks.
 StatusOr<Topology> read_topology(const JsonView& view);
+/// The same form, which read_topology() reads back as an equal value.
+Json to_json(const Topology& topology);
+/// What an option names: a preset, or else a JSON file of the form above ("./host" for a file of
+/// that name). Errors: InvalidArgument naming presets and file, or the place in the file.
+StatusOr<Topology> topology_from(const std::string& preset_or_file);
 
 /// Units: bytes.
 Json to_json(const Volume& volume);

@@ -14,10 +14,12 @@
 #include <cmath>
 #include <tuple>
 
-#include "absl/strings/str_format.h"
 #include "placement/plan_chain.h"
 #include "placement/plan_cost.h"
-#include "placement/plan_refine.h"
+#include "placement/plan_cuts.h"
+#include "placement/plan_links.h"
+#include "placement/plan_meshes.h"
+#include "placement/plan_priced.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_step.h"
 #include "placement/reduce_op.h"
@@ -28,8 +30,6 @@ namespace {
 using Kind = PlanStep::Kind;
 using Steps = std::vector<PlanStep>;
 
-/// Packed messages are cut into chunks of this size at least.
-constexpr std::int64_t kLeastChunkBytes = 1024;
 /// From this size of a rank's part on, bytes count for more than latency ever could: a plan moves
 /// at most this many times the bound.
 constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
@@ -68,17 +68,25 @@ Price price_of(const Steps& steps, const Topology* topology) {
   return price;
 }
 
+/// One way to the target; priced where something asks for that.
+struct Way {
+  Way(Steps of) : steps(std::move(of)) {}  // NOLINT: steps are a way
+  Way(Steps of, const Price& known) : steps(std::move(of)), price(known) {}
+  Steps steps;
+  std::optional<Price> price;
+};
+using Ways = std::vector<Way>;
+
 class Planner {
  public:
   Planner(const Spec& src, const Spec& dst, const Topology* topology)
       : src_(src), dst_(dst), at_(src), topology_(topology) {}
 
-  Steps run() {
+  Way run() {
     choose_axes();
-    std::vector<Steps> ways;
+    Ways ways;
     for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
-      Steps way = run(between);
-      ways.push_back(std::move(way));
+      ways.emplace_back(run(between));
       if (!mixes_kinds()) break;
     }
     return cheapest(std::move(ways));
@@ -94,20 +102,23 @@ class Planner {
 
   bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
 
-  Steps run(Between between) {
+  Way run(Between between) {
     at_ = src_;
+    bound_.reset();
     std::vector<int> left = reduced_;
     std::vector<int> group = next_group(left);
     Steps steps;
     while (!left.empty()) {
       steps.push_back(reduction_between(group, between));
       at_ = steps.back().dst;
+      bound_.reset();
       group = next_group(left);
     }
     if (one_mesh() && group.empty() && same_elements(at_, dst_)) return steps;
     if (!one_mesh() && moves_nothing()) return steps;
-    Steps last = cheapest(group.empty() ? moves() : reductions(group));
-    std::move(last.begin(), last.end(), std::back_inserter(steps));
+    Way last = cheapest(group.empty() ? moves() : reductions(group));
+    if (steps.empty()) return last;
+    std::move(last.steps.begin(), last.steps.end(), std::back_inserter(steps));
     return steps;
   }
 
@@ -166,38 +177,50 @@ class Planner {
   }
 
   /// Ways from a source that is whole.
-  std::vector<Steps> moves() const {
-    std::vector<Steps> ways{{direct_step(at_, dst_)}};
+  Ways moves() const {
+    Ways ways{Steps{direct_step(at_, dst_)}};
     if (one_mesh() ? !filled_.empty() : dst_.has_partial()) return ways;
-    if (ways[0][0].kind == Kind::kLocal) return ways;
-    const bool fits = spread_senders(ways[0][0]);
+    if (ways[0].steps[0].kind == Kind::kLocal) return ways;
+    if (topology_ != nullptr) {
+      const StepCost cost = cost_of(ways[0].steps[0]);
+      const bool partial = at_.has_partial() || dst_.has_partial();
+      if (!partial) bound_ = cost.bytes_received;  // the step receives what any must
+      ways[0].price =
+          Price{0, cost.bytes_received.total, cost.messages.max, cost.bytes_received.max, 1};
+    }
+    const bool fits = spread_senders(ways[0].steps[0]);
     if (fits && topology_ == nullptr) return ways;
+    if (topology_ != nullptr) {
+      Price& price = *ways[0].price;
+      price.us = links_of(ways[0].steps[0], *topology_).us(price.messages, price.most_bytes);
+    }
     const Sharing sharing = fits ? Sharing::kAll : Sharing::kEven;
     const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
     Steps relay = relay_steps(at_, part, dst_);
     const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
     if (differs && !fits) ways.clear();
-    if (differs) ways.push_back(std::move(relay));
+    const bool pays = differs && (!fits || may_pay(relay, *ways[0].price));
+    if (pays) ways.emplace_back(std::move(relay));
     add_chain(ways);
     return ways;
   }
 
   /// Ways that reduce the last group.
-  std::vector<Steps> reductions(const std::vector<int>& group) const {
-    std::vector<Steps> ways;
+  Ways reductions(const std::vector<int>& group) const {
+    Ways ways;
     const Spec whole =
         one_mesh() ? with_layout(dst_, without_partial(dst_.layout(), filled_)) : dst_;
     const bool refills = std::any_of(group.begin(), group.end(), [&](int axis) {
       return std::find(filled_.begin(), filled_.end(), axis) != filled_.end();
     });
     if (!refills || !one_mesh()) {
-      ways.push_back({direct_step(at_, dst_)});
+      ways.emplace_back(Steps{direct_step(at_, dst_)});
     } else {
-      ways.push_back({direct_step(at_, whole), direct_step(whole, dst_)});
+      ways.emplace_back(Steps{direct_step(at_, whole), direct_step(whole, dst_)});
     }
     if (!one_mesh() && dst_.has_partial()) return ways;
-    if (std::optional<Steps> least = fewest_bytes(whole, group, ways[0][0]))
-      return {*std::move(least)};
+    if (std::optional<Steps> least = fewest_bytes(whole, group, ways[0].steps[0]))
+      return Ways{*std::move(least)};
     std::optional<Spec> before;
     for (const Sharing sharing : {Sharing::kReduced, Sharing::kAll}) {
       const Spec part = with_layout(whole, shared_part(at_, whole, sharing));
@@ -205,9 +228,9 @@ class Planner {
         continue;
       before = part;
       if (filled_.empty()) {
-        ways.push_back(relay_steps(at_, part, whole));
+        ways.emplace_back(relay_steps(at_, part, whole));
       } else {
-        ways.push_back({direct_step(at_, part), direct_step(part, dst_)});
+        ways.emplace_back(Steps{direct_step(at_, part), direct_step(part, dst_)});
       }
     }
     if (filled_.empty()) add_chain(ways);
@@ -229,64 +252,103 @@ class Planner {
     return relay_steps(at_, part, whole);
   }
 
-  void add_chain(std::vector<Steps>& ways) const {
+  const Price& price_of(Way& way) const {
+    if (!way.price) way.price = tessera::price_of(way.steps, topology_);
+    return *way.price;
+  }
+  const Volume& bound() const {
+    if (!bound_) bound_ = lower_bound(at_, dst_);
+    return *bound_;
+  }
+
+  void add_chain(Ways& ways) const {
     if (topology_ == nullptr || !one_mesh()) return;
-    const Price best = price_of(*std::min_element(ways.begin(), ways.end(),
-                                                  [&](const Steps& a, const Steps& b) {
-                                                    return price_of(a, topology_).key() <
-                                                           price_of(b, topology_).key();
-                                                  }),
-                                topology_);
+    double best_us = INFINITY;
+    for (Way& way : ways) best_us = std::min(best_us, price_of(way).us);
+    if (best_us <= kNearEnough * least_us()) return;
+    const ChainLimits limits{.budget_us = best_us, .budget_bytes = most_bytes()};
+    if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
+      const Price price{chain->us, chain->bytes, chain->messages, chain->most_bytes,
+                        chain->steps.size()};
+      ways.emplace_back(std::move(chain->steps), price);
+    }
+  }
+
+  /// Whether a relay could be taken instead of the direct step.
+  bool may_pay(const Steps& relay, const Price& direct) const {
+    return direct.bytes > most_bytes() || least_us(relay) <= direct.us;
+  }
+
+  /// What a relay takes at least: its second step counts bytes alone, which is quicker than
+  /// messages.
+  double least_us(const Steps& relay) const {
+    const PlanStep& gather = relay[1];
+    const bool apart = gather.kept && gather.kept->mesh() != gather.dst.mesh();
+    std::int64_t bytes = 0;
+    if (!apart) {
+      bytes = bytes_of(gather).max;
+    } else if (const auto lacks = most_lacking(*gather.kept, gather.src, gather.dst)) {
+      bytes = *lacks * size_of(dst_.dtype());
+    }
+    if (bytes == 0) return 0;
+    // Each message brings a part at most, of which that of coord 0 is the largest where axes alone
+    // cut.
+    std::int64_t messages = 1;
+    if (has_only_axes(gather.src.layout())) {
+      const std::int64_t part =
+          std::max<std::int64_t>(1, largest_elements(gather.src)) * size_of(dst_.dtype());
+      messages = bytes / part + (bytes % part != 0 ? 1 : 0);
+    }
+    const double us = cost_of(relay[0], topology_).estimated_us +
+                      links_of(gather, *topology_).us(messages, bytes);
+    return us * (1 - 1e-12);
+  }
+
+  /// What any way must take.
+  double least_us() const {
     double latency_us = INFINITY, gb_per_s = 0;
     for (const LinkClass& link : topology_->links) {
       latency_us = std::min(latency_us, link.latency_us);
       gb_per_s = std::max(gb_per_s, link.gb_per_s);
     }
-    const auto bound = static_cast<double>(lower_bound(at_, dst_).max);
-    const double least_us = topology_->step_us + latency_us + bound / (gb_per_s * 1e3);
-    if (best.us <= kNearEnough * least_us) return;
-    const ChainLimits limits{.budget_us = best.us, .budget_bytes = most_bytes()};
-    if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
-      ways.push_back(*std::move(chain));
-    }
+    return topology_->step_us + latency_us + static_cast<double>(bound().max) / (gb_per_s * 1e3);
   }
 
   /// Bytes in all beyond which a plan is not taken for its latency.
   std::int64_t most_bytes() const {
     const std::int64_t part = std::max(largest_elements(src_), largest_elements(dst_));
     if (part * size_of(dst_.dtype()) < kLargeBytes) return INT64_MAX;
-    return static_cast<std::int64_t>(kMostOverBound *
-                                     static_cast<double>(lower_bound(at_, dst_).total));
+    return static_cast<std::int64_t>(kMostOverBound * static_cast<double>(bound().total));
   }
 
-  Steps cheapest(std::vector<Steps> ways) const {
+  Way cheapest(Ways ways) const {
     if (ways.size() == 1) return std::move(ways[0]);
     if (topology_ == nullptr) keep_fewest_bytes(ways);
     if (ways.size() == 1) return std::move(ways[0]);
     const std::int64_t most = topology_ != nullptr ? most_bytes() : INT64_MAX;
-    std::size_t best = 0;
-    std::optional<Price> least;
-    for (std::size_t i = 0; i < ways.size(); ++i) {
-      const Price price = price_of(ways[i], topology_);
+    Way* best = nullptr;
+    for (Way& way : ways) {
+      const Price& price = price_of(way);
+      if (best == nullptr) {
+        best = &way;
+        continue;
+      }
       const bool heavy = price.bytes > most;
-      const bool best_is_heavy = least && least->bytes > most;
-      const bool wins = !least || (heavy == best_is_heavy ? price.key() < least->key() : !heavy);
-      if (!wins) continue;
-      best = i;
-      least = price;
+      const bool best_is_heavy = best->price->bytes > most;
+      if (heavy == best_is_heavy ? price.key() < best->price->key() : !heavy) best = &way;
     }
-    return std::move(ways[best]);
+    return std::move(*best);
   }
 
-  static void keep_fewest_bytes(std::vector<Steps>& ways) {
+  static void keep_fewest_bytes(Ways& ways) {
     std::vector<std::int64_t> bytes;
-    for (const Steps& steps : ways) {
+    for (const Way& way : ways) {
       std::int64_t total = 0;
-      for (const PlanStep& step : steps) total = sum_of(total, bytes_of(step).total);
+      for (const PlanStep& step : way.steps) total = sum_of(total, bytes_of(step).total);
       bytes.push_back(total);
     }
     const std::int64_t least = *std::min_element(bytes.begin(), bytes.end());
-    std::vector<Steps> kept;
+    Ways kept;
     for (std::size_t i = 0; i < ways.size(); ++i) {
       if (bytes[i] == least) kept.push_back(std::move(ways[i]));
     }
@@ -311,8 +373,8 @@ class Planner {
     const std::int64_t in_turn = copies / replicas + (copies % replicas != 0 ? 1 : 0);
     if (!one_mesh() && in_turn <= kMostSends) return true;
     const std::int64_t held = largest_elements(at_);
-    const std::int64_t bound = lower_bound(at_, dst_).max / size_of(dst_.dtype());
-    const std::int64_t most = kMostSends * std::max(held, bound);
+    const std::int64_t needed = bound().max / size_of(dst_.dtype());
+    const std::int64_t most = kMostSends * std::max(held, needed);
     if (one_mesh() && held * copies_of_aligned <= most) return true;
     if (held * in_turn > most) return false;
     step.replica = ReplicaChoice::kSpread;
@@ -327,7 +389,7 @@ class Planner {
   /// Between meshes: true if every rank of the target holds exactly its part, in equal order.
   bool moves_nothing() const {
     if (at_.has_partial() || dst_.has_partial()) return false;
-    if (lower_bound(at_, dst_).total != 0) return false;
+    if (bound().total != 0) return false;
     const std::vector<std::int64_t> ranks = dst_.mesh().ranks();
     return std::all_of(ranks.begin(), ranks.end(), [&](std::int64_t rank) {
       const auto own = at_.mesh().coord_of(rank);
@@ -339,115 +401,21 @@ class Planner {
   const Spec& dst_;
   Spec at_;  ///< where the steps so far lead
   const Topology* topology_;
-  std::vector<int> reduced_;  ///< axes still to reduce, ascending
-  std::vector<int> filled_;   ///< axes to fill at the end, ascending
+  mutable std::optional<Volume> bound_;  ///< from at_ to dst_, once asked for
+  std::vector<int> reduced_;             ///< axes still to reduce, ascending
+  std::vector<int> filled_;              ///< axes to fill at the end, ascending
 };
-
-Status check(const Spec& src, const Spec& dst, const PlanOptions& options) {
-  std::string_view differing;
-  if (src.global_shape() != dst.global_shape()) differing = "shapes";
-  if (src.dtype() != dst.dtype()) differing = "dtypes";
-  if (!differing.empty()) {
-    return invalid_argument(absl::StrFormat(
-        "redistribute: %s differ; a redistribution changes placements only [from %s, "
-        "to %s]",
-        std::string(differing), src.to_string(), dst.to_string()));
-  }
-  if (options.topology != nullptr) TSR_RETURN_IF_ERROR(validate(*options.topology));
-  const std::int64_t ranks =
-      src.mesh() == dst.mesh()
-          ? dst.mesh().num_ranks()
-          : std::min(src.mesh().num_ranks() + dst.mesh().num_ranks(),
-                     std::max(src.mesh().first_rank() + src.mesh().num_ranks(),
-                              dst.mesh().first_rank() + dst.mesh().num_ranks()));
-  if (options.pack_bytes < least_pack_bytes(ranks)) {
-    return invalid_argument(absl::StrFormat(
-        "redistribute: the cap of %d bytes for packed messages is too small; among %d ranks %d "
-        "bytes are the least that would do [from %s, to %s]",
-        options.pack_bytes, ranks, least_pack_bytes(ranks), src.to_string(), dst.to_string()));
-  }
-  return absl::OkStatus();
-}
-
-/// Bytes of all ranks together must be countable.
-Status check_volume(const Plan& made) {
-  // Nobody receives more than every summand of all that it holds.
-  auto most = static_cast<double>(made.dst.global_bytes());
-  for (int axis = 0; axis < made.src.mesh().ndim(); ++axis) {
-    if (made.src.layout().partial[static_cast<std::size_t>(axis)]) {
-      most *= static_cast<double>(made.src.mesh().size(axis));
-    }
-  }
-  for (int axis = 0; axis < made.dst.mesh().ndim(); ++axis) {
-    if (made.dst.layout().dim_of_axis(axis) < 0) {
-      most *= static_cast<double>(made.dst.mesh().size(axis));
-    }
-  }
-  if (most < static_cast<double>(INT64_MAX) / 4) return absl::OkStatus();
-  std::int64_t total = 0;
-  for (const PlanStep& step : made.steps) total = sum_of(total, bytes_of(step).total);
-  if (total < INT64_MAX) return absl::OkStatus();
-  return out_of_range(
-      absl::StrFormat("redistribute: %d ranks together would receive more than 2^63 - 1 bytes "
-                      "[from %s, to %s]",
-                      made.dst.mesh().num_ranks(), made.src.to_string(), made.dst.to_string()));
-}
 
 }  // namespace
 
-std::string_view name_of(PlanStep::Kind kind) noexcept {
-  constexpr std::string_view kNames[] = {"local",      "all_gather", "reduce_scatter",
-                                         "all_reduce", "all_to_all", "exchange"};
-  return kNames[static_cast<int>(kind)];
-}
-
-std::int64_t least_pack_bytes(std::int64_t num_ranks) noexcept {
-  return 2 * kLeastChunkBytes * std::max<std::int64_t>(1, num_ranks - 1);
-}
-
-std::vector<std::int64_t> group_of(const PlanStep& step, std::int64_t rank) {
-  const Mesh& mesh = step.dst.mesh();
-  if (step.src.mesh() != mesh) {
-    std::vector<std::int64_t> ranks = mesh.ranks();
-    const std::vector<std::int64_t> sources = step.src.mesh().ranks();
-    ranks.insert(ranks.end(), sources.begin(), sources.end());
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    if (!std::binary_search(ranks.begin(), ranks.end(), rank)) ranks.clear();
-    return ranks;
-  }
-  const std::optional<Coord> coord = mesh.coord_of(rank);
-  if (!coord) return {};
-  std::int64_t first = rank;
-  for (const int axis : step.axes) {
-    first -= (*coord)[static_cast<std::size_t>(axis)] * mesh.axis(axis).stride;
-  }
-  std::vector<std::int64_t> ranks{first};
-  for (const int axis : step.axes) {
-    std::vector<std::int64_t> longer;
-    for (const std::int64_t at : ranks) {
-      for (std::int64_t c = 0; c < mesh.size(axis); ++c) {
-        longer.push_back(at + c * mesh.axis(axis).stride);
-      }
-    }
-    ranks = std::move(longer);
-  }
-  return ranks;
-}
-
-StatusOr<Plan> plan(const Spec& src, const Spec& dst, const PlanOptions& options) {
-  TSR_RETURN_IF_ERROR(check(src, dst, options));
-  Plan made{.src = src, .dst = dst, .steps = {}, .pack_bytes = options.pack_bytes};
-  if (src.mesh() == dst.mesh()) {
-    if (src.layout() != dst.layout()) made.steps = Planner(src, dst, options.topology).run();
-  } else if (const auto both = on_common_mesh(src, dst)) {
-    if (both->first.layout() != both->second.layout()) {
-      made.steps = Planner(both->first, both->second, options.topology).run();
-    }
-  } else {
-    made.steps = Planner(src, dst, options.topology).run();
-  }
-  TSR_RETURN_IF_ERROR(check_volume(made));
+PricedSteps best_steps(const Spec& src, const Spec& dst, const Topology* topology) {
+  Way way = Planner(src, dst, topology).run();
+  PricedSteps made{.steps = std::move(way.steps)};
+  if (!way.price) return made;
+  made.price = MovePrice{.us = way.price->us,
+                         .bytes_received = {way.price->most_bytes, way.price->bytes},
+                         .messages = way.price->messages,
+                         .steps = std::ssize(made.steps)};
   return made;
 }
 

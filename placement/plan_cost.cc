@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "placement/all_reduce_parts.h"
+#include "placement/plan_links.h"
+#include "placement/plan_meshes.h"
 #include "placement/plan_refine.h"
 #include "placement/plan_roles.h"
 #include "placement/plan_tally.h"
@@ -161,11 +163,15 @@ Sum sum_of_all_reduce(const PlanStep& step) {
   for (const RankClass& each : tally(step.dst, overlaps)) {
     const std::int64_t count = each.counts[0];
     if (count == 0) continue;
-    for (std::int64_t r = 0; r < group; ++r) {
-      sum.add({all_reduce_received(count, element, {r, group}),
-               all_reduce_messages(count * element, group)},
-              each.num_ranks / group);
-    }
+    // The first of a group folds most. Together they receive each element so many times.
+    const std::int64_t messages = all_reduce_messages(count * element, group);
+    const std::int64_t times_all = messages == group - 1 ? group * (group - 1) : 2 * (group - 1);
+    const std::int64_t most = all_reduce_received(count, element, {0, group});
+    sum.elements.max = std::max(sum.elements.max, most);
+    sum.messages.max = std::max(sum.messages.max, messages);
+    const std::int64_t groups = each.num_ranks / group;
+    sum.elements.total = plus(sum.elements.total, times(times(times_all, count), groups));
+    sum.messages.total = plus(sum.messages.total, times(messages, each.num_ranks));
   }
   return sum;
 }
@@ -199,6 +205,9 @@ Sum sum_of(const PlanStep& step, Count count) {
   if (step.kind == Kind::kAllReduce) return sum_of_all_reduce(step);
   const bool linear = count == Count::kBytes ? is_linear_in_bytes(step) : is_linear_form(step);
   if (linear) return sum_of_forms(step.dst, {&step, 1}, count);
+  if (step.src.mesh() != step.dst.mesh()) {
+    if (const auto sum = exchanged(step.src, step.dst)) return {sum->elements, sum->messages};
+  }
   Sum sum;
   for (const std::int64_t rank : step.dst.mesh().ranks()) sum.add(received_by(step, rank), 1);
   return sum;
@@ -210,25 +219,6 @@ StepCost cost_from(const PlanStep& step, const Sum& sum) {
   cost.bytes_received = {times(sum.elements.max, element), times(sum.elements.total, element)};
   cost.messages = sum.messages;
   return cost;
-}
-
-/// Messages and bytes of the busiest rank fall on link classes as its group's ranks do.
-double time_of(const PlanStep& step, const StepCost& cost, const Topology& topology) {
-  const std::int64_t reader = step.dst.mesh().first_rank();
-  const std::vector<std::int64_t> group = group_of(step, reader);
-  if (group.size() < 2) return 0;
-  std::vector<std::int64_t> of_class(topology.links.size(), 0);
-  for (const std::int64_t rank : group) {
-    if (rank != reader) ++of_class[topology.class_between(reader, rank)];
-  }
-  double us = topology.step_us;
-  for (std::size_t i = 0; i < of_class.size(); ++i) {
-    const LinkClass& link = topology.links[i];
-    const double share = static_cast<double>(of_class[i]) / static_cast<double>(group.size() - 1);
-    us += share * (link.latency_us * static_cast<double>(cost.messages.max) +
-                   static_cast<double>(cost.bytes_received.max) / (link.gb_per_s * 1e3));
-  }
-  return us;
 }
 
 /// Coords of the axes of a mesh that pass a test.
@@ -365,7 +355,9 @@ std::int64_t peak_of(const Plan& plan, const BytesOf& bytes_of) {
 
 StepCost cost_of(const PlanStep& step, const Topology* topology) {
   StepCost cost = cost_from(step, sum_of(step, Count::kMessagesToo));
-  if (topology != nullptr) cost.estimated_us = time_of(step, cost, *topology);
+  if (topology != nullptr) {
+    cost.estimated_us = links_of(step, *topology).us(cost.messages.max, cost.bytes_received.max);
+  }
   return cost;
 }
 

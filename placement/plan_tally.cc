@@ -65,16 +65,25 @@ std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, co
   return static_cast<std::int64_t>(owners.size());
 }
 
-/// One dim's overlaps for every coord of the axes that cut it.
+/// Where one list refines the other and both cut evenly, all coords count the same.
+bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b) {
+  const bool nested = is_prefix(a, b) || is_prefix(b, a);
+  return nested && size > 0 && equal_chunk(mesh, size, a) > 0 && equal_chunk(mesh, size, b) > 0;
+}
+
+/// One dim's overlaps for every coord of the axes that tell.
 struct DimTable {
-  std::vector<int> axes;         ///< ascending
-  std::vector<Counts> elements;  ///< row-major over axes
+  std::vector<int> axes;             ///< ascending
+  std::vector<std::int64_t> counts;  ///< row-major over axes, a count for each overlap
 };
 
 class Classes {
  public:
+  explicit Classes(std::size_t num_overlaps) : num_overlaps_(num_overlaps) {}
+
+  /// Counts beyond those of the overlaps are 0.
   void add(const Counts& counts, std::int64_t num_ranks) {
-    if (!last_.empty() && last_[0].counts == counts) {
+    if (!last_.empty() && equal(last_[0].counts, counts)) {
       last_[0].num_ranks += num_ranks;
       return;
     }
@@ -87,6 +96,12 @@ class Classes {
   }
 
  private:
+  bool equal(const Counts& a, const Counts& b) const {
+    for (std::size_t k = 0; k < num_overlaps_; ++k) {
+      if (a[k] != b[k]) return false;
+    }
+    return true;
+  }
   void flush() {
     if (last_.empty()) return;
     const auto [at, added] = place_.try_emplace(last_[0].counts, classes_.size());
@@ -97,6 +112,7 @@ class Classes {
     }
     last_.clear();
   }
+  std::size_t num_overlaps_;
   absl::InlinedVector<RankClass, 1> last_;  ///< a run of equal counts
   absl::flat_hash_map<Counts, std::size_t> place_;
   std::vector<RankClass> classes_;
@@ -138,35 +154,115 @@ class Tally {
   }
 
   DimTable table_of(std::size_t d) const {
+    const std::int64_t size = tensor_.global_shape()[d];
     DimTable table;
-    for (const Overlap& overlap : overlaps_) {
-      for (const Layout* layout : {overlap.a, overlap.b}) {
-        if (layout == nullptr) continue;
-        for (const Level& level : layout->dims[d]) {
+    std::array<bool, kMaxOverlaps> alike{};
+    for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+      const auto [a, b] = levels_of(overlaps_[k], d);
+      alike[k] = counts_alike(mesh_, size, a, b);
+      if (alike[k]) continue;
+      for (const Levels* levels : {&a, &b}) {
+        for (const Level& level : *levels) {
           if (level.kind == Level::Kind::kAxis) table.axes.push_back(level.axis);
         }
       }
     }
     std::sort(table.axes.begin(), table.axes.end());
     table.axes.erase(std::unique(table.axes.begin(), table.axes.end()), table.axes.end());
-    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
-    do {
-      Counts counts{};
-      for (std::size_t k = 0; k < overlaps_.size(); ++k) {
-        const Overlap& overlap = overlaps_[k];
-        const Levels& a = overlap.a->dims[d];
-        const Levels& b = overlap.b == nullptr ? a : overlap.b->dims[d];
-        const std::int64_t size = tensor_.global_shape()[d];
-        // Only axes that it depends on matter; owners are counted over all coords of `b`.
-        const bool elements = overlap.of == Overlap::Of::kElements;
-        const std::size_t first = place_of(table.axes, coord, a, elements ? b : a);
-        counts[k] = first < table.elements.size() ? table.elements[first][k]
-                    : elements                    ? overlap_size(mesh_, size, a, b, coord)
-                                                  : num_owners(mesh_, size, a, b, coord);
+    std::size_t rows = 1;
+    for (const int axis : table.axes) rows *= static_cast<std::size_t>(mesh_.size(axis));
+    table.counts.resize(rows * overlaps_.size());
+    for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+      const auto [a, b] = levels_of(overlaps_[k], d);
+      if (alike[k]) {
+        const Coord first(static_cast<std::size_t>(mesh_.ndim()), 0);
+        const std::int64_t count = count_of(overlaps_[k], size, a, b, first);
+        for (std::size_t row = 0; row < rows; ++row) at(table, row, k) = count;
+      } else if (is_one_interval(a) && is_one_interval(b)) {
+        count_intervals(overlaps_[k], size, k, table, {a, b});
+      } else {
+        count_each(overlaps_[k], size, k, table, {a, b});
       }
-      table.elements.push_back(counts);
-    } while (step(table.axes, coord));
+    }
     return table;
+  }
+
+  std::int64_t& at(DimTable& table, std::size_t row, std::size_t k) const {
+    return table.counts[row * overlaps_.size() + k];
+  }
+
+  struct BothLevels {
+    const Levels& a;
+    const Levels& b;
+  };
+  static BothLevels levels_of(const Overlap& overlap, std::size_t d) {
+    const Levels& a = overlap.a->dims[d];
+    return {a, overlap.b == nullptr ? a : overlap.b->dims[d]};
+  }
+  std::int64_t count_of(const Overlap& overlap, std::int64_t size, const Levels& a, const Levels& b,
+                        const Coord& coord) const {
+    if (overlap.of == Overlap::Of::kElements) return overlap_size(mesh_, size, a, b, coord);
+    return num_owners(mesh_, size, a, b, coord);
+  }
+
+  /// Of lists that keep one interval each: from tables of those.
+  void count_intervals(const Overlap& overlap, std::int64_t size, std::size_t k, DimTable& table,
+                       const BothLevels& levels) const {
+    const std::vector<Interval> held = intervals_of(mesh_, size, levels.a);
+    const std::vector<Interval> others = intervals_of(mesh_, size, levels.b);
+    const bool elements = overlap.of == Overlap::Of::kElements;
+    std::vector<std::int64_t> owners;
+    if (!elements) {
+      owners = owners_of(held, others,
+                         is_prefix(levels.b, levels.a) ? Refines::kYes : Refines::kUnknown);
+    }
+    std::size_t at_a = 0, at_b = 0;
+    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
+    const std::vector<std::size_t> of_a = strides_of(table.axes, levels.a);
+    const std::vector<std::size_t> of_b = strides_of(table.axes, levels.b);
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
+      const Interval& x = held[at_a];
+      const Interval& y = others[at_b];
+      at(table, row, k) = !elements ? owners[at_a]
+                                    : std::max<std::int64_t>(
+                                          0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
+      for (std::size_t i = table.axes.size(); i-- > 0;) {
+        const std::int64_t axis_size = mesh_.size(table.axes[i]);
+        std::int64_t& c = coord[static_cast<std::size_t>(table.axes[i])];
+        at_a += of_a[i];
+        at_b += of_b[i];
+        if (++c < axis_size) break;
+        c = 0;
+        at_a -= of_a[i] * static_cast<std::size_t>(axis_size);
+        at_b -= of_b[i] * static_cast<std::size_t>(axis_size);
+      }
+    }
+  }
+  /// Of each axis, how far its coords lie apart in intervals_of(); 0 for one that is not listed.
+  std::vector<std::size_t> strides_of(const std::vector<int>& axes, const Levels& levels) const {
+    std::vector<std::size_t> strides(axes.size(), 0);
+    std::size_t stride = 1;
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+      const auto at = std::lower_bound(axes.begin(), axes.end(), level->axis);
+      strides[static_cast<std::size_t>(at - axes.begin())] = stride;
+      stride *= static_cast<std::size_t>(mesh_.size(level->axis));
+    }
+    return strides;
+  }
+
+  /// Of any lists, coord by coord.
+  void count_each(const Overlap& overlap, std::int64_t size, std::size_t k, DimTable& table,
+                  const BothLevels& levels) const {
+    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
+    const bool elements = overlap.of == Overlap::Of::kElements;
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
+      // Only axes that it depends on matter; owners are counted over all coords of `b`.
+      const std::size_t first =
+          place_of(table.axes, coord, levels.a, elements ? levels.b : levels.a);
+      at(table, row, k) =
+          first < row ? at(table, first, k) : count_of(overlap, size, levels.a, levels.b, coord);
+      step(table.axes, coord);
+    }
   }
 
   /// Row-major place of `coord` over `axes`, axes that are in neither level list at 0.
@@ -233,11 +329,11 @@ class Tally {
     }
     std::vector<std::size_t> places(dims.size(), 0);
     std::vector<std::int64_t> coord(axes.size(), 0);
-    Classes classes;
+    Classes classes(overlaps_.size());
     for (;;) {
       Counts counts = one();
       for (std::size_t j = 0; j < dims.size(); ++j) {
-        const Counts& held = tables_[dims[j]].elements[places[j]];
+        const std::int64_t* held = &tables_[dims[j]].counts[places[j] * overlaps_.size()];
         for (std::size_t k = 0; k < overlaps_.size(); ++k) counts[k] *= held[k];
       }
       classes.add(counts, 1);
@@ -265,7 +361,7 @@ class Tally {
       both.num_ranks *= b[0].num_ranks;
       return {both};
     }
-    Classes classes;
+    Classes classes(overlaps_.size());
     for (const RankClass& x : a) {
       for (const RankClass& y : b) {
         Counts counts = x.counts;
@@ -296,6 +392,46 @@ std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, 
   std::int64_t count = 0;
   for (const Run& run : intersect(mesh, a, coord, mesh, b, coord, size)) count += run.size;
   return count;
+}
+
+std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Levels& levels) {
+  std::vector<Interval> held{{0, size}};
+  for (const Level& level : levels) {
+    std::vector<Interval> finer;
+    const std::int64_t parts = mesh.size(level.axis);
+    finer.reserve(held.size() * static_cast<std::size_t>(parts));
+    for (const Interval& piece : held) {
+      const std::int64_t length = piece.stop - piece.start;
+      const std::int64_t chunk = pattern::chunk_of(mesh, level, length);
+      for (std::int64_t c = 0; c < parts; ++c) {
+        finer.push_back({piece.start + std::min(length, c * chunk),
+                         piece.start + std::min(length, (c + 1) * chunk)});
+      }
+    }
+    held = std::move(finer);
+  }
+  return held;
+}
+
+std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::vector<Interval>& b,
+                                    Refines refines) {
+  std::vector<std::int64_t> starts;
+  for (const Interval& piece : b) {
+    if (piece.start < piece.stop) starts.push_back(piece.start);
+  }
+  std::vector<std::int64_t> owners;
+  owners.reserve(a.size());
+  for (const Interval& held : a) {
+    if (held.start == held.stop) {
+      owners.push_back(0);
+    } else if (refines == Refines::kYes) {
+      owners.push_back(1);
+    } else {
+      const auto first = std::upper_bound(starts.begin(), starts.end(), held.start);
+      owners.push_back(std::lower_bound(first, starts.end(), held.stop) - first + 1);
+    }
+  }
+  return owners;
 }
 
 std::vector<RankClass> tally(const Spec& tensor, std::span<const Overlap> overlaps) {

@@ -37,4 +37,14 @@ std::vector<RankClass> tally(const Spec& tensor, std::span<const Overlap> overla
 std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
                           const Coord& coord);
 
+/// What each coord of the axes of `levels` holds, the last one fastest. Requires that `levels` are
+/// axes alone: each coord then holds one interval.
+std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Levels& levels);
+/// Whether the first of two lists is known to cut the pieces of the second one further.
+enum class Refines : std::uint8_t { kUnknown, kYes };
+/// For each entry of `a`: how many entries of `b`, both as intervals_of() gives them, hold some of
+/// it.
+std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::vector<Interval>& b,
+                                    Refines refines);
+
 }  // namespace tessera

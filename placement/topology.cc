@@ -1,5 +1,8 @@
 #include "placement/topology.h"
 
+#include <array>
+#include <charconv>
+
 #include "absl/strings/str_format.h"
 
 namespace tessera {
@@ -24,6 +27,13 @@ const Topology& cluster() {
       {{.name = "nvlink", .ranks = 8, .latency_us = 2.0, .gb_per_s = 400},
        {.name = "network", .ranks = 0, .latency_us = 8.0, .gb_per_s = 50}}};
   return topology;
+}
+
+/// The fewest digits that are read as the same number.
+std::string shortest(double number) {
+  std::array<char, 32> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return std::string(digits.data(), end);
 }
 
 }  // namespace
@@ -69,6 +79,17 @@ Status validate(const Topology& topology) {
     inner = link.ranks;
   }
   return absl::OkStatus();
+}
+
+std::string to_string(const Topology& topology) {
+  std::string text = topology.name.empty() ? "topology" : topology.name;
+  text += ": step " + shortest(topology.step_us) + " us";
+  for (const LinkClass& link : topology.links) {
+    text += "; " + (link.name.empty() ? "link" : link.name);
+    if (link.ranks > 0) text += absl::StrFormat(" of %d ranks", link.ranks);
+    text += " " + shortest(link.latency_us) + " us, " + shortest(link.gb_per_s) + " GB/s";
+  }
+  return text;
 }
 
 std::vector<std::string_view> topology_presets() { return {"host", "node8", "cluster"}; }

@@ -200,7 +200,7 @@ Status with_simulated_trainer(const ModelConfig& config, const ParallelConfig& p
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
                        make_sim_world(place.rank, place.num_ranks, options));
   try {
-    Runtime runtime(*world);
+    Runtime runtime(*world, place.topology);
     Model model(runtime, views, config, place.dtype);
     model.parameters().initialize(0);
     peers.set_model(model);
@@ -270,8 +270,12 @@ std::string difference_from_simulation(Runtime& runtime, const ModelConfig& conf
   runtime.events().clear();
   runtime.events().trace(std::numeric_limits<std::int64_t>::max(), world.allocator());
   trainer.step(0);
-  const SimulatedStep simulated = value_or_throw(simulate_step(
-      config, parallel, {.rank = world.rank(), .num_ranks = world.size(), .dtype = dtype}, data));
+  const SimulatedStep simulated = value_or_throw(simulate_step(config, parallel,
+                                                               {.rank = world.rank(),
+                                                                .num_ranks = world.size(),
+                                                                .dtype = dtype,
+                                                                .topology = runtime.topology()},
+                                                               data));
   return first_difference(runtime.events().events(), simulated.events);
 }
 

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "moe/train/data.h"
 #include "moe/train/trainer.h"
 #include "placement/api.h"
+#include "placement/topology.h"
 #include "program/program.h"
 
 namespace tessera TSR_API {
@@ -18,11 +20,13 @@ struct SimulatedStep {
   std::int64_t peak_bytes = 0;  ///< of arrays, parameters and optimizer states included
 };
 
-/// Which rank of how many, and the type of computation.
+/// Which rank of how many, the type of computation, and how moves are priced.
 struct SimulatedPlace {
   std::int64_t rank = 0;
   std::int64_t num_ranks = 1;
   DType dtype = DType::kF32;
+  /// What moves are planned by; none: as on one host.
+  std::optional<Topology> topology = std::nullopt;
 };
 
 /// Rank `place.rank`'s first step under forced routing: with it, how many rows each rank gives an

@@ -59,7 +59,7 @@ Status read_input(Options& options) {
 }
 
 Status read_others(Request& request) {
-  for (OtherFile* file : {&request.budget, &request.baseline, &request.other, &request.topology}) {
+  for (OtherFile* file : {&request.budget, &request.baseline, &request.other}) {
     if (file->name.empty()) continue;
     TSR_ASSIGN_OR_RETURN(file->text, read_file(file->name, kMaxJsonBytes));
   }
@@ -145,6 +145,7 @@ ExitCode run_command(Options& options, const Command& command) {
   }
   const StatusOr<Answer> answer = command.run(options.line.request);
   if (!answer.ok()) return options.complain(answer.status());
+  if (answer->is_for_others) return ExitCode::kFine;
   const ExitCode code = answer->pages.empty()
                             ? write_output(options, shown(options, command, answer->text))
                             : write_pages(options, answer->pages);
@@ -200,6 +201,7 @@ ExitCode run(int argc, char** argv, const AuditProgram& program, OtherCommands o
   Options options = {complain, *std::move(line)};
   if (options.line.command == CommandName::kNone) return write_output(options, options.line.said);
   options.line.request.add_ops = program.add_ops;
+  options.line.request.run_ranks = program.run_ranks;
   const CommandName name = options.line.command;
   if (name == CommandName::kTraceTorch) {
     return complain(become_torch_tracer(options.line.request.trace, options.line.output));

@@ -4,13 +4,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/json.h"
 #include "placement/status.h"
+#include "placement/topology.h"
 #include "program/solver/propagate_program.h"
 #include "strategies/rules/op.h"
+#include "tools/placement_audit/audit_main.h"
 
 namespace tessera::audit {
 
@@ -44,7 +47,6 @@ struct SolveRequest {
   bool free = false;         ///< --free, or a mesh
   std::optional<Mesh> mesh;  ///< --mesh: in place of the program's own
   std::vector<PlacementConstraint> pins;
-  std::optional<Topology> preset;  ///< --topology, where it names one
   double tflops = 0.0;
   std::optional<double> time_limit_s;
 };
@@ -67,19 +69,23 @@ struct Request {
   bool new_only = false;                   ///< check --new-only
   std::vector<std::string> fail_on;        ///< check --fail-on
   std::optional<std::int64_t> cap_bytes;   ///< memory, solve --cap: of a rank; none: no check
-  OtherFile topology;                      ///< solve --topology, where it names a file
   SolveRequest solve;
   std::string tensors;  ///< --tensors: a safetensors file to read; empty: none
   std::string save;     ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
+  /// plan, run, solve, trace --topology: a preset or a file; empty: none given.
+  std::string topology;
   std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };
   Effort effort = Effort::kUsual;
   enum class Mutants { kSkip, kJudge };
   Mutants mutants = Mutants::kSkip;
-  /// The program's own ops, beside the built-in ones; see AuditProgram.
+  AuditRanks ranks;    ///< measure
+  double seconds = 3;  ///< measure --seconds
+  /// The program's own ops, beside the built-in ones, and its ranks; see AuditProgram.
   std::function<Status(OpTable&)> add_ops = nullptr;
+  std::function<Status(const AuditRanks&, const std::function<void(World&)>&)> run_ranks = nullptr;
 };
 
 /// A file of an answer that is a folder.
@@ -93,6 +99,7 @@ struct Answer {
   bool checks_passed = true;  ///< false: exit code 1, after the answer was printed
   /// Input that had to be left out: a line each on stderr, and exit code 3 after the answer.
   std::vector<std::string> warnings = {};
+  bool is_for_others = false;  ///< another rank of the job says it: this one writes nothing
   /// Several files: --output names their folder, and on stdout they follow one another; no `text`.
   std::vector<Page> pages = {};
 };
@@ -127,6 +134,8 @@ StatusOr<Answer> propagate_call(const Request& request);
 StatusOr<Answer> run_program(const Request& request);
 /// What one rank does in a step, as a program.
 StatusOr<Answer> trace_program(const Request& request);
+/// What messages between ranks take, as a topology.
+StatusOr<Answer> measure(const Request& request);
 /// Every row of the ops named (or of all) against the one-rank result.
 StatusOr<Answer> verify_ops(const Request& request);
 /// Who was missing where, from the flight records of any of a job's ranks.
@@ -140,6 +149,9 @@ StatusOr<Answer> verify_checkpoint_folder(const Request& request);
 StatusOr<Answer> diff_checkpoint_folders(const Request& request);
 /// A checkpoint's weights as Hugging Face's DeepSeek-V3 has them.
 StatusOr<Answer> export_checkpoint(const Request& request);
+
+/// What --topology names; none where it was not given. Errors: InvalidArgument naming the flag.
+StatusOr<std::optional<Topology>> topology_of(const Request& request);
 
 /// One line of JSON.
 inline std::string json_line(const Json& json) { return json.to_string() + '\n'; }

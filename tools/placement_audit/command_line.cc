@@ -74,6 +74,7 @@ class Commands {
     command->add_flag_callback(name, std::move(set), doc);
   }
   void add_device(CLI::App* command);
+  void add_topology(CLI::App* command);
   void add_plan();
   void add_show();
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
@@ -84,6 +85,7 @@ class Commands {
   void add_run();
   void add_trace();
   void add_verify();
+  void add_measure();
   void add_checkpoints();
 
   CLI::App& app_;
@@ -127,6 +129,13 @@ void Commands::add_plan() {
                             "How a tensor moves between placements, and what it costs"));
   add_flag(command, "--per-rank", "lists what each rank receives, sends and reads from whom",
            [this] { line_.request.detail = Detail::kPerRank; });
+  add_topology(command);
+}
+
+void Commands::add_topology(CLI::App* command) {
+  command->add_option("--topology", line_.request.topology,
+                      "what moves are planned by: host, node8, cluster, or a JSON file, such as "
+                      "measure writes");
 }
 
 void Commands::add_device(CLI::App* command) {
@@ -146,6 +155,7 @@ void Commands::add_run() {
   command->add_option("--save", line_.request.save,
                       "a safetensors file for the named results, whole; gradients as grad.NAME");
   add_device(command);
+  add_topology(command);
 }
 
 void Commands::add_trace() {
@@ -190,6 +200,7 @@ void Commands::add_trace() {
       ->capture_default_str();
   command->add_option("--dtype", trace.dtype, "of computation: F32, F64, BF16")
       ->capture_default_str();
+  add_topology(command);
 }
 
 void Commands::add_show() {
@@ -284,6 +295,30 @@ void Commands::add_verify() {
   add_names(command);
 }
 
+void Commands::add_measure() {
+  CLI::App* command =
+      add_command(app_, "measure", CommandName::kMeasure,
+                  "What messages between ranks take, as a file that --topology reads");
+  command
+      ->add_option("--backend", line_.request.ranks.backend,
+                   "threads, mpi or nccl; left out: the processes that mpirun has started, else "
+                   "threads")
+      ->check(CLI::IsMember({"threads", "mpi", "nccl"}));
+  command
+      ->add_option("--ranks", line_.request.ranks.num_ranks,
+                   "of threads; of processes there are as many as were started")
+      ->check(CLI::Range(std::int64_t{2}, kMaxRanks))
+      ->capture_default_str();
+  command
+      ->add_option("--device", line_.request.ranks.device,
+                   "where arrays lie: cpu, cuda or emulated")
+      ->check(CLI::IsMember({"cpu", "cuda", "emulated"}))
+      ->capture_default_str();
+  command->add_option("--seconds", line_.request.seconds, "for messages between pairs, about")
+      ->check(CLI::Range(0.01, 600.0))
+      ->capture_default_str();
+}
+
 /// The commands of a checkpoint's folder.
 void Commands::add_checkpoints() {
   CLI::App* group = app_.add_subcommand("ckpt", "What a checkpoint holds, and whether it is whole");
@@ -329,6 +364,7 @@ void Commands::add() {
            "prints each sample with its values, as a document a line that run executes",
            [this] { wants_samples_ = true; });
   add_verify();
+  add_measure();
   CLI::App* recorder = add_command(app_, "recorder", CommandName::kRecorder,
                                    "Who was missing where, from a job's flight records");
   recorder->add_option("DIR", line_.request.folder, "folder of the records")->required();

@@ -28,6 +28,7 @@ enum class CommandName {
   kOps,
   kSamples,  ///< ops --samples
   kVerify,
+  kMeasure,
   kRecorder,
   kCkptList,
   kCkptVerify,

@@ -85,6 +85,13 @@ std::string price_of(const std::optional<Topology>& topology) {
                          topology->links.size() == 1 ? "" : "es");
 }
 
+/// The flag's, where the document has none.
+StatusOr<std::optional<Topology>> topology_of(const Request& request, const Move& move) {
+  if (request.topology.empty()) return move.topology;
+  if (!move.topology) return audit::topology_of(request);
+  return invalid_argument("--topology: the document has a topology of its own; leave one out");
+}
+
 StatusOr<PlanReport> report_of(Move move) {
   PlanReport report{.topology = std::move(move.topology)};
   const Topology* topology = report.topology ? &*report.topology : nullptr;
@@ -127,11 +134,20 @@ StatusOr<std::string> text_of(const PlanReport& report, const Request& request) 
 
 }  // namespace
 
+StatusOr<std::optional<Topology>> topology_of(const Request& request) {
+  if (request.topology.empty()) return std::optional<Topology>();
+  StatusOr<Topology> topology = topology_from(request.topology);
+  if (topology.ok()) return std::optional(*std::move(topology));
+  return Status(topology.status().code(),
+                to_absl("--topology: " + std::string(message_of(topology.status()))));
+}
+
 StatusOr<Answer> plan_move(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const JsonDocument document,
                        JsonDocument::parse(request.input, request.input_name));
   const JsonView root = document.root();
   TSR_ASSIGN_OR_RETURN(Move move, read_move(root));
+  TSR_ASSIGN_OR_RETURN(move.topology, topology_of(request, move));
   const StatusOr<PlanReport> report = report_of(std::move(move));
   if (!report.ok()) return root.annotate(report.status());
   StatusOr<std::string> text = text_of(*report, request);

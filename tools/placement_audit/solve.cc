@@ -148,14 +148,6 @@ StatusOr<std::string> summary(const PropagatedProgram& solved, const Request& re
   return text + modules + choices;
 }
 
-StatusOr<std::optional<Topology>> topology_of(const Request& request) {
-  if (request.solve.preset || request.topology.name.empty()) return request.solve.preset;
-  TSR_ASSIGN_OR_RETURN(const JsonDocument document,
-                       JsonDocument::parse(request.topology.text, request.topology.name));
-  TSR_ASSIGN_OR_RETURN(Topology topology, read_topology(document.root()));
-  return std::optional(std::move(topology));
-}
-
 StatusOr<Program> freed(Program program, const SolveRequest& solve) {
   if (!solve.free) return program;
   if (!solve.mesh && program.meshes.size() != 1) {

@@ -68,14 +68,6 @@ void add_solve_options(CLI::App& command, Request& request) {
       solve.pins.push_back(*std::move(pin));
     }
   };
-  const auto set_topology = [&solve, &request](const std::string& text) {
-    StatusOr<Topology> preset = topology_preset(text);
-    if (preset.ok()) {
-      solve.preset = *std::move(preset);
-    } else {
-      request.topology.name = text;
-    }
-  };
   command
       .add_option_function<std::string>(
           "--mode", [&solve](const std::string& text) { solve.greedy = text == "greedy"; },
@@ -91,8 +83,8 @@ void add_solve_options(CLI::App& command, Request& request) {
           "placements that values must have or not: w*=S(0),R; layers.*.wq@tp=S(0)|R; x@dp!=P(sum)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  CLI::Option* topology = command.add_option_function<std::string>(
-      "--topology", set_topology,
+  CLI::Option* topology = command.add_option(
+      "--topology", request.topology,
       "prices moves in time: host, node8, cluster, or a file; left out: in bytes");
   CLI::Option* tflops = command.add_option_function<std::string>(
       "--tflops",

@@ -123,6 +123,9 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--exchange", flags.exchange,
                  "how boxes of a plan go over NCCL: messages: packed, sent and landed; windows: "
                  "packed straight into peers' memory, where NCCL maps it");
+  app.add_option("--topology", flags.topology,
+                 "what moves are planned by: host, node8, cluster, or a JSON file, such as "
+                 "placement-audit measure writes; left out: host");
   add_checkpoint_flags(app, flags);
   app.add_flag("--placements", flags.placements,
                "print how each parameter lies on its mesh and end; starts no rank, needs no data");

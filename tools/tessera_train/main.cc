@@ -160,7 +160,7 @@ TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trai
 /// Returns the signal that ended the run before its time, or 0.
 int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Signals& signals) {
   if (!world.recorder_dir().empty()) signals.watch(world.recorder_dir(), world.rank());
-  Runtime runtime(world);
+  Runtime runtime(world, plan.topology);
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
   Model model(runtime, plan.views, plan.config, plan.dtype);
   initialize(world, flags, model);

@@ -7,6 +7,7 @@
 #include "checkpoint/load.h"
 #include "devices/devices.h"
 #include "io/json.h"
+#include "io/plan_json.h"
 #include "moe/layer/capacity.h"
 #include "moe/train/stages.h"
 
@@ -128,10 +129,18 @@ Status check_flags(const TrainFlags& flags) {
   return check_ranks(flags);
 }
 
+StatusOr<std::optional<Topology>> topology_of(const TrainFlags& flags) {
+  if (flags.topology.empty()) return std::optional<Topology>();
+  StatusOr<Topology> topology = topology_from(flags.topology);
+  if (!topology.ok()) return at_flag("--topology", topology.status());
+  return std::optional(*std::move(topology));
+}
+
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   const std::int64_t ranks = flags.ranks.value_or(1);
   TrainPlan plan;
   TSR_ASSIGN_OR_RETURN(plan.dtype, computation_dtype(flags.dtype));
+  TSR_ASSIGN_OR_RETURN(plan.topology, topology_of(flags));
   TSR_ASSIGN_OR_RETURN(plan.config, read_model_config(flags.config));
   if (!flags.parallel.starts_with('{')) {
     return invalid_argument("--parallel " + in_quotes(flags.parallel) +

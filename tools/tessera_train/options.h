@@ -10,6 +10,7 @@
 
 #include "moe/train/config.h"
 #include "moe/train/data.h"
+#include "placement/topology.h"
 
 namespace tessera {
 
@@ -46,6 +47,7 @@ struct TrainFlags {
   bool checked = false;
   std::string reduce = "ordered";
   std::string exchange = "messages";
+  std::string topology;  ///< a preset or a file; empty: moves are planned as on one host
   bool show_schedule = false;
   std::optional<std::int64_t> simulate = {};  ///< the rank whose moves to print instead of training
   bool placements = false;      ///< print the parameters' placements instead of training
@@ -69,7 +71,10 @@ struct TrainPlan {
   DType dtype = DType::kF32;
   TokenData data;
   std::int64_t num_steps = 0;
+  std::optional<Topology> topology;  ///< none: as on one host
 };
+/// That of --topology. Errors: InvalidArgument naming the flag.
+StatusOr<std::optional<Topology>> topology_of(const TrainFlags& flags);
 /// Requires flags that check_flags() finds right. Errors: InvalidArgument or io_error naming the
 /// flag or file; Unimplemented for what this version does not have.
 StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags);

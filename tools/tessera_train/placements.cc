@@ -76,7 +76,10 @@ void print_placements(const TrainFlags& flags) {
 
 void print_simulation(const TrainFlags& flags) {
   const Question question = read_question(flags);
-  const SimulatedPlace place{*flags.simulate, question.num_ranks, question.dtype};
+  const SimulatedPlace place{.rank = *flags.simulate,
+                             .num_ranks = question.num_ranks,
+                             .dtype = question.dtype,
+                             .topology = value_or_throw(topology_of(flags))};
   const TokenData data = value_or_throw(TokenData::read(flags.data, question.config));
   const Program step = value_or_throw(trace_step(question.config, question.parallel, place, data));
   print(absl::StrFormat(

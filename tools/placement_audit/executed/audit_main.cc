@@ -17,6 +17,8 @@ std::optional<audit::Command> executing_command(audit::CommandName name) {
       return Command{.run = audit::samples, .writes = true};
     case audit::CommandName::kVerify:
       return Command{.run = audit::verify_ops, .writes = true};
+    case audit::CommandName::kMeasure:
+      return Command{.run = audit::measure};
     case audit::CommandName::kRecorder:
       return Command{.run = audit::judge_records};
     case audit::CommandName::kCkptList:

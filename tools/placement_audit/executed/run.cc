@@ -199,9 +199,11 @@ StatusOr<Answer> run_program(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const Program program,
                        read_program(document.root(), table, types_of(tensors)));
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", request.device));
-  TSR_ASSIGN_OR_RETURN(
-      RunOutcome outcome,
-      execute(program, {.file = tensors, .add_ops = request.add_ops, .device = device}));
+  TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
+  TSR_ASSIGN_OR_RETURN(RunOutcome outcome, execute(program, {.file = tensors,
+                                                             .add_ops = request.add_ops,
+                                                             .device = device,
+                                                             .topology = topology}));
   outcome.device = request.device;
   const std::vector<Failure> failures = check_all(program, outcome);
   if (!request.save.empty() && failures.empty()) {

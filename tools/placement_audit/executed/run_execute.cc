@@ -64,7 +64,8 @@ struct Job {
 
 class RankRun {
  public:
-  RankRun(Job& job, World& world) : job_(job), program_(job.program), runtime_(world) {
+  RankRun(Job& job, World& world)
+      : job_(job), program_(job.program), runtime_(world, job.sources.topology) {
     // Indices out of range are told with their position.
     runtime_.kernels().checked = true;
     if (job.program.checked) runtime_.checked = CheckedMode::kOn;
@@ -381,12 +382,11 @@ StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) 
 }
 
 StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
-                                 const std::function<Status(OpTable&)>& add_ops) {
+                                 const RunSources& sources) {
   if (rank >= program.num_ranks) {
     return invalid_argument(absl::StrFormat("--simulate-rank %d: the program has ranks 0 to %d",
                                             rank, program.num_ranks - 1));
   }
-  const RunSources sources{.add_ops = add_ops};
   Job job{.program = program, .sources = sources};
   TSR_RETURN_IF_ERROR(read_inputs(job));
   job.step_ends.resize(static_cast<std::size_t>(program.num_ranks));

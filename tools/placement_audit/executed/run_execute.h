@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/safetensors.h"
+#include "placement/topology.h"
 #include "program/program.h"
 #include "runtime/call/event.h"
 #include "tools/placement_audit/executed/run_program.h"
@@ -39,7 +41,8 @@ struct RunOutcome {
 struct RunSources {
   const SafetensorsFile* file = nullptr;  ///< for inputs that the document does not spell out
   std::function<Status(OpTable&)> add_ops = nullptr;
-  DeviceId::Kind device = DeviceId::Kind::kCpu;  ///< whose kernels run
+  DeviceId::Kind device = DeviceId::Kind::kCpu;     ///< whose kernels run
+  std::optional<Topology> topology = std::nullopt;  ///< what moves are planned by
 };
 
 /// Errors: "source: /program/3: …" of the first step that fails on any rank, which ends all ranks;
@@ -47,9 +50,9 @@ struct RunSources {
 StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources);
 
 /// What rank `rank` does in it, as the program of a step, on a simulated world: no other rank is
-/// there, and inputs that the document does not spell out have no values. Errors: those of
-/// execute(); InvalidArgument for a rank that the program has not.
+/// there, and inputs that the document does not spell out have no values: of `sources` only ops and
+/// topology count. Errors: those of execute(); InvalidArgument for a rank that the program has not.
 StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
-                                 const std::function<Status(OpTable&)>& add_ops);
+                                 const RunSources& sources);
 
 }  // namespace tessera::audit

@@ -22,7 +22,8 @@ StatusOr<TokenData> tokens_of(const ModelConfig& config) {
   return TokenData::of(std::move(recorded), config);
 }
 
-StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
+StatusOr<tessera::Program> trace_training(const Request& request) {
+  const TraceRequest& trace = request.trace;
   TSR_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(trace.train));
   config.steps = 1;
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
@@ -38,7 +39,9 @@ StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
     return invalid_argument(absl::StrFormat("--simulate-rank %d: ranks 0 to %d are allowed",
                                             trace.rank, trace.num_ranks - 1));
   }
-  const SimulatedPlace place = {.rank = trace.rank, .num_ranks = trace.num_ranks, .dtype = *dtype};
+  TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
+  const SimulatedPlace place = {
+      .rank = trace.rank, .num_ranks = trace.num_ranks, .dtype = *dtype, .topology = topology};
   TSR_RETURN_IF_ERROR(force_routing(trace.routing, parallel, place, config));
   TSR_ASSIGN_OR_RETURN(const TokenData data, tokens_of(config));
   TSR_ASSIGN_OR_RETURN(tessera::Program program, trace_step(config, parallel, place, data));
@@ -48,6 +51,7 @@ StatusOr<tessera::Program> trace_training(const TraceRequest& trace) {
   program.source.command =
       absl::StrFormat("--parallel %s --ranks %d --simulate-rank %d --dtype %s --routing %s",
                       trace.parallel, trace.num_ranks, trace.rank, trace.dtype, trace.routing);
+  if (topology) program.source.command += " --topology " + request.topology;
   return program;
 }
 
@@ -57,7 +61,8 @@ StatusOr<tessera::Program> trace_ops(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const JsonDocument document,
                        JsonDocument::parse(text, request.trace.program));
   TSR_ASSIGN_OR_RETURN(const Program read, read_program(document.root(), table, TensorTypes()));
-  return trace(read, request.trace.rank, request.add_ops);
+  TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
+  return trace(read, request.trace.rank, {.add_ops = request.add_ops, .topology = topology});
 }
 
 }  // namespace
@@ -68,7 +73,7 @@ StatusOr<Answer> trace_program(const Request& request) {
     return invalid_argument("trace: give one of --train, --program and --stablehlo");
   }
   TSR_ASSIGN_OR_RETURN(tessera::Program program,
-                       asked.train.empty() ? trace_ops(request) : trace_training(asked));
+                       asked.train.empty() ? trace_ops(request) : trace_training(request));
   program.source.by = kBy;
   return Answer{.text = write_program(fold(program))};
 }

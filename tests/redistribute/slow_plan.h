@@ -1,0 +1,335 @@
+// tests/redistribute/slow_plan.h: plans under a topology as the planner finds them, but for how it
+// searches: every way is priced by cost_of(), and every chain step by step.
+#pragma once
+
+#include <tuple>
+
+#include "tests/redistribute/slow_chain.h"
+
+namespace tessera::slow {
+
+using Kind = PlanStep::Kind;
+using Steps = std::vector<PlanStep>;
+
+/// From this size of a rank's part on, bytes count for more than latency ever could: a plan moves
+/// at most this many times the bound.
+inline constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
+inline constexpr double kMostOverBound = 1.5;
+/// A plan this near to what any must cost is not compared with chains.
+inline constexpr double kNearEnough = 1.05;
+/// A rank should send at most this many times what it holds or receives.
+inline constexpr std::int64_t kMostSends = 2;
+
+inline std::int64_t largest_elements(const Spec& spec) {
+  return num_elements(spec.local_shape(Coord(static_cast<std::size_t>(spec.mesh().ndim()), 0)));
+}
+/// At most the largest integer.
+inline std::int64_t sum_of(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/// What a chain of steps costs, cheapest first.
+struct Price {
+  double us = 0;  ///< 0 without a topology
+  std::int64_t bytes = 0, messages = 0, most_bytes = 0;
+  std::size_t steps = 0;
+  auto key() const { return std::tie(us, bytes, messages, steps, most_bytes); }
+};
+
+inline Price price_of(const Steps& steps, const Topology* topology) {
+  Price price;
+  price.steps = steps.size();
+  for (const PlanStep& step : steps) {
+    const StepCost cost = cost_of(step, topology);
+    price.us += cost.estimated_us;
+    price.bytes = sum_of(price.bytes, cost.bytes_received.total);
+    price.messages += cost.messages.max;
+    price.most_bytes += cost.bytes_received.max;
+  }
+  return price;
+}
+
+class Planner {
+ public:
+  Planner(const Spec& src, const Spec& dst, const Topology* topology)
+      : src_(src), dst_(dst), at_(src), topology_(topology) {}
+
+  Steps run() {
+    choose_axes();
+    std::vector<Steps> ways;
+    for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
+      Steps way = run(between);
+      ways.push_back(std::move(way));
+      if (!mixes_kinds()) break;
+    }
+    return cheapest(std::move(ways));
+  }
+
+ private:
+  /// What ranks hold between two reductions of kinds that do not commute.
+  enum class Between : std::uint8_t {
+    kShared,  ///< parts of those that took part
+    kSpread,  ///< of replicas too
+    kWhole
+  };
+
+  bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
+
+  Steps run(Between between) {
+    at_ = src_;
+    std::vector<int> left = reduced_;
+    std::vector<int> group = next_group(left);
+    Steps steps;
+    while (!left.empty()) {
+      steps.push_back(reduction_between(group, between));
+      at_ = steps.back().dst;
+      group = next_group(left);
+    }
+    if (one_mesh() && group.empty() && same_elements(at_, dst_)) return steps;
+    if (!one_mesh() && moves_nothing()) return steps;
+    Steps last = cheapest(group.empty() ? moves() : reductions(group));
+    std::move(last.begin(), last.end(), std::back_inserter(steps));
+    return steps;
+  }
+
+  const std::optional<ReduceOp>& src_op(int axis) const {
+    return src_.layout().partial[static_cast<std::size_t>(axis)];
+  }
+
+  /// Which axes are reduced and which are filled. A Partial axis that stays must still be reduced,
+  /// and filled again, where an axis to its left of another kind is reduced: no plan reorders the
+  /// two.
+  void choose_axes() {
+    std::optional<ReduceOp>
+        leftmost;  // kinds reduced so far, left to right; mixed ones count as one
+    bool mixed = false;
+    for (int axis = 0; axis < src_.mesh().ndim(); ++axis) {
+      const auto& from = src_op(axis);
+      const auto to = one_mesh() ? dst_.layout().partial[static_cast<std::size_t>(axis)]
+                                 : std::optional<ReduceOp>();
+      const bool blocked = from && leftmost && (mixed || !commute(*from, *leftmost));
+      if (from && (from != to || blocked)) {
+        mixed = mixed || blocked;
+        leftmost = from;
+        reduced_.push_back(axis);
+        if (to) filled_.push_back(axis);
+      } else if (!from && to) {
+        filled_.push_back(axis);
+      }
+    }
+  }
+
+  bool mixes_kinds() const {
+    std::vector<int> left = reduced_;
+    next_group(left);
+    return !left.empty();
+  }
+
+  /// Takes the next axes to reduce off `left`, from the last one on, as far as their kinds commute.
+  std::vector<int> next_group(std::vector<int>& left) const {
+    std::vector<int> group;
+    while (!left.empty() && std::all_of(group.begin(), group.end(), [&](int axis) {
+      return commute(*src_op(axis), *src_op(left.back()));
+    })) {
+      group.insert(group.begin(), left.back());
+      left.pop_back();
+    }
+    return group;
+  }
+
+  /// Reduces a group before others; the cuts stay, and ranks may share the work.
+  PlanStep reduction_between(const std::vector<int>& group, Between between) const {
+    const Spec whole = with_layout(at_, without_partial(at_.layout(), group));
+    if (between == Between::kWhole) return direct_step(at_, whole);
+    const Sharing sharing = between == Between::kSpread ? Sharing::kAll : Sharing::kReduced;
+    const Layout* later = one_mesh() ? &dst_.layout() : nullptr;
+    return direct_step(at_, with_layout(at_, shared_part(at_, whole, sharing, later)));
+  }
+
+  /// Ways from a source that is whole.
+  std::vector<Steps> moves() const {
+    std::vector<Steps> ways{{direct_step(at_, dst_)}};
+    if (one_mesh() ? !filled_.empty() : dst_.has_partial()) return ways;
+    if (ways[0][0].kind == Kind::kLocal) return ways;
+    const bool fits = spread_senders(ways[0][0]);
+    if (fits && topology_ == nullptr) return ways;
+    const Sharing sharing = fits ? Sharing::kAll : Sharing::kEven;
+    const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
+    Steps relay = relay_steps(at_, part, dst_);
+    const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
+    if (differs && !fits) ways.clear();
+    if (differs) ways.push_back(std::move(relay));
+    add_chain(ways);
+    return ways;
+  }
+
+  /// Ways that reduce the last group.
+  std::vector<Steps> reductions(const std::vector<int>& group) const {
+    std::vector<Steps> ways;
+    const Spec whole =
+        one_mesh() ? with_layout(dst_, without_partial(dst_.layout(), filled_)) : dst_;
+    const bool refills = std::any_of(group.begin(), group.end(), [&](int axis) {
+      return std::find(filled_.begin(), filled_.end(), axis) != filled_.end();
+    });
+    if (!refills || !one_mesh()) {
+      ways.push_back({direct_step(at_, dst_)});
+    } else {
+      ways.push_back({direct_step(at_, whole), direct_step(whole, dst_)});
+    }
+    if (!one_mesh() && dst_.has_partial()) return ways;
+    if (std::optional<Steps> least = fewest_bytes(whole, group, ways[0][0]))
+      return {*std::move(least)};
+    std::optional<Spec> before;
+    for (const Sharing sharing : {Sharing::kReduced, Sharing::kAll}) {
+      const Spec part = with_layout(whole, shared_part(at_, whole, sharing));
+      if (part.layout() == whole.layout() || (before && before->layout() == part.layout()))
+        continue;
+      before = part;
+      if (filled_.empty()) {
+        ways.push_back(relay_steps(at_, part, whole));
+      } else {
+        ways.push_back({direct_step(at_, part), direct_step(part, dst_)});
+      }
+    }
+    if (filled_.empty()) add_chain(ways);
+    return ways;
+  }
+
+  /// The relay among all ranks, where it is known to receive less than the other ways: of a part X
+  /// of the target T and p summands, one of them in H, a rank receives (p−1)|X| + |T| − |X ∩ H|,
+  /// which for p > 2 falls with X.
+  std::optional<Steps> fewest_bytes(const Spec& whole, const std::vector<int>& group,
+                                    const PlanStep& direct) const {
+    std::int64_t summands = 1;
+    for (const int axis : group) summands *= at_.mesh().size(axis);
+    const bool known = topology_ == nullptr && one_mesh() && filled_.empty() && summands > 2 &&
+                       direct.kind != Kind::kAllReduce;
+    if (!known) return std::nullopt;
+    const Spec part = with_layout(whole, shared_part(at_, whole, Sharing::kAll));
+    if (largest_elements(part) >= largest_elements(whole)) return std::nullopt;
+    return relay_steps(at_, part, whole);
+  }
+
+  void add_chain(std::vector<Steps>& ways) const {
+    if (topology_ == nullptr || !one_mesh()) return;
+    const Price best = price_of(*std::min_element(ways.begin(), ways.end(),
+                                                  [&](const Steps& a, const Steps& b) {
+                                                    return price_of(a, topology_).key() <
+                                                           price_of(b, topology_).key();
+                                                  }),
+                                topology_);
+    double latency_us = INFINITY, gb_per_s = 0;
+    for (const LinkClass& link : topology_->links) {
+      latency_us = std::min(latency_us, link.latency_us);
+      gb_per_s = std::max(gb_per_s, link.gb_per_s);
+    }
+    const auto bound = static_cast<double>(lower_bound(at_, dst_).max);
+    const double least_us = topology_->step_us + latency_us + bound / (gb_per_s * 1e3);
+    if (best.us <= kNearEnough * least_us) return;
+    const ChainLimits limits{.budget_us = best.us, .budget_bytes = most_bytes()};
+    if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
+      ways.push_back(*std::move(chain));
+    }
+  }
+
+  /// Bytes in all beyond which a plan is not taken for its latency.
+  std::int64_t most_bytes() const {
+    const std::int64_t part = std::max(largest_elements(src_), largest_elements(dst_));
+    if (part * size_of(dst_.dtype()) < kLargeBytes) return INT64_MAX;
+    return static_cast<std::int64_t>(kMostOverBound *
+                                     static_cast<double>(lower_bound(at_, dst_).total));
+  }
+
+  Steps cheapest(std::vector<Steps> ways) const {
+    if (ways.size() == 1) return std::move(ways[0]);
+    if (topology_ == nullptr) keep_fewest_bytes(ways);
+    if (ways.size() == 1) return std::move(ways[0]);
+    const std::int64_t most = topology_ != nullptr ? most_bytes() : INT64_MAX;
+    std::size_t best = 0;
+    std::optional<Price> least;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      const Price price = price_of(ways[i], topology_);
+      const bool heavy = price.bytes > most;
+      const bool best_is_heavy = least && least->bytes > most;
+      const bool wins = !least || (heavy == best_is_heavy ? price.key() < least->key() : !heavy);
+      if (!wins) continue;
+      best = i;
+      least = price;
+    }
+    return std::move(ways[best]);
+  }
+
+  static void keep_fewest_bytes(std::vector<Steps>& ways) {
+    std::vector<std::int64_t> bytes;
+    for (const Steps& steps : ways) {
+      std::int64_t total = 0;
+      for (const PlanStep& step : steps) total = sum_of(total, bytes_of(step).total);
+      bytes.push_back(total);
+    }
+    const std::int64_t least = *std::min_element(bytes.begin(), bytes.end());
+    std::vector<Steps> kept;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (bytes[i] == least) kept.push_back(std::move(ways[i]));
+    }
+    ways = std::move(kept);
+  }
+
+  /// Chooses replicas so that no rank sends much more than it holds or receives; false where only a
+  /// relay does.
+  bool spread_senders(PlanStep& step) const {
+    const Layout& from = at_.layout();
+    const Layout& to = dst_.layout();
+    std::int64_t replicas = 1, copies = 1, copies_of_aligned = 1;
+    for (int axis = 0; axis < at_.mesh().ndim(); ++axis) {
+      if (replicates(from, axis)) replicas *= at_.mesh().size(axis);
+    }
+    for (int axis = 0; axis < dst_.mesh().ndim(); ++axis) {
+      if (!replicates(to, axis)) continue;
+      copies *= dst_.mesh().size(axis);
+      if (one_mesh() && !replicates(from, axis)) copies_of_aligned *= dst_.mesh().size(axis);
+    }
+    if (one_mesh() && copies_of_aligned <= kMostSends) return true;
+    const std::int64_t in_turn = copies / replicas + (copies % replicas != 0 ? 1 : 0);
+    if (!one_mesh() && in_turn <= kMostSends) return true;
+    const std::int64_t held = largest_elements(at_);
+    const std::int64_t bound = lower_bound(at_, dst_).max / size_of(dst_.dtype());
+    const std::int64_t most = kMostSends * std::max(held, bound);
+    if (one_mesh() && held * copies_of_aligned <= most) return true;
+    if (held * in_turn > most) return false;
+    step.replica = ReplicaChoice::kSpread;
+    for (int axis = 0; one_mesh() && axis < dst_.mesh().ndim(); ++axis) {
+      const bool listed = std::find(step.axes.begin(), step.axes.end(), axis) != step.axes.end();
+      if (!listed && replicates(from, axis)) step.axes.push_back(axis);
+    }
+    std::sort(step.axes.begin(), step.axes.end());
+    return true;
+  }
+
+  /// Between meshes: true if every rank of the target holds exactly its part, in equal order.
+  bool moves_nothing() const {
+    if (at_.has_partial() || dst_.has_partial()) return false;
+    if (lower_bound(at_, dst_).total != 0) return false;
+    const std::vector<std::int64_t> ranks = dst_.mesh().ranks();
+    return std::all_of(ranks.begin(), ranks.end(), [&](std::int64_t rank) {
+      const auto own = at_.mesh().coord_of(rank);
+      return own && at_.local_shape(*own) == dst_.local_shape(*dst_.mesh().coord_of(rank));
+    });
+  }
+
+  const Spec& src_;
+  const Spec& dst_;
+  Spec at_;  ///< where the steps so far lead
+  const Topology* topology_;
+  std::vector<int> reduced_;  ///< axes still to reduce, ascending
+  std::vector<int> filled_;   ///< axes to fill at the end, ascending
+};
+
+/// On one mesh.
+inline Plan plan(const Spec& src, const Spec& dst, const Topology& topology) {
+  Plan made{.src = src, .dst = dst, .steps = {}, .pack_bytes = std::int64_t{64} << 20};
+  if (src.layout() != dst.layout()) made.steps = Planner(src, dst, &topology).run();
+  return made;
+}
+
+}  // namespace tessera::slow
