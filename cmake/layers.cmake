@@ -81,6 +81,15 @@ function(tessera_count_lines target folder)
   endif()
 endfunction()
 
+# tessera_sum_precompiled(TARGET): of its precompiled header, 120 MB, ccache then reads a sum, where it is told so
+# (CCACHE_PCH_EXTSUM, scripts/build): a fifth of a second for each source.
+function(tessera_sum_precompiled target)
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+    set_target_properties(${target} PROPERTIES
+      CXX_COMPILER_LAUNCHER "${PROJECT_SOURCE_DIR}/cmake/sum_precompiled;${CMAKE_CXX_COMPILER_LAUNCHER}")
+  endif()
+endfunction()
+
 # tessera_precompiled(TARGET [LIBRARY…]): the precompiled header of the layers that share one set of options.
 function(tessera_precompiled target)
   add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
@@ -88,6 +97,7 @@ function(tessera_precompiled target)
                         Threads::Threads ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_precompile_headers(${target} PRIVATE <cmake/precompiled.h>)
+  tessera_sum_precompiled(${target})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   tessera_compile_options(${target})
 endfunction()
