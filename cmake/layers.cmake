@@ -73,6 +73,13 @@ if(NOT TESSERA_SANITIZE)
   list(APPEND TESSERA_TEST_OPTIONS $<$<CONFIG:Release,RelWithDebInfo>:-g0>)
 endif()
 
+# tessera_cold_sources(FOLDER): sources of one folder of a layer that is not cold as a whole, united ones included.
+function(tessera_cold_sources folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  file(GLOB united ${PROJECT_BINARY_DIR}/united/${folder}/*.cc)
+  set_source_files_properties(${sources} ${united} PROPERTIES COMPILE_OPTIONS "${TESSERA_COLD_OPTION}")
+endfunction()
+
 # tessera_count_lines(TARGET FOLDER): under TESSERA_COVERAGE, where scripts/coverage judges the folder.
 function(tessera_count_lines target folder)
   if(TESSERA_COVERAGE AND folder MATCHES "^(placement|strategies|runtime|checkpoint)$")
