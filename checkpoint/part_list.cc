@@ -21,10 +21,6 @@ std::uint8_t width_of(std::int64_t most) {
   return static_cast<std::uint8_t>(std::max(1, (bits + 7) / 8));
 }
 
-std::int64_t stop_of(const Region& region, std::size_t dim) {
-  return region.offset[dim] + region.size[dim];
-}
-
 bool overlap(const Region& a, const Region& b) {
   for (std::size_t d = 0; d < a.size.size(); ++d) {
     if (stop_of(a, d) <= b.offset[d] || stop_of(b, d) <= a.offset[d]) return false;

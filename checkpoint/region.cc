@@ -4,14 +4,6 @@
 #include "checkpoint/chunk_hash.h"
 
 namespace tessera {
-namespace {
-
-std::int64_t stop_of(const Region& region, std::size_t dim) {
-  return region.offset[dim] + region.size[dim];
-}
-
-}  // namespace
-
 std::string to_string(const Region& region) {
   std::string text = "[";
   for (std::size_t d = 0; d < region.size.size(); ++d) {

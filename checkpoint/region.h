@@ -19,6 +19,10 @@ struct Region {
   Shape size;
   bool operator==(const Region&) const = default;
 };
+/// The index behind the last one of `dim`.
+inline std::int64_t stop_of(const Region& region, std::size_t dim) {
+  return region.offset[dim] + region.size[dim];
+}
 /// "[0:4, 8:16]"
 std::string to_string(const Region& region);
 Region whole_region(ShapeView shape);

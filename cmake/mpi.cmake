@@ -3,7 +3,7 @@
 # this one library: it alone includes mpi.h.
 option(TESSERA_WITH_MPI "Build the MPI backend where an MPI is found" ON)
 
-# tessera_mpi_backend(TARGET MPI_TARGET): the backend against one MPI.
+# tessera_mpi_backend(TARGET MPI_TARGET [COLD]): the backend against one MPI. COLD: tests alone are linked with it.
 function(tessera_mpi_backend target mpi)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/mpi/*.cc)
   tessera_unite(sources ${target} ${sources})
@@ -14,7 +14,9 @@ function(tessera_mpi_backend target mpi)
   tessera_compile_options(${target})
   target_precompile_headers(${target} REUSE_FROM tessera_precompiled)
   tessera_count_lines(${target} runtime)
-  if(NOT TESSERA_SANITIZE)
+  if("COLD" IN_LIST ARGN)
+    target_compile_options(${target} PRIVATE ${TESSERA_COLD_OPTION})
+  elseif(NOT TESSERA_SANITIZE)
     target_compile_options(${target} PRIVATE -O3)
   endif()
 endfunction()
@@ -43,5 +45,5 @@ if(TESSERA_HAS_MPI AND TESSERA_MPICH_INCLUDE AND TESSERA_MPICH_LIBRARY AND TESSE
   add_library(tessera_mpich_library INTERFACE)
   target_include_directories(tessera_mpich_library SYSTEM INTERFACE ${TESSERA_MPICH_INCLUDE})
   target_link_libraries(tessera_mpich_library INTERFACE ${TESSERA_MPICH_LIBRARY})
-  tessera_mpi_backend(tessera_mpi_mpich tessera_mpich_library)
+  tessera_mpi_backend(tessera_mpi_mpich tessera_mpich_library COLD)
 endif()

@@ -12,10 +12,6 @@ namespace {
 constexpr std::size_t kMaxSiteBytes = 500;
 constexpr std::size_t kMaxModuleBytes = 1000;  // as the reader of programs allows
 
-bool is_string(const Node& node) {
-  return node.kind == Node::Kind::kToken && node.token.kind == Token::Kind::kString;
-}
-
 /// The parts between slashes that stand in no brackets.
 std::vector<std::string_view> parts_of(std::string_view name) {
   std::vector<std::string_view> parts;
@@ -117,12 +113,12 @@ Location Locations::of(Nodes nodes, int depth) const {
   if (first.kind == Node::Kind::kToken && first.token.kind == Token::Kind::kAlias) {
     return of_alias(first.token.text, depth);
   }
-  if (is_string(first) && nodes.size() >= 3 && nodes[1].is(':')) {
+  if (first.is_string() && nodes.size() >= 3 && nodes[1].is(':')) {
     std::string site = std::string(first.token.text) + ':' + std::string(nodes[2].token.text);
     if (site.size() > kMaxSiteBytes) return {};
     return {.name = {}, .site = std::move(site)};
   }
-  if (is_string(first)) {
+  if (first.is_string()) {
     Location inside;
     if (nodes.size() > 1 && nodes[1].is_group('(')) inside = of(nodes[1].inside, depth - 1);
     inside.name = std::string(first.token.text);

@@ -26,6 +26,9 @@ struct Node {
   std::size_t body = 0;           ///< kRegion: where its text begins, behind the brace
 
   bool is_group(char open) const noexcept { return kind == Kind::kGroup && token.is(open); }
+  bool is_string() const noexcept {
+    return kind == Kind::kToken && token.kind == Token::Kind::kString;
+  }
   bool is_word(std::string_view word) const noexcept {
     return kind == Kind::kToken && token.is_word(word);
   }

@@ -8,10 +8,6 @@
 namespace tessera::stablehlo {
 namespace {
 
-bool is_string(const Node& node) {
-  return node.kind == Node::Kind::kToken && node.token.kind == Token::Kind::kString;
-}
-
 /// "dp", "tp":(1)2
 class AxisReader {
  public:
@@ -22,7 +18,7 @@ class AxisReader {
     for (std::size_t i = 0; i < set.inside.size(); ++i) {
       const Node& node = set.inside[i];
       if (node.is(',') || node.is('?')) continue;
-      if (!is_string(node)) {
+      if (!node.is_string()) {
         return text_.error(node.token.offset,
                            describe(node.token) + ": expected an axis such as \"x\" or \"x\":(1)2");
       }

@@ -8,7 +8,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 200;
+constexpr int kNormCases = 200;
 
 /// Lines longer than a warp now and then.
 Shape shape_of_lines(TwinMaker& make) {
@@ -27,7 +27,7 @@ Shape without_last(Shape shape) {
 TEST_CASE("softmax, its logarithm and its gradient are the same on the device", "[device][norm]") {
   OnDevice on;
   TwinMaker make(on, 11);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kNormCases; ++i) {
     const Shape shape = shape_of_lines(make);
     const int dim = static_cast<int>(make.number(0, std::ssize(shape) - 1));
     const DType dtype = i % 40 == 0 ? DType::kI64 : any_of(make, kFloating);
@@ -54,7 +54,7 @@ TEST_CASE("softmax, its logarithm and its gradient are the same on the device", 
 TEST_CASE("RMS norm and its gradients are the same on the device", "[device][norm]") {
   OnDevice on;
   TwinMaker make(on, 12);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kNormCases; ++i) {
     Shape shape = shape_of_lines(make);
     if (i % 20 == 0) shape = {make.number(100, 300), 5};  // many rows: several bundles
     const Shape rows = without_last(shape);
@@ -104,7 +104,7 @@ TEST_CASE("gradients of a norm's weight add up many rows as the processor does",
 TEST_CASE("rotations are the same on the device, and their inverse", "[device][norm]") {
   OnDevice on;
   TwinMaker make(on, 13);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kNormCases; ++i) {
     const std::int64_t length = make.number(0, 5), pairs = make.number(1, 20);
     Shape shape = make.shape();
     shape.push_back(length);
@@ -131,7 +131,7 @@ TEST_CASE("the pieces of a cross-entropy are the same on the device, bad targets
           "[device][norm]") {
   OnDevice on;
   TwinMaker make(on, 14);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kNormCases; ++i) {
     const Shape shape = shape_of_lines(make), rows = without_last(shape);
     const std::int64_t classes = shape.back();
     const DType dtype = any_of(make, kFloating),

@@ -13,7 +13,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 200;
+constexpr int kPeerRowsCases = 200;
 
 /// Rows that packs of 16 bytes make up, and rows that they do not.
 std::int64_t row_size(TwinMaker& make) {
@@ -161,7 +161,7 @@ struct Sizes {
 TEST_CASE("rows go to their peers' places as on the processor", "[device][peer_rows]") {
   OnDevice on;
   TwinMaker make(on, 121);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const auto [tokens, top_k, dim] = Sizes(make);
     const DType dtype = any_of(make, kFloating), of_sums = sums_of(dtype);
     const DType from = make.number(0, 2) == 0 ? of_sums : dtype;
@@ -185,7 +185,7 @@ TEST_CASE("rows go to their peers' places as on the processor", "[device][peer_r
 TEST_CASE("sums of peers' rows are the same on the device", "[device][peer_rows]") {
   OnDevice on;
   TwinMaker make(on, 122);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const auto [tokens, top_k, dim] = Sizes(make);
     const DType dtype = any_of(make, kFloating), of_sums = sums_of(dtype);
     const DType to = make.number(0, 2) == 0 ? of_sums : dtype;
@@ -209,7 +209,7 @@ TEST_CASE("sums of peers' rows are the same on the device", "[device][peer_rows]
 TEST_CASE("products of tokens and peers' rows are the same on the device", "[device][peer_rows]") {
   OnDevice on;
   TwinMaker make(on, 123);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const auto [tokens, top_k, dim] = Sizes(make);
     const DType dtype = any_of(make, kFloating), of_sums = sums_of(dtype);
     const DType from = make.number(0, 2) == 0 ? of_sums : dtype;
@@ -232,7 +232,7 @@ TEST_CASE("sums and products of several peers' rows are those of one array, bit 
           "[device][peer_rows]") {
   OnDevice on;
   TwinMaker make(on, 124);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const std::int64_t tokens = make.number(1, 9), top_k = make.number(1, 9),
                        slots = tokens * top_k, dim = row_size(make);
     const DType dtype = any_of(make, kFloating), of_sums = sums_of(dtype);
@@ -279,7 +279,7 @@ TEST_CASE("what peers get is laid out on the device as on the processor", "[devi
   OnDevice on;
   TwinMaker make(on, 125);
   int refused = 0;
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const std::int64_t p = make.number(1, 3), s = make.number(1, 12), experts = make.number(0, 40);
     const std::int64_t most = make.number(0, 2) > 0 ? 3 : 20;
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(s * p * 2 * experts));
@@ -334,13 +334,13 @@ TEST_CASE("what peers get is laid out on the device as on the processor", "[devi
     CHECK(difference(fetch(on, came.device), came.host, 0.0) == "");
   }
   CHECK(refused > 10);
-  CHECK(refused < kCases / 2);
+  CHECK(refused < kPeerRowsCases / 2);
 }
 
 TEST_CASE("rows that nobody fills are cleared on the device", "[device][peer_rows]") {
   OnDevice on;
   TwinMaker make(on, 126);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kPeerRowsCases; ++i) {
     const DType dtype = any_of(make, kAll);
     const std::int64_t dim = row_size(make);
     std::vector<std::int64_t> counts(static_cast<std::size_t>(make.number(0, 40))), filled;

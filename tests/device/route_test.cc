@@ -16,7 +16,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 300;
+constexpr int kRouteCases = 300;
 constexpr RouteScore kScores[] = {RouteScore::kSoftmax, RouteScore::kSigmoid,
                                   RouteScore::kSqrtSoftplus};
 
@@ -121,7 +121,7 @@ TEST_CASE("a router's scores, choice and weights are the same on the device", "[
   OnDevice on;
   TwinMaker make(on, 71);
   RouteMaker routes(make);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRouteCases; ++i) {
     Shape shape(static_cast<std::size_t>(make.number(0, 2)));
     for (std::int64_t& size : shape) size = make.number(0, 30) == 0 ? 0 : make.number(1, 7);
     shape.push_back(any_experts(make));

@@ -12,7 +12,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 250;
+constexpr int kRowFoldCases = 250;
 
 /// Of up to 3 dims; (…) of rows of one segment and of several, few and many.
 Shape shape_of_rows(TwinMaker& make) {
@@ -44,7 +44,7 @@ TEST_CASE("folds of rows are the same on the device", "[device][row_fold]") {
       static_cast<RowFold>(GENERATE(range(0, static_cast<int>(RowFold::kMinAbs) + 1)));
   const double power = GENERATE(0.5, 3.0);
   if (fold != RowFold::kSumAbsPower && power == 0.5) return;
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowFoldCases; ++i) {
     const Shape rows = shape_of_rows(make);
     const DType dtype = any_of(make, kAll);
     const DType to = make.number(0, 1) == 0 ? DType::kF64 : any_of(make, kFloating);
@@ -63,7 +63,7 @@ TEST_CASE("folds of rows are the same on the device", "[device][row_fold]") {
 TEST_CASE("products of others are the same on the device", "[device][row_fold]") {
   OnDevice on;
   TwinMaker make(on, 72);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowFoldCases; ++i) {
     const Shape rows = shape_of_rows(make), shape = joined(rows, row_size(make));
     const DType dtype = any_of(make, kAll);
     const Twins x =
@@ -81,7 +81,7 @@ TEST_CASE("moments of rows, and of parts of them, are the same on the device",
           "[device][row_fold]") {
   OnDevice on;
   TwinMaker make(on, 73);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowFoldCases; ++i) {
     const Shape rows = shape_of_rows(make);
     const DType dtype = i % 30 == 0 ? DType::kI32 : any_of(make, kFloating);
     Shape shape = joined(rows, row_size(make));
@@ -123,7 +123,7 @@ TEST_CASE("moments far from zero keep their digits on the device", "[device][row
 TEST_CASE("first extremes along any dim are the same on the device", "[device][row_fold]") {
   OnDevice on;
   TwinMaker make(on, 75);
-  for (int i = 0; i < 2 * kCases; ++i) {
+  for (int i = 0; i < 2 * kRowFoldCases; ++i) {
     Shape shape = shape_of_rows(make);
     const auto dim = static_cast<int>(make.number(0, std::ssize(shape)));
     shape.insert(shape.begin() + dim, row_size(make));
@@ -163,7 +163,7 @@ TEST_CASE("first extremes along any dim are the same on the device", "[device][r
 TEST_CASE("sums of squares of all elements are the same on the device", "[device][row_fold]") {
   OnDevice on;
   TwinMaker make(on, 76);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowFoldCases; ++i) {
     const Shape shape = i % 3 == 0 ? Shape{make.number(0, 4000)} : make.shape();
     const DType dtype = any_of(make, kAll);
     Twins x = i % 2 == 0 ? make.squares(shape, dtype) : make.view(shape, dtype);

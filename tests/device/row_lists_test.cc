@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 200;
+constexpr int kRowListsCases = 200;
 
 Twins ints(TwinMaker& make, const Shape& shape, std::int64_t low, std::int64_t high) {
   std::vector<double> values(static_cast<std::size_t>(num_elements(shape)));
@@ -30,7 +30,7 @@ TEST_CASE("orders by key are the same on the device", "[device][row_lists]") {
   OnDevice on;
   TwinMaker make(on, 91);
   int refused = 0;
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowListsCases; ++i) {
     const std::int64_t p = make.number(1, 3), s = make.number(1, 40), k = make.number(0, 40);
     const bool small = make.number(0, 2) > 0;
     const Twins table = ints(make, {s, p, 2, k}, 0, small ? 3 : 20);
@@ -69,7 +69,7 @@ TEST_CASE("orders by key are the same on the device", "[device][row_lists]") {
     CHECK(difference(fetch(on, restore.device), restore.host, 0.0) == "");
   }
   CHECK(refused > 10);
-  CHECK(refused < kCases / 2);
+  CHECK(refused < kRowListsCases / 2);
 }
 
 // Tables of more bytes than a block has unasked.
@@ -87,7 +87,7 @@ TEST_CASE("packed parts of thousands of peers are the same on the device", "[dev
 TEST_CASE("packed parts, places and keys are the same on the device", "[device][row_lists]") {
   OnDevice on;
   TwinMaker make(on, 92);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowListsCases; ++i) {
     PartRooms rooms{.parts = make.number(1, 70),
                     .keys_per_part = make.number(1, 5),
                     .most = make.number(0, 20)};
@@ -139,7 +139,7 @@ TEST_CASE("packed parts, places and keys are the same on the device", "[device][
 TEST_CASE("tokens that pass a node are the same on the device", "[device][row_lists]") {
   OnDevice on;
   TwinMaker make(on, 93);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kRowListsCases; ++i) {
     PassedTokens tokens{.experts = {make.number(0, 20), make.number(0, 20)}};
     std::int64_t all = 0, next_row = 0;
     const bool bounds = make.number(0, 1) == 0;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 250;
+constexpr int kScanCases = 250;
 
 /// Lines of one segment and of several, few lines and many.
 Shape shape_of_lines(TwinMaker& make, int& dim) {
@@ -36,7 +36,7 @@ Shape parts_shape(std::int64_t parts, Shape shape, int dim) {
 TEST_CASE("running folds are the same on the device", "[device][scan]") {
   OnDevice on;
   TwinMaker make(on, 61);
-  for (int i = 0; i < 3 * kCases; ++i) {
+  for (int i = 0; i < 3 * kScanCases; ++i) {
     int dim = 0;
     const Shape shape = shape_of_lines(make, dim);
     const auto fold = static_cast<Scan>(i % 3);
@@ -62,7 +62,7 @@ TEST_CASE("running folds are the same on the device", "[device][scan]") {
 TEST_CASE("products of special values are the same on the device", "[device][scan]") {
   OnDevice on;
   TwinMaker make(on, 62);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kScanCases; ++i) {
     const std::int64_t n = make.number(1, 200);
     const Twins x = make.view({n}, DType::kF64), out = make.output({n}, DType::kF64);
     CHECK(compare(on, out, 1e-11, [&](KernelContext& ctx, bool device) {
@@ -74,7 +74,7 @@ TEST_CASE("products of special values are the same on the device", "[device][sca
 TEST_CASE("what comes before joins a scan on the device", "[device][scan]") {
   OnDevice on;
   TwinMaker make(on, 63);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kScanCases; ++i) {
     int dim = 0;
     const Shape shape = shape_of_lines(make, dim);
     const auto fold = static_cast<Scan>(i % 3);
@@ -92,7 +92,7 @@ TEST_CASE("what comes before joins a scan on the device", "[device][scan]") {
 TEST_CASE("running extremes are the same on the device, ties and NaN too", "[device][scan]") {
   OnDevice on;
   TwinMaker make(on, 64);
-  for (int i = 0; i < 2 * kCases; ++i) {
+  for (int i = 0; i < 2 * kScanCases; ++i) {
     int dim = 0;
     const Shape shape = shape_of_lines(make, dim);
     const Extreme which = i % 2 == 0 ? Extreme::kMax : Extreme::kMin;
@@ -120,7 +120,7 @@ TEST_CASE("running extremes are the same on the device, ties and NaN too", "[dev
 TEST_CASE("the gradient of a log-sum-exp scan is the same on the device", "[device][scan]") {
   OnDevice on;
   TwinMaker make(on, 65);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kScanCases; ++i) {
     int dim = 0;
     const Shape shape = shape_of_lines(make, dim);
     const DType dtype = any_of(make, kFloating);

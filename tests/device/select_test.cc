@@ -14,7 +14,7 @@ namespace {
 
 using namespace kernels;
 
-constexpr int kCases = 200;
+constexpr int kSelectCases = 200;
 
 /// Lines longer than a block's tile now and then, so long that several runs merge.
 std::int64_t line_size(TwinMaker& make) {
@@ -28,7 +28,7 @@ std::int64_t line_size(TwinMaker& make) {
       return make.number(1, 20);
   }
 }
-Shape shape_of_lines(TwinMaker& make, int& dim) {
+Shape shape_of_selection(TwinMaker& make, int& dim) {
   Shape shape(static_cast<std::size_t>(make.number(1, 3)));
   for (std::int64_t& size : shape) size = make.number(0, 30) == 0 ? 0 : make.number(1, 5);
   dim = static_cast<int>(make.number(0, std::ssize(shape) - 1));
@@ -59,9 +59,9 @@ void check_selected(OnDevice& on, const Selected& to, const F& run) {
 TEST_CASE("lines sort on the device as on the processor, ties and NaN too", "[device][select]") {
   OnDevice on;
   TwinMaker make(on, 41);
-  for (int i = 0; i < 2 * kCases; ++i) {
+  for (int i = 0; i < 2 * kSelectCases; ++i) {
     int dim = 0;
-    const Shape shape = shape_of_lines(make, dim);
+    const Shape shape = shape_of_selection(make, dim);
     const DType dtype = any_of(make, kAll);
     const Order order = any_order(make);
     const Twins x = make.view(shape, dtype);
@@ -76,9 +76,9 @@ TEST_CASE("lines sort on the device as on the processor, ties and NaN too", "[de
 TEST_CASE("the largest of lines are the same on the device", "[device][select]") {
   OnDevice on;
   TwinMaker make(on, 42);
-  for (int i = 0; i < 2 * kCases; ++i) {
+  for (int i = 0; i < 2 * kSelectCases; ++i) {
     int dim = 0;
-    const Shape shape = shape_of_lines(make, dim);
+    const Shape shape = shape_of_selection(make, dim);
     const std::int64_t n = shape[static_cast<std::size_t>(dim)];
     Shape some = shape;
     some[static_cast<std::size_t>(dim)] = make.number(0, std::min<std::int64_t>(n, i % 3 * 60 + 9));
@@ -184,7 +184,7 @@ TEST_CASE("what cannot be sorted or selected is the same error on the device", "
 TEST_CASE("keys sort and count on the device, bad ones are named", "[device][select]") {
   OnDevice on;
   TwinMaker make(on, 47);
-  for (int i = 0; i < 2 * kCases; ++i) {
+  for (int i = 0; i < 2 * kSelectCases; ++i) {
     const std::int64_t count = make.number(0, 9) == 0 ? 0 : line_size(make);
     const std::int64_t num_keys = i % 20 == 0 ? 0 : make.number(1, i % 4 == 0 ? 150 : 20);
     const bool has_bad = i % 5 == 0 || num_keys == 0;
@@ -253,7 +253,7 @@ TEST_CASE("sort_by_key names what it cannot take on the device", "[device][selec
 TEST_CASE("ranks, medians and modes of rows are the same on the device", "[device][select]") {
   OnDevice on;
   TwinMaker make(on, 50);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kSelectCases; ++i) {
     Shape rows(static_cast<std::size_t>(make.number(0, 2)));
     for (std::int64_t& size : rows) size = make.number(0, 20) == 0 ? 0 : make.number(1, 4);
     Shape shape = rows;

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-void fuzz(std::span<const std::uint8_t> input) {
+void try_call(std::span<const std::uint8_t> input) {
   static const OpTable table = [] {
     OpTable all;
     add_builtin_ops(all);
@@ -23,6 +23,6 @@ void fuzz(std::span<const std::uint8_t> input) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_call({data, size});
   return 0;
 }

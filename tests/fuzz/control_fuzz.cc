@@ -53,7 +53,7 @@ void check_between_sealed(std::string_view bytes) {
   }
 }
 
-void fuzz(std::span<const std::uint8_t> input) {
+void try_control(std::span<const std::uint8_t> input) {
   testing::Bytes in(input);
   const std::size_t piece = 1 + static_cast<std::size_t>(in.next());
   const std::string_view bytes = in.rest_as_text();
@@ -66,6 +66,6 @@ void fuzz(std::span<const std::uint8_t> input) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_control({data, size});
   return 0;
 }

@@ -1,6 +1,6 @@
 // Lines as the arguments of a program, the first its name: what is accepted lies within what the
 // flags allow, whatever the numbers; what is not is an error that says something.
-#include <CLI/CLI.hpp>
+#include <string>
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
@@ -32,14 +32,12 @@ void check_range(std::string_view flag, Number value, std::int64_t least, std::i
 
 void check_train(int argc, const char* const* argv) {
   TrainFlags flags;
-  CLI::App app("", "tessera-train");
-  add_flags(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    TSR_CHECK(error.get_exit_code() == 0 || *error.what() != '\0', "an error without a text");
+  const StatusOr<std::string> said = parse_flags(argc, argv, flags);
+  if (!said.ok()) {
+    TSR_CHECK(absl::IsInvalidArgument(said.status()), std::string(message_of(said.status())));
     return;
   }
+  if (!said->empty()) return;
   check_range("--ranks", flags.ranks.value_or(1), 1, kMaxProcesses);
   check_range("--steps", flags.steps, 0, kMaxSteps);
   check_range("--threads", flags.threads, 0, kMaxLibraryThreads);
@@ -66,7 +64,7 @@ void check_audit(int argc, const char* const* argv) {
   TSR_CHECK(line->command == CommandName::kNone, line->format);
 }
 
-void fuzz(std::string_view text) {
+void try_flags(std::string_view text) {
   const std::vector<std::string> arguments = arguments_of(text);
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -82,6 +80,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_flags({reinterpret_cast<const char*>(data), size});
   return 0;
 }

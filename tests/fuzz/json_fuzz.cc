@@ -40,7 +40,7 @@ void visit(const JsonView& view) {
   }
 }
 
-void fuzz(std::string_view text) {
+void try_json(std::string_view text) {
   constexpr int kDepth = 12;
   const auto document = JsonDocument::parse(text, "doc", {.bytes = 1 << 16, .depth = kDepth});
   if (!document.ok()) return testing::check_text(document.status(), "doc:");
@@ -58,6 +58,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_json({reinterpret_cast<const char*>(data), size});
   return 0;
 }

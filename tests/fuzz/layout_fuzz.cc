@@ -81,7 +81,7 @@ Status read_and_check(const JsonView& view) {
   return absl::OkStatus();
 }
 
-void fuzz(std::string_view text) {
+void try_layout(std::string_view text) {
   const auto document = JsonDocument::parse(text, "doc", {.bytes = 4096});
   if (!document.ok()) return;
   testing::check_text(read_and_check(document->root()), "doc: ");
@@ -91,6 +91,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_layout({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-void fuzz(std::string_view bytes) {
+void try_manifest(std::string_view bytes) {
   std::string text(bytes);
   if (const std::size_t at = text.rfind(",\"xxh3\""); at != std::string::npos) text.resize(at);
   text += ",\"xxh3\":\"" + hash_to_text(hash_of(text)) + "\"}\n";
@@ -30,6 +30,6 @@ void fuzz(std::string_view bytes) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_manifest({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -45,7 +45,7 @@ void check_placements(const Mesh& mesh, std::string_view text) {
   }
 }
 
-void fuzz(std::span<const std::uint8_t> bytes) {
+void try_placement(std::span<const std::uint8_t> bytes) {
   testing::Bytes in(bytes);
   const Mesh mesh = sample_mesh(in.next_below(3));
   const std::string_view text = in.rest_as_text();
@@ -62,6 +62,6 @@ void fuzz(std::span<const std::uint8_t> bytes) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_placement({data, size});
   return 0;
 }

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostRanks = 12;
+constexpr std::int64_t kMostPlanRanks = 12;
 constexpr std::int64_t kMostElements = 200;
 
 Mesh mesh_from(testing::Bytes& in) {
@@ -15,7 +15,7 @@ Mesh mesh_from(testing::Bytes& in) {
   std::int64_t ranks = 1;
   for (int left = in.next_below(4); left > 0; --left) {
     const std::int64_t size = 1 + in.next_below(4);
-    if (ranks * size > kMostRanks) break;
+    if (ranks * size > kMostPlanRanks) break;
     sizes.push_back(size);
     ranks *= size;
   }
@@ -77,7 +77,7 @@ void check_costs(const Plan& plan, const judge::Simulation& simulation, const st
   TSR_CHECK(total >= cost.lower_bound.total, pair);
 }
 
-void fuzz(testing::Bytes in) {
+void try_plan(testing::Bytes in) {
   const Topology cluster = value_or_throw(topology_preset("cluster"));
   const PlanOptions options{.topology = in.next_below(3) == 0 ? &cluster : nullptr};
   const Mesh from = mesh_from(in);
@@ -101,6 +101,6 @@ void fuzz(testing::Bytes in) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz(tessera::testing::Bytes({data, size}));
+  tessera::try_plan(tessera::testing::Bytes({data, size}));
   return 0;
 }

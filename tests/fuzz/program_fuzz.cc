@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-using audit::Program;
-
 /// What stands in the file of tensors.
 StatusOr<TensorType> type_in_file(std::string_view name) {
   if (name == "x") return TensorType{{4, 6}, DType::kF32};
@@ -17,12 +15,12 @@ StatusOr<TensorType> type_in_file(std::string_view name) {
   return not_found("no such tensor in the file");
 }
 
-void check_slot(const Program& program, int slot) {
+void check_slot(const audit::Program& program, int slot) {
   TSR_CHECK(slot >= 0 && slot < static_cast<int>(program.tensors.size()), std::to_string(slot));
 }
 
 struct StepChecker {
-  const Program& program;
+  const audit::Program& program;
 
   void operator()(const audit::OpStep& step) const {
     TSR_CHECK(!step.operands.empty(), step.op->def.name);
@@ -78,7 +76,7 @@ struct StepChecker {
   }
 };
 
-void check_program(const Program& program) {
+void check_program(const audit::Program& program) {
   TSR_CHECK(program.num_ranks <= audit::kMaxProgramRanks, std::to_string(program.num_ranks));
   TSR_CHECK(program.inputs.size() <= program.tensors.size(), "inputs");
   double bytes = 0.0;
@@ -102,14 +100,14 @@ void check_program(const Program& program) {
   }
 }
 
-void fuzz(std::string_view text) {
+void try_program(std::string_view text) {
   static const OpTable* const table = new OpTable(testing::fuzz_ops());
   const auto document = JsonDocument::parse(text, "doc", {.bytes = 4096});
   if (!document.ok()) return;
   const JsonView root = document->root();
-  const StatusOr<Program> program = audit::read_program(root, *table, type_in_file);
+  const StatusOr<audit::Program> program = audit::read_program(root, *table, type_in_file);
   testing::check_text(program.status(), "doc: ");
-  const StatusOr<Program> again = audit::read_program(root, *table, type_in_file);
+  const StatusOr<audit::Program> again = audit::read_program(root, *table, type_in_file);
   TSR_CHECK(again.status() == program.status(), std::string(message_of(again.status())));
   if (!program.ok()) return;
   check_program(*program);
@@ -120,6 +118,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_program({reinterpret_cast<const char*>(data), size});
   return 0;
 }

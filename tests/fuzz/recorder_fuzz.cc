@@ -75,7 +75,7 @@ StatusOr<RankRecords> read_sealed(std::span<const std::uint8_t> given) {
   return read(image);
 }
 
-void fuzz(std::span<const std::uint8_t> input) {
+void try_recorder(std::span<const std::uint8_t> input) {
   testing::Bytes in(input);
   const std::size_t first = std::size_t{in.next()} * 256 + in.next();
   const StatusOr<RankRecords> a = read_sealed(in.take(first));
@@ -93,6 +93,6 @@ void fuzz(std::span<const std::uint8_t> input) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_recorder({data, size});
   return 0;
 }

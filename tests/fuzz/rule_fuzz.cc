@@ -144,7 +144,7 @@ void check_rows(const Op& op, testing::Bytes& in) {
   }
 }
 
-void fuzz(std::span<const std::uint8_t> input) {
+void try_rule(std::span<const std::uint8_t> input) {
   testing::Bytes in(input);
   const std::string_view whole = in.rest_as_text();
   const std::string_view text = whole.substr(0, whole.find('\n'));
@@ -165,6 +165,6 @@ void fuzz(std::span<const std::uint8_t> input) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_rule({data, size});
   return 0;
 }

@@ -98,7 +98,7 @@ void check_round_trip(const SafetensorsFile& file, const std::string& place) {
   }
 }
 
-void fuzz(std::string_view bytes) {
+void try_safetensors(std::string_view bytes) {
   static const Folder folder;
   const std::string image = file_of(bytes);
   const MemoryFile memory(image);
@@ -112,6 +112,6 @@ void fuzz(std::string_view bytes) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_safetensors({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -25,7 +25,7 @@ void check_round_trip(const Signature& signature, std::set<std::string>& files) 
             to_string(signature));
 }
 
-void fuzz(std::span<const std::uint8_t> input) {
+void try_signature(std::span<const std::uint8_t> input) {
   testing::Bytes in(input);
   const std::size_t first = in.next();
   const auto text_of = [](std::span<const std::uint8_t> bytes) {
@@ -47,6 +47,6 @@ void fuzz(std::span<const std::uint8_t> input) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({data, size});
+  tessera::try_signature({data, size});
   return 0;
 }

@@ -46,7 +46,7 @@ void check_explanation(const audit::Call& call, const Explanation& explanation) 
   }
 }
 
-void fuzz(std::string_view text) {
+void try_spec(std::string_view text) {
   static const OpTable* const table = new OpTable(testing::fuzz_ops());
   const auto document = JsonDocument::parse(text, "doc", {.bytes = 4096});
   if (!document.ok()) return;
@@ -68,6 +68,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_spec({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-void fuzz(std::string_view text) {
+void try_stablehlo(std::string_view text) {
   static const OpTable* const table = [] {
     auto* made = new OpTable;
     add_builtin_ops(*made);
@@ -26,6 +26,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_stablehlo({reinterpret_cast<const char*>(data), size});
   return 0;
 }

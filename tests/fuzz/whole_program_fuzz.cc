@@ -31,7 +31,7 @@ void check_steps(const Program& program, const std::vector<AnyStep>& steps) {
   }
 }
 
-void fuzz(std::string_view text) {
+void try_whole_program(std::string_view text) {
   static const OpTable* const table = new OpTable(testing::fuzz_ops());
   const StatusOr<Program> program = read_program(text, "run", *table);
   testing::check_text(program.status(), "run:");
@@ -62,6 +62,6 @@ void fuzz(std::string_view text) {
 }  // namespace tessera
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tessera::fuzz({reinterpret_cast<const char*>(data), size});
+  tessera::try_whole_program({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -3,12 +3,12 @@
 namespace tessera {
 namespace {
 
-JsonDocument parsed(std::string_view text) {
+JsonDocument placements_document(std::string_view text) {
   return value_or_throw(JsonDocument::parse(text, "in.json"));
 }
 
 Mesh mesh_of(std::string_view text) {
-  const JsonDocument json = parsed(text);
+  const JsonDocument json = placements_document(text);
   const StatusOr<Mesh> mesh = read_mesh(json.root());
   INFO(mesh.status());
   REQUIRE(mesh.ok());
@@ -17,7 +17,7 @@ Mesh mesh_of(std::string_view text) {
 
 // What is read from `text` and written again, or the refusal.
 std::string layout_round_trip(const Mesh& mesh, ShapeView shape, std::string_view text) {
-  const JsonDocument json = parsed(text);
+  const JsonDocument json = placements_document(text);
   const auto layout = read_placements_or_layout(json.root(), mesh, shape);
   if (!layout.ok()) return std::string(message_of(layout.status()));
   return to_json(mesh, *layout).to_string();
@@ -33,7 +33,7 @@ TEST_CASE("a mesh is read and written alike, named or not", "[io][placement_json
 
 TEST_CASE("a mesh that is none is refused with its place", "[io][placement_json]") {
   const auto refusal = [](std::string_view text) {
-    const JsonDocument json = parsed(text);
+    const JsonDocument json = placements_document(text);
     const StatusOr<Mesh> mesh = read_mesh(json.root());
     REQUIRE_FALSE(mesh.ok());
     return std::string(message_of(mesh.status()));
@@ -55,15 +55,15 @@ TEST_CASE("a mesh that is none is refused with its place", "[io][placement_json]
 }
 
 TEST_CASE("a tensor's dtype may be left out", "[io][placement_json]") {
-  const JsonDocument json = parsed(R"j({"shape":[8,6]})j");
+  const JsonDocument json = placements_document(R"j({"shape":[8,6]})j");
   const auto tensor = read_tensor_type(json.root());
   REQUIRE(tensor.ok());
   CHECK(*tensor == TensorType{{8, 6}, DType::kF32});
   CHECK(to_json(*tensor).to_string() == R"j({"shape":[8,6],"dtype":"F32"})j");
-  const JsonDocument bad = parsed(R"j({"shape":[8,6],"dtype":"F33"})j");
+  const JsonDocument bad = placements_document(R"j({"shape":[8,6],"dtype":"F33"})j");
   CHECK_THAT(std::string(message_of(read_tensor_type(bad.root()).status())),
              Catch::StartsWith("in.json: /dtype: "));
-  const JsonDocument huge = parsed(R"j({"shape":[4294967296,4294967296]})j");
+  const JsonDocument huge = placements_document(R"j({"shape":[4294967296,4294967296]})j");
   CHECK_THAT(std::string(message_of(read_tensor_type(huge.root()).status())),
              Catch::StartsWith("in.json: /shape: "));
 }

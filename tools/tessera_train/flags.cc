@@ -8,6 +8,8 @@
 
 #include "checkpoint/manifest.h"
 #include "placement/status.h"
+#include "placement/version.h"
+#include "tools/command_line_error.h"
 
 namespace tessera {
 namespace {
@@ -102,8 +104,7 @@ void add_checkpoint_flags(CLI::App& app, TrainFlags& flags) {
                            "of --load: a save that --keep has kept; else the last");
 }
 
-}  // namespace
-
+/// Parsing `app` then fills `flags`.
 void add_flags(CLI::App& app, TrainFlags& flags) {
   add_job_flags(app, flags);
   app.add_option("--recorder", flags.recorder,
@@ -135,6 +136,24 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
       "force_balance or forced_loads) and end; starts no rank");
   app.add_option("--format", flags.format, "of --placements: text or json")
       ->check(CLI::IsMember({"text", "json"}));
+}
+
+}  // namespace
+
+StatusOr<std::string> parse_flags(int argc, const char* const* argv, TrainFlags& flags) {
+  CLI::App app("Trains a DeepSeek-V3-style mixture of experts on embedded ranks.", "tessera-train");
+  app.set_version_flag("--version", "tessera-train " + std::string(version()));
+  add_flags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::CallForVersion&) {
+    return app.version() + "\n";
+  } catch (const CLI::ParseError& error) {
+    return invalid_argument(command_line_error(app, error));
+  }
+  return std::string();
 }
 
 }  // namespace tessera

@@ -1,6 +1,5 @@
 // tessera-train: trains the reference mixture of experts on embedded ranks and shows what moved.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -25,10 +24,8 @@
 #include "moe/train/trainer.h"
 #include "moe/train/weights.h"
 #include "placement/printable.h"
-#include "placement/version.h"
 #include "runtime/control/launch.h"
 #include "runtime/mpi_world.h"
-#include "tools/command_line_error.h"
 #include "tools/tessera_train/checkpoints.h"
 #include "tools/tessera_train/flags.h"
 #include "tools/tessera_train/options.h"
@@ -384,15 +381,14 @@ int run(TrainFlags& flags, const Launchers& launchers, Signals& signals) {
 int main(int argc, char** argv) {
   using tessera::ExitCode;
   tessera::TrainFlags flags;
-  CLI::App app("Trains a DeepSeek-V3-style mixture of experts on embedded ranks.", "tessera-train");
-  app.set_version_flag("--version", "tessera-train " + std::string(tessera::version()));
-  tessera::add_flags(app, flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    tessera::print_error(tessera::command_line_error(app, error));
+  const tessera::StatusOr<std::string> said = tessera::parse_flags(argc, argv, flags);
+  if (!said.ok()) {
+    tessera::print_error(tessera::message_of(said.status()));
     return static_cast<int>(ExitCode::kUsage);
+  }
+  if (!said->empty()) {
+    std::fputs(said->c_str(), stdout);
+    return static_cast<int>(ExitCode::kFine);
   }
   if (const tessera::Status status = tessera::check_flags(flags); !status.ok()) {
     tessera::print_error(tessera::message_of(status));
