@@ -39,7 +39,7 @@ Status check_sums(const Mesh& mesh, std::int64_t size, const Levels& levels, int
           level.sizes.to_string(), mesh.axis_label(level.axis), level.sizes.total(), dim, size));
     }
     if (pattern::owns(level)) continue;
-    if (level.sizes && !first) {
+    if (level.sizes && !first && size > 0) {
       return invalid_argument(absl::StrFormat(
           "layout: sizes %s along axis %s cut dim %d after %s; stated sizes have to be the first "
           "cut of a dim",

@@ -149,6 +149,7 @@ TEST_CASE("ragged and owned placements read back as they decode", "[placement][r
   CHECK(again(mesh, {8, 6}, "S(0;4,4), S(1;2,2,2)") == "(S(0), S(1))");
   CHECK(again(mesh, {1, 6}, "O(0), R") == "(S(0), R)");
   CHECK(again(mesh, {0, 6}, "O(1), R") == "(S(0), R)");
+  CHECK(again(mesh, {0, 6}, "S(0), O(1)") == "(S(0), S(0))");
   CHECK(decoded(mesh, {8, 6}, "O(1), S(0)") == decoded(mesh, {8, 6}, "S(0;0,8), S(0)"));
   CHECK(to_string(mesh, decoded(mesh, {8, 6}, "S(0), O(2)").dims[0]) == "[tp(0,0,8), dp]");
   CHECK(again(mesh_of({1, 3}), {8}, "S(0;8), S(0;1,2,5)") == "(R, S(0;1,2,5))");
