@@ -173,7 +173,8 @@ Layout dual_layout(const Spec& source, const Spec& cotangent) {
     for (const Level& level : cotangent.layout().dims[dim]) {
       const bool free = level.kind == Level::Kind::kAxis && src.dim_of_axis(level.axis) < 0 &&
                         !src.partial[level.axis];
-      if (free) levels.push_back(Level::of_axis(level.axis));
+      const bool leads = levels.empty() && &level == &cotangent.layout().dims[dim].front();
+      if (free) levels.push_back(leads && level.sizes ? level : Level::of_axis(level.axis));
     }
     const Levels kept = canonical_levels(source.mesh(), source.global_shape()[dim], levels);
     const Levels& given = cotangent.layout().dims[dim];

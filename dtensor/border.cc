@@ -21,7 +21,11 @@ std::string placement_on(const Spec& spec, int axis) {
   const Layout& layout = spec.layout();
   if (layout.partial[axis]) return absl::StrFormat("P(%s)", name_of(*layout.partial[axis]));
   const int dim = layout.dim_of_axis(axis);
-  return dim < 0 ? "R" : absl::StrFormat("S(%d)", dim);
+  if (dim < 0) return "R";
+  for (const Level& level : layout.dims[static_cast<std::size_t>(dim)]) {
+    if (level.axis == axis && level.sizes) return to_string(Ragged{dim, level.sizes});
+  }
+  return absl::StrFormat("S(%d)", dim);
 }
 
 /// The cotangent's placement on one axis of a border, or why it is refused.
@@ -71,8 +75,15 @@ struct AxisGrad {
     if (!stated) return Status();
     const Shard* shard = std::get_if<Shard>(&*stated);
     const StridedShard* strided = std::get_if<StridedShard>(&*stated);
-    const int given = shard ? shard->dim : strided ? strided->dim : -1;
-    if ((shard || strided) && (given == dim || given + spec.ndim() == dim)) return Status();
+    const Ragged* ragged = std::get_if<Ragged>(&*stated);
+    const bool owned = std::holds_alternative<Owned>(*stated);
+    const int given = shard     ? shard->dim
+                      : strided ? strided->dim
+                      : ragged  ? ragged->dim
+                      : owned   ? 0
+                                : -1;
+    if ((shard || strided || ragged || owned) && (given == dim || given + spec.ndim() == dim))
+      return Status();
     if (std::holds_alternative<Partial>(*stated)) {
       return refuse(
           absl::StrFormat("its cotangent is S(%d) like it, but %s is stated, which would add the "

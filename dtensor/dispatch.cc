@@ -178,6 +178,10 @@ std::string in_code(const Spec& spec) {
       std::string op(name_of(partial->op));
       op[0] = absl::ascii_toupper(static_cast<unsigned char>(op[0]));
       text += "Partial{ReduceOp::k" + op + "}";
+    } else if (const auto* ragged = std::get_if<Ragged>(&each)) {
+      text += absl::StrFormat("Ragged{%d, {%s}}", ragged->dim, ragged->sizes.to_string());
+    } else if (const auto* owned = std::get_if<Owned>(&each)) {
+      text += absl::StrFormat("Owned{%d}", owned->coord);
     } else {
       text += "Replicate{}";
     }

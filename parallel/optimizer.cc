@@ -6,12 +6,12 @@
 #include "absl/strings/str_format.h"
 #include "dtensor/foreach.h"
 #include "kernels/memory_use.h"
+#include "parallel/muon.h"
 
 namespace tessera {
 namespace {
 
-DTensor zero_state(const DTensor& parameter, std::optional<DType> dtype) {
-  const Spec& spec = parameter.spec();
+DTensor zero_state(const DTensor& parameter, const Spec& spec, std::optional<DType> dtype) {
   DTensor state = zeros(parameter.runtime(),
                         value_or_throw(Spec::make(spec.mesh(), spec.global_shape(),
                                                   dtype.value_or(spec.dtype()), spec.layout())));
@@ -43,9 +43,24 @@ Optimizer::Optimizer(ParameterSet& parameters, OptimizerConfig config)
   const std::vector<std::size_t> groups = value_or_throw(assign_groups(names, config_.groups));
   for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].group = groups[i];
   if (config_.groups.empty()) config_.groups.push_back({.pattern = ""});
+  if (config_.kind == OptimizerKind::kMuon) choose_owners();
 }
 
-int Optimizer::num_states() const {
+void Optimizer::choose_owners() {
+  std::vector<Spec> stored;
+  std::vector<Slot*> matrices;
+  for (Slot& slot : slots_) {
+    const DTensor& parameter = slot.parameter->stored();
+    if (!is_hidden_matrix(slot.parameter->name(), parameter.ndim())) continue;
+    matrices.push_back(&slot);
+    stored.push_back(parameter.spec());
+  }
+  const std::vector<Spec> owned = muon_specs(stored);
+  for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i]->owned = owned[i];
+}
+
+int Optimizer::num_states(const Slot& slot) const {
+  if (slot.owned) return 1;
   if (config_.kind == OptimizerKind::kSgd) return config_.momentum == 0.0 ? 0 : 1;
   return 2;
 }
@@ -53,9 +68,11 @@ int Optimizer::num_states() const {
 void Optimizer::materialize() {
   for (Slot& slot : slots_) {
     const DTensor& stored = slot.parameter->stored();
-    const int wanted = num_states();
-    if (wanted > 0 && !slot.first.defined()) slot.first = zero_state(stored, config_.state_dtype);
-    if (wanted > 1 && !slot.second.defined()) slot.second = zero_state(stored, config_.state_dtype);
+    const int wanted = num_states(slot);
+    const Spec& spec = slot.owned ? *slot.owned : stored.spec();
+    const std::optional<DType>& dtype = config_.state_dtype;
+    if (wanted > 0 && !slot.first.defined()) slot.first = zero_state(stored, spec, dtype);
+    if (wanted > 1 && !slot.second.defined()) slot.second = zero_state(stored, spec, dtype);
   }
 }
 
@@ -77,8 +94,8 @@ kernels::AdamWOptions Optimizer::adam_options(const ParamGroup& group) const {
           .beta2 = group.betas ? (*group.betas)[1] : config_.beta2,
           .eps = config_.eps,
           .weight_decay = group.weight_decay.value_or(config_.weight_decay),
-          .decay = config_.kind == OptimizerKind::kAdamW ? kernels::WeightDecay::kDecoupled
-                                                         : kernels::WeightDecay::kInGradient};
+          .decay = config_.kind == OptimizerKind::kAdam ? kernels::WeightDecay::kInGradient
+                                                        : kernels::WeightDecay::kDecoupled};
 }
 
 kernels::SgdOptions Optimizer::sgd_options(const ParamGroup& group) const {
@@ -93,7 +110,7 @@ void Optimizer::update(std::size_t group, const DTensor& steering) {
   std::vector<DTensor> params, grads, first, second;
   for (const Slot& slot : slots_) {
     const DTensor& stored = slot.parameter->stored();
-    if (slot.group != group || !stored.requires_grad()) continue;
+    if (slot.group != group || slot.owned || !stored.requires_grad()) continue;
     const DTensor grad = stored.grad();
     params.push_back(stored);
     grads.push_back(grad.defined() ? grad : zeros_like(stored.detach()));
@@ -105,6 +122,19 @@ void Optimizer::update(std::size_t group, const DTensor& steering) {
     return sgd_step({params, grads}, first, sgd_options(of), steering);
   }
   adamw_step({params, grads}, {first, second}, adam_options(of), steering);
+}
+
+void Optimizer::update_matrices(std::size_t group, const DTensor& steering) {
+  std::vector<DTensor> params, grads, momenta;
+  for (const Slot& slot : slots_) {
+    const DTensor& stored = slot.parameter->stored();
+    if (slot.group != group || !slot.owned || !stored.requires_grad()) continue;
+    const DTensor grad = stored.grad();
+    params.push_back(stored.detach());
+    grads.push_back(grad.defined() ? grad : zeros_like(stored.detach()));
+    momenta.push_back(slot.first);
+  }
+  muon_step({params, grads, momenta}, sgd_options(config_.groups[group]), steering);
 }
 
 void Optimizer::step(double lr, double grad_scale) {
@@ -119,7 +149,10 @@ void Optimizer::step(double lr, double grad_scale) {
 void Optimizer::step(const DTensor& steering) {
   materialize();
   ++num_steps_;
-  for (std::size_t group = 0; group < config_.groups.size(); ++group) update(group, steering);
+  for (std::size_t group = 0; group < config_.groups.size(); ++group) {
+    update(group, steering);
+    if (config_.kind == OptimizerKind::kMuon) update_matrices(group, steering);
+  }
 }
 
 }  // namespace tessera

@@ -21,8 +21,8 @@ namespace tessera TSR_API {
 /// One cut of each current piece of a dim.
 struct Level {
   enum class Kind : std::uint8_t {
-    kAxis,  ///< into size(axis) chunks of ceil(ceil(len/grain)/size)·grain; a rank keeps its
-            ///< coord's
+    kAxis,  ///< into size(axis) chunks of ceil(ceil(len/grain)/size)·grain, or as `sizes` say; a
+            ///< rank keeps its coord's
     kRun,   ///< into runs of `count` elements, all kept
     kBlock  ///< into `count` chunks of ceil(ceil(len/grain)/count)·grain, all kept
   };
@@ -30,9 +30,13 @@ struct Level {
   int axis = -1;           ///< kAxis only
   std::int64_t count = 0;  ///< kRun: elements of a run; kBlock: number of chunks
   std::int64_t grain = 1;  ///< kAxis, kBlock: cuts fall on multiples of it inside a piece
+  RaggedSizes sizes = {};  ///< kAxis: the cut is ragged where there are any
   bool operator==(const Level&) const = default;
 
   static Level of_axis(int axis, std::int64_t grain = 1) { return {Kind::kAxis, axis, 0, grain}; }
+  static Level of_ragged(int axis, RaggedSizes sizes) {
+    return {Kind::kAxis, axis, 0, 1, std::move(sizes)};
+  }
   static Level of_run(std::int64_t count) { return {Kind::kRun, -1, count, 1}; }
   static Level of_block(std::int64_t count, std::int64_t grain = 1) {
     return {Kind::kBlock, -1, count, grain};
@@ -49,6 +53,8 @@ struct Layout {
   bool is_replicated() const;
   /// The dim that `axis` cuts, or -1.
   int dim_of_axis(int axis) const;
+  /// True if some cut states its sizes.
+  bool is_ragged() const;
 };
 
 /// Indices [start, stop) of one dim.
@@ -73,6 +79,8 @@ Status validate(const Mesh& mesh, ShapeView global_shape, const Layout& layout);
 /// Canonical form for these sizes: equal index sets of one axis order give equal text, for lists of
 /// axes, grains and blocks that merge. Axes of size 1 go, in dims and as Partial; axes that leave
 /// all to coord 0 stand last, behind a block of single elements ([tp%2] of 2 elements is [2*, tp]).
+/// Axes of which one coord owns the whole dim stand first; stated sizes that are those of a plain
+/// cut are left out.
 Layout canonical(const Mesh& mesh, ShapeView global_shape, Layout layout);
 Levels canonical_levels(const Mesh& mesh, std::int64_t size, Levels levels);
 
@@ -81,6 +89,8 @@ std::int64_t local_size(const Mesh& mesh, std::int64_t size, const Levels& level
                         const Coord& coord);
 Shape local_shape(const Mesh& mesh, ShapeView global_shape, const Layout& layout,
                   const Coord& coord);
+/// A coord that holds most: 0 on every axis but those of ragged cuts.
+Coord fullest_coord(const Mesh& mesh, const Layout& layout);
 /// The sorted, merged intervals held by `coord`. Cost: one entry per interval.
 std::vector<Interval> local_intervals(const Mesh& mesh, std::int64_t size, const Levels& levels,
                                       const Coord& coord);
@@ -122,7 +132,8 @@ StatusOr<Levels> flatten_levels(const Mesh& mesh, const Levels& major, std::int6
 StatusOr<std::pair<Levels, Levels>> unflatten_levels(const Mesh& mesh, const Levels& levels,
                                                      std::int64_t n_major, std::int64_t n_minor);
 
-/// "[dp, 2*, tp%3, /4]"; axes by name, or by position where the mesh is not named.
+/// "[dp, 2*, tp%3, /4]", "[dp(3,0,5)]" of a ragged cut; axes by name, or by position where the mesh
+/// is not named.
 std::string to_string(const Mesh& mesh, const Levels& levels);
 /// Reads one level string of the table in docs/concepts.md. Errors: InvalidArgument with the
 /// column.

@@ -5,7 +5,9 @@
 // taken that divides all pieces alike: runs that divide every piece into equally many become a
 // block, grains become as small as they can, two cuts in a row become one where one can say it. All
 // of this asks only for the set of lengths that pieces have at each level (layout_pattern.h), never
-// for indices, so its cost does not grow with the dim.
+// for indices, so its cost does not grow with the dim. Cuts of stated sizes stay as they are, but
+// for those that are plain ones; an axis of which one coord owns everything commutes with all
+// others, and comes first.
 #include "placement/layout_pattern.h"
 
 namespace tessera {
@@ -21,6 +23,11 @@ class Canonizer {
       : mesh_(mesh), size_(size), levels_(std::move(levels)) {}
 
   Levels run() {
+    if (std::any_of(levels_.begin(), levels_.end(),
+                    [](const Level& level) { return static_cast<bool>(level.sizes); })) {
+      name_plain_cuts();
+      take_owned_axes();
+    }
     drop_levels_without_effect();
     const std::size_t live_end = end_of_live_axes();
     std::vector<int> idle_axes;
@@ -38,10 +45,33 @@ class Canonizer {
       }
     }
     append_idle_axes(idle_axes);
+    out_.insert(out_.begin(), owned_.begin(), owned_.end());
     return std::move(out_);
   }
 
  private:
+  /// Stated sizes that are those of a plain cut are not stated.
+  void name_plain_cuts() {
+    for (Level& level : levels_) {
+      if (level.sizes && (size_ == 0 || level.sizes.is_plain())) {
+        level = Level::of_axis(level.axis);
+      }
+    }
+  }
+
+  /// Axes of which one coord owns everything, in mesh order.
+  void take_owned_axes() {
+    for (const Level& level : levels_) {
+      if (!pattern::owns(level) || mesh_.size(level.axis) == 1) continue;
+      const std::int64_t coords = level.sizes.num_coords();
+      owned_.push_back(
+          Level::of_ragged(level.axis, RaggedSizes::owned(coords, *level.sizes.owner(), size_)));
+    }
+    std::erase_if(levels_, pattern::owns);
+    std::sort(owned_.begin(), owned_.end(),
+              [](const Level& a, const Level& b) { return a.axis < b.axis; });
+  }
+
   void drop_levels_without_effect() {
     std::erase_if(levels_, [&](const Level& level) {
       return level.kind == Kind::kAxis && mesh_.size(level.axis) == 1;
@@ -177,6 +207,7 @@ class Canonizer {
   std::int64_t size_;
   Levels levels_;
   std::size_t at_ = 0;  ///< the level of levels_ at hand
+  Levels owned_;
   Levels out_;
   std::vector<Lengths> before_;  ///< lengths before out_[i]; the last entry is after all of out_
 };

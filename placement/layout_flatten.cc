@@ -62,7 +62,7 @@ class Splitter {
       return true;
     }
     const std::int64_t longest = lengths_.back();
-    const std::int64_t chunk = pattern::chunk_of(mesh_, level, longest);
+    const std::int64_t chunk = pattern::longest_chunk_of(mesh_, level, longest);
     const bool one_row = lengths_.size() == 1 && longest == n_minor_;
     if (in_minor_ || one_row) {
       in_minor_ = true;
@@ -80,6 +80,7 @@ class Splitter {
   }
 
   bool on_row_borders(const Level& level) const {
+    if (level.sizes) return level.sizes.divides(n_minor_);
     for (const std::int64_t length : lengths_) {
       if (pattern::chunk_of(mesh_, level, length) % n_minor_ != 0) return false;
     }
@@ -88,6 +89,7 @@ class Splitter {
 
   /// A level whose cuts fall on row borders, counted in rows.
   Level in_rows(Level level) const {
+    if (level.sizes) return Level::of_ragged(level.axis, level.sizes.divided(n_minor_));
     if (level.kind == Kind::kRun) {
       level.count = pattern::ceil_div(level.count, n_minor_);
       return level;
@@ -123,7 +125,7 @@ class Splitter {
     major_.push_back(Level::of_axis(axis));
   }
   std::int64_t longest_piece(const Levels& levels, std::int64_t size) const {
-    for (const Level& level : levels) size = pattern::chunk_of(mesh_, level, size);
+    for (const Level& level : levels) size = pattern::longest_chunk_of(mesh_, level, size);
     return size;
   }
 
@@ -153,8 +155,23 @@ StatusOr<Levels> flatten_levels(const Mesh& mesh, const Levels& major, std::int6
   const std::int64_t sizes[] = {n_major, n_minor};
   TSR_ASSIGN_OR_RETURN(const std::int64_t size, checked_num_elements(sizes));
   const std::int64_t row = std::max<std::int64_t>(n_minor, 1);
+  const bool cuts_rows = n_major > 1 && std::any_of(minor.begin(), minor.end(), [](const Level& l) {
+                           return l.sizes && !pattern::owns(l);
+                         });
+  if (cuts_rows) {
+    return failed_precondition(
+        absl::StrFormat("flatten: %s states the sizes that each of %d rows is cut into, which no "
+                        "cut of all of them "
+                        "says; redistribute so that this dim is whole, or cut plainly",
+                        to_string(mesh, minor), n_major));
+  }
   Levels levels;
   for (Level level : major) {
+    if (level.sizes) {
+      TSR_ASSIGN_OR_RETURN(level.sizes, level.sizes.scaled(row));
+      levels.push_back(std::move(level));
+      continue;
+    }
     std::int64_t& unit = level.kind == Kind::kRun ? level.count : level.grain;
     TSR_ASSIGN_OR_RETURN(unit, scaled(unit, row));
     levels.push_back(level);

@@ -17,6 +17,11 @@ void append(Interval interval, std::vector<Interval>& out) {
 }  // namespace
 
 Interval Pattern::kept(const Level& level, std::int64_t length) const {
+  if (level.sizes) {
+    if (length <= 0) return {0, 0};
+    const RaggedPart part = level.sizes.part_of(coord_[static_cast<std::size_t>(level.axis)]);
+    return {std::min(part.start, length), std::min(part.stop, length)};
+  }
   const std::int64_t chunk = chunk_of(mesh_, level, length);
   const std::int64_t coord = coord_[static_cast<std::size_t>(level.axis)];
   if (length <= 0 || coord >= ceil_div(length, chunk)) return {length, length};
@@ -140,6 +145,7 @@ void Pattern::intervals_of_piece(Interval piece, std::size_t level, Interval win
 
 bool cuts_piece(const Mesh& mesh, const Levels& levels, std::size_t level, std::int64_t length) {
   for (; level < levels.size() && length > 0; ++level) {
+    if (levels[level].sizes) return true;
     const std::int64_t chunk = chunk_of(mesh, levels[level], length);
     if (levels[level].kind == Level::Kind::kAxis && chunk < length) return true;
     length = chunk;
@@ -153,6 +159,13 @@ Stretch stretch_at(const Mesh& mesh, std::int64_t size, const Levels& levels, st
   std::int64_t length = size;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     if (!cuts_piece(mesh, levels, i, length)) break;
+    if (levels[i].sizes) {
+      const RaggedPart& part = levels[i].sizes.part_at(index - start);
+      stretch.coord[static_cast<std::size_t>(levels[i].axis)] = part.coord;
+      start += part.start;
+      length = part.stop - part.start;
+      continue;
+    }
     const std::int64_t chunk = chunk_of(mesh, levels[i], length);
     const std::int64_t piece = (index - start) / chunk;
     if (levels[i].kind == Level::Kind::kAxis) {
@@ -167,7 +180,11 @@ Stretch stretch_at(const Mesh& mesh, std::int64_t size, const Levels& levels, st
 
 Lengths lengths_after(const Mesh& mesh, const Level& level, const Lengths& lengths) {
   Lengths next;
-  for (const std::int64_t length : lengths) {
+  if (level.sizes) {
+    if (lengths.empty()) return next;
+    for (const RaggedPart& part : level.sizes.parts()) next.push_back(part.stop - part.start);
+  }
+  for (const std::int64_t length : level.sizes ? Lengths() : lengths) {
     const std::int64_t chunk = chunk_of(mesh, level, length);
     next.push_back(chunk);
     if (length % chunk != 0) next.push_back(length % chunk);
@@ -178,17 +195,20 @@ Lengths lengths_after(const Mesh& mesh, const Level& level, const Lengths& lengt
 }
 
 bool keeps_whole(const Mesh& mesh, const Level& level, const Lengths& lengths) {
+  if (level.sizes) return lengths.empty();
   return std::all_of(lengths.begin(), lengths.end(),
                      [&](std::int64_t length) { return chunk_of(mesh, level, length) == length; });
 }
 
 bool same_chunks(const Mesh& mesh, const Level& a, const Level& b, const Lengths& lengths) {
+  if (a.sizes || b.sizes) return a.sizes == b.sizes;
   return std::all_of(lengths.begin(), lengths.end(), [&](std::int64_t length) {
     return chunk_of(mesh, a, length) == chunk_of(mesh, b, length);
   });
 }
 
 Level with_smallest_grain(const Mesh& mesh, Level level, const Lengths& lengths) {
+  if (level.sizes) return level;
   Level plain = level;
   plain.grain = 1;
   if (level.grain == 1 || same_chunks(mesh, level, plain, lengths)) return plain;

@@ -17,7 +17,7 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) noexcept {
 static_assert(ceil_div(7, 3) == 3 && ceil_div(6, 3) == 2 && ceil_div(0, 3) == 0);
 
 /// Length of the chunks that `level` makes of a piece of `length` (at most `length`; 0 of an empty
-/// one).
+/// one). Requires a cut that is not ragged.
 inline std::int64_t chunk_of(const Mesh& mesh, const Level& level, std::int64_t length) {
   if (length <= 0) return 0;
   if (level.kind == Level::Kind::kRun) return std::min(level.count, length);
@@ -26,6 +26,15 @@ inline std::int64_t chunk_of(const Mesh& mesh, const Level& level, std::int64_t 
   const std::int64_t units_per_chunk = ceil_div(units, parts);
   return units_per_chunk >= units ? length : units_per_chunk * level.grain;
 }
+
+/// Length of the longest chunk, of ragged cuts too.
+inline std::int64_t longest_chunk_of(const Mesh& mesh, const Level& level, std::int64_t length) {
+  if (!level.sizes) return chunk_of(mesh, level, length);
+  const RaggedPart most = level.sizes.part_of(level.sizes.fullest());
+  return std::min(length, most.stop - most.start);
+}
+/// True if a coord owns the whole dim.
+inline bool owns(const Level& level) { return level.sizes && level.sizes.owner().has_value(); }
 
 /// What one coord holds of a dim: a walk down the levels that never looks at single elements.
 /// Cost: O(levels) where the cuts leave no short tails, else one more branch for each run or block.

@@ -1,9 +1,11 @@
 // How placement lists and levels say each other: a strided shard's split factor is the product of
 // the block counts before its axis and of the sizes of the axes to its right that come before it.
+// Axes of which one coord owns everything stand before all others and count for no factor.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
 #include "placement/layout.h"
+#include "placement/layout_pattern.h"
 
 namespace tessera {
 namespace {
@@ -44,8 +46,11 @@ bool insert_axis(const Mesh& mesh, int axis, std::int64_t split_factor, Levels& 
 struct Cut {
   int dim = 0;
   std::int64_t split_factor = 1;
+  bool states_sizes = false;
 };
 std::optional<Cut> cut_of(const Placement& placement) {
+  if (const auto* ragged = std::get_if<Ragged>(&placement)) return Cut{ragged->dim, 1, true};
+  if (std::holds_alternative<Owned>(placement)) return Cut{0, 1, true};
   if (const auto* shard = std::get_if<Shard>(&placement)) return Cut{shard->dim, 1};
   if (const auto* strided = std::get_if<StridedShard>(&placement)) {
     return Cut{strided->dim, strided->split_factor};
@@ -60,6 +65,33 @@ Status check_split_factor(const Placement& placement, std::span<const Placement>
                                           to_string(placements), to_string(placement)));
 }
 
+/// The level that a ragged or owned placement asks for. Errors: InvalidArgument without the
+/// placements.
+StatusOr<Level> stated_level(const Mesh& mesh, int axis, std::int64_t size,
+                             const Placement& placement) {
+  if (const auto* owned = std::get_if<Owned>(&placement)) {
+    if (owned->coord >= 0 && owned->coord < mesh.size(axis)) {
+      return Level::of_ragged(axis, RaggedSizes::owned(mesh.size(axis), owned->coord, size));
+    }
+    return invalid_argument(absl::StrFormat("%s names coord %d, but axis %s has %d ranks",
+                                            to_string(placement), owned->coord,
+                                            mesh.axis_label(axis), mesh.size(axis)));
+  }
+  const RaggedSizes& sizes = std::get<Ragged>(placement).sizes;
+  if (!sizes || sizes.num_coords() != mesh.size(axis)) {
+    return invalid_argument(absl::StrFormat(
+        "%s states %d sizes, but axis %s has %d ranks; give one a rank", to_string(placement),
+        sizes ? sizes.num_coords() : 0, mesh.axis_label(axis), mesh.size(axis)));
+  }
+  TSR_RETURN_IF_ERROR(sizes.check());
+  if (sizes.total() != size) {
+    return invalid_argument(
+        absl::StrFormat("the sizes of %s add up to %d, but the dim has %d elements",
+                        to_string(placement), sizes.total(), size));
+  }
+  return Level::of_ragged(axis, sizes);
+}
+
 /// The split factor of each axis of `levels`, by mesh axis; 0 for the others.
 std::vector<std::int64_t> split_factors(const Mesh& mesh, const Levels& levels) {
   std::vector<std::int64_t> factors(static_cast<std::size_t>(mesh.ndim()), 0);
@@ -68,6 +100,10 @@ std::vector<std::int64_t> split_factors(const Mesh& mesh, const Levels& levels) 
   for (const Level& level : levels) {
     if (level.kind == Kind::kBlock) {
       blocks *= level.count;
+      continue;
+    }
+    if (pattern::owns(level)) {
+      factors[static_cast<std::size_t>(level.axis)] = 1;
       continue;
     }
     std::int64_t factor = blocks;
@@ -111,6 +147,8 @@ StatusOr<Layout> decode(const Mesh& mesh, ShapeView global_shape,
   }
   Layout layout{std::vector<Levels>(global_shape.size()),
                 std::vector<std::optional<ReduceOp>>(placements.size())};
+  std::vector<Levels> owned(global_shape.size());
+  bool states_sizes = false;
   // From the right: an axis' split factor counts axes to its right only, and these stand already.
   for (int axis = mesh.ndim(); axis-- > 0;) {
     const Placement& placement = placements[static_cast<std::size_t>(axis)];
@@ -120,14 +158,34 @@ StatusOr<Layout> decode(const Mesh& mesh, ShapeView global_shape,
     const std::optional<Cut> cut = cut_of(placement);
     if (!cut) continue;
     TSR_RETURN_IF_ERROR(check_split_factor(placement, placements));
+    if (std::holds_alternative<Owned>(placement) && global_shape.empty()) {
+      return invalid_argument(absl::StrFormat(
+          "placements %s: %s of a tensor without dims: it has no part that is empty; let every "
+          "rank hold it (R) %s",
+          to_string(placements), to_string(placement), where(mesh, global_shape)));
+    }
     const StatusOr<int> dim = normalize_dim(cut->dim, static_cast<int>(global_shape.size()));
     if (!dim.ok()) {
       return invalid_argument(absl::StrFormat("placements %s: %s %s", to_string(placements),
                                               std::string(message_of(dim.status())),
                                               where(mesh, global_shape)));
     }
-    if (mesh.size(axis) == 1) continue;
     Levels& levels = layout.dims[static_cast<std::size_t>(*dim)];
+    if (cut->states_sizes) {
+      const std::int64_t size = global_shape[static_cast<std::size_t>(*dim)];
+      StatusOr<Level> level = stated_level(mesh, axis, size, placement);
+      if (!level.ok()) {
+        return invalid_argument(absl::StrFormat("placements %s: %s %s", to_string(placements),
+                                                std::string(message_of(level.status())),
+                                                where(mesh, global_shape)));
+      }
+      states_sizes = true;
+      if (mesh.size(axis) == 1) continue;
+      Levels& to = pattern::owns(*level) ? owned[static_cast<std::size_t>(*dim)] : levels;
+      to.insert(to.begin(), *std::move(level));
+      continue;
+    }
+    if (mesh.size(axis) == 1) continue;
     if (!insert_axis(mesh, axis, cut->split_factor, levels)) {
       return invalid_argument(
           absl::StrFormat("placements %s: %s on axis %s does not decode: the axes to its right cut "
@@ -135,6 +193,17 @@ StatusOr<Layout> decode(const Mesh& mesh, ShapeView global_shape,
                           "no position in that list has the split factor %d %s",
                           to_string(placements), to_string(placement), mesh.axis_label(axis), *dim,
                           to_string(mesh, levels), cut->split_factor, where(mesh, global_shape)));
+    }
+  }
+  if (states_sizes) {
+    for (std::size_t d = 0; d < owned.size(); ++d) {
+      layout.dims[d].insert(layout.dims[d].begin(), owned[d].begin(), owned[d].end());
+    }
+    const Status sums = validate(mesh, global_shape, layout);
+    if (!sums.ok()) {
+      return invalid_argument(absl::StrFormat("placements %s: %s %s", to_string(placements),
+                                              std::string(message_of(sums)),
+                                              where(mesh, global_shape)));
     }
   }
   return canonical(mesh, global_shape, std::move(layout));
@@ -153,6 +222,15 @@ StatusOr<Placements> encode(const Mesh& mesh, ShapeView global_shape, const Layo
     for (std::size_t a = 0; a < factors.size(); ++a) {
       if (factors[a] == 1) placements[a] = Shard{d};
       if (factors[a] > 1) placements[a] = StridedShard{d, factors[a]};
+    }
+    for (const Level& level : levels) {
+      if (!level.sizes) continue;
+      Placement& placement = placements[static_cast<std::size_t>(level.axis)];
+      if (d == 0 && pattern::owns(level)) {
+        placement = Owned{*level.sizes.owner()};
+      } else {
+        placement = Ragged{d, level.sizes};
+      }
     }
   }
   return placements;

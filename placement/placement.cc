@@ -10,7 +10,8 @@ namespace tessera {
 namespace {
 
 std::string forms() {
-  return "allowed are R, S(dim), SS(dim,split_factor), P(" + names_of_reduce_ops("|") + ")";
+  return "allowed are R, S(dim), S(dim;sizes), SS(dim,split_factor), O(coord), P(" +
+         names_of_reduce_ops("|") + ")";
 }
 
 /// Reads placements character by character; columns count from 1.
@@ -62,6 +63,7 @@ class Reader {
     if (letters == "R") return Placement(Replicate{});
     if (letters == "P") return partial();
     if (letters == "S") return shard();
+    if (letters == "O") return owned();
     if (letters == "SS" || letters == "_S") return strided_shard();
     at_ = first;
     return error("a placement");
@@ -75,8 +77,36 @@ class Reader {
     Shard shard;
     if (!take('(')) return error("'('");
     if (!integer(shard.dim)) return error("a dim");
+    if (take(';')) return ragged(shard.dim);
     if (!take(')')) return error("')'");
     return Placement(shard);
+  }
+  StatusOr<Placement> ragged(int dim) {
+    std::vector<std::int64_t> sizes;
+    do {
+      skip_spaces();
+      const std::size_t size_at = at_;
+      std::int64_t size = 0;
+      if (!integer(size) || size < 0) {
+        at_ = size_at;
+        return error("a size of at least 0");
+      }
+      sizes.push_back(size);
+    } while (take(','));
+    if (!take(')')) return error("')'");
+    return Placement(Ragged{dim, RaggedSizes(std::span<const std::int64_t>(sizes))});
+  }
+  StatusOr<Placement> owned() {
+    Owned owned;
+    if (!take('(')) return error("'('");
+    skip_spaces();
+    const std::size_t coord_at = at_;
+    if (!integer(owned.coord) || owned.coord < 0) {
+      at_ = coord_at;
+      return error("a coord of at least 0");
+    }
+    if (!take(')')) return error("')'");
+    return Placement(owned);
   }
   StatusOr<Placement> strided_shard() {
     StridedShard shard;
@@ -128,6 +158,12 @@ std::string to_string(const Placement& placement) {
   }
   if (const auto* partial = std::get_if<Partial>(&placement)) {
     return absl::StrFormat("P(%s)", std::string(name_of(partial->op)));
+  }
+  if (const auto* ragged = std::get_if<Ragged>(&placement)) {
+    return absl::StrFormat("S(%d;%s)", ragged->dim, ragged->sizes ? ragged->sizes.to_string() : "");
+  }
+  if (const auto* owned = std::get_if<Owned>(&placement)) {
+    return absl::StrFormat("O(%d)", owned->coord);
   }
   return "R";
 }

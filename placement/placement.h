@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "placement/api.h"
+#include "placement/ragged.h"
 #include "placement/status.h"
 
 namespace tessera TSR_API {
@@ -45,10 +46,25 @@ struct Partial {
   bool operator==(const Partial&) const = default;
 };
 
-using Placement = std::variant<Replicate, Shard, StridedShard, Partial>;
+/// Coordinate c along the axis holds the c-th part of tensor dim `dim`, cut as `sizes` say, zeros
+/// allowed; they add up to the dim. Other axes may cut the parts further. A list with one size that
+/// is not 0 gives the whole dim to one coordinate.
+struct Ragged {
+  int dim = 0;
+  RaggedSizes sizes;
+  bool operator==(const Ragged&) const = default;
+};
+/// One coordinate along the axis holds the whole tensor, the others nothing of it: the ragged cut
+/// of dim 0 that gives all to `coord`.
+struct Owned {
+  std::int64_t coord = 0;
+  bool operator==(const Owned&) const = default;
+};
+
+using Placement = std::variant<Replicate, Shard, StridedShard, Partial, Ragged, Owned>;
 using Placements = std::vector<Placement>;
 
-/// "R", "S(1)", "SS(0,2)", "P(sum)".
+/// "R", "S(1)", "SS(0,2)", "P(sum)", "S(0;3,0,5)", "O(2)".
 std::string to_string(const Placement& placement);
 /// "(S(0), R)"
 std::string to_string(std::span<const Placement> placements);

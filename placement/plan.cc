@@ -40,7 +40,7 @@ constexpr double kNearEnough = 1.05;
 constexpr std::int64_t kMostSends = 2;
 
 std::int64_t largest_elements(const Spec& spec) {
-  return num_elements(spec.local_shape(Coord(static_cast<std::size_t>(spec.mesh().ndim()), 0)));
+  return num_elements(spec.local_shape(fullest_coord(spec.mesh(), spec.layout())));
 }
 /// At most the largest integer.
 std::int64_t sum_of(std::int64_t a, std::int64_t b) {

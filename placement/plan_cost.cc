@@ -337,8 +337,10 @@ std::int64_t packed_bytes(const PlanStep& step, std::int64_t rank, RankCost& cos
   return received + sent + kept;
 }
 
-/// Bounds from the largest arrays: those of coord 0.
-std::int64_t largest_bytes(const Spec& spec) { return array_bytes(spec, spec.mesh().first_rank()); }
+/// Bounds from the largest arrays.
+std::int64_t largest_bytes(const Spec& spec) {
+  return array_bytes(spec, spec.mesh().rank_of(fullest_coord(spec.mesh(), spec.layout())));
+}
 
 template <class BytesOf>
 std::int64_t peak_of(const Plan& plan, const BytesOf& bytes_of) {

@@ -81,6 +81,10 @@ std::optional<Levels> split(const Spec& spec, std::size_t dim, const Refinement&
   for (const Level& level : spec.layout().dims[dim]) {
     if (level.kind != Level::Kind::kAxis) {
       out.push_back(level);
+    } else if (level.sizes) {
+      const auto& parts = refined.parts[static_cast<std::size_t>(level.axis)];
+      if (parts.size() != 1) return std::nullopt;
+      out.push_back(Level::of_ragged(parts[0], level.sizes));
     } else {
       SplitCut cut{.sizes = {}, .grain = level.grain};
       for (const int part : refined.parts[static_cast<std::size_t>(level.axis)]) {

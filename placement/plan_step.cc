@@ -118,8 +118,8 @@ void share_along(const Spec& spec, int axis, const Layout* later, Layout& part) 
     part = canonical(mesh, view_of(spec.global_shape()), std::move(part));
     return;
   }
-  const Shape shape = local_shape(mesh, view_of(spec.global_shape()), part,
-                                  Coord(static_cast<std::size_t>(mesh.ndim()), 0));
+  const Shape shape =
+      local_shape(mesh, view_of(spec.global_shape()), part, fullest_coord(mesh, part));
   std::size_t best = 0;
   const auto share = [&](std::size_t d) {
     const std::int64_t cut = pattern::ceil_div(shape[d], mesh.size(axis));
@@ -134,7 +134,7 @@ void share_along(const Spec& spec, int axis, const Layout* later, Layout& part) 
 
 /// `to` cut along every one of `axes` so that the largest part is smallest: all ways are tried.
 Layout most_even(const Spec& to, const std::vector<int>& axes) {
-  const Coord first(static_cast<std::size_t>(to.mesh().ndim()), 0);
+  const Coord fullest = fullest_coord(to.mesh(), to.layout());
   const std::size_t ndim = to.global_shape().size();
   Layout best = to.layout();
   std::int64_t least = INT64_MAX;
@@ -145,7 +145,7 @@ Layout most_even(const Spec& to, const std::vector<int>& axes) {
       part.dims[dims[i]].push_back(Level::of_axis(axes[i]));
     }
     const std::int64_t largest =
-        num_elements(local_shape(to.mesh(), view_of(to.global_shape()), part, first));
+        num_elements(local_shape(to.mesh(), view_of(to.global_shape()), part, fullest));
     if (largest < least) {
       least = largest;
       best = std::move(part);
@@ -165,7 +165,9 @@ void keep_source_cuts(const Spec& from, Layout& part) {
     Levels tail(levels.begin() + static_cast<std::ptrdiff_t>(common_prefix(levels, part.dims[d])),
                 levels.end());
     const bool extends = tail.size() + part.dims[d].size() == levels.size();
+    const bool leads = part.dims[d].empty();
     std::erase_if(tail, [&](const Level& level) {
+      if (level.sizes && !leads && !pattern::owns(level)) return true;
       if (level.kind != Level::Kind::kAxis) return !extends;
       return part.dim_of_axis(level.axis) >= 0 ||
              part.partial[static_cast<std::size_t>(level.axis)].has_value();

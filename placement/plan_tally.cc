@@ -33,7 +33,7 @@ Interval interval_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
 std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels) {
   std::int64_t parts = 1;
   for (const Level& level : levels) {
-    if (level.kind != Level::Kind::kAxis || level.grain != 1) return 0;
+    if (level.kind != Level::Kind::kAxis || level.grain != 1 || level.sizes) return 0;
     parts *= mesh.size(level.axis);
   }
   return size % parts == 0 ? size / parts : 0;

@@ -37,6 +37,7 @@ class CoordSearch {
       found_.push_back(coord_);
       return;
     }
+    if (levels_[level].sizes) return descend_ragged(level, window);
     const std::int64_t chunk = pattern::chunk_of(mesh_, levels_[level], length);
     const std::int64_t first = window.start / chunk;
     const std::int64_t last = (window.stop - 1) / chunk;
@@ -61,6 +62,22 @@ class CoordSearch {
       descend(level + 1, part,
               {std::max<std::int64_t>(0, window.start - c * chunk),
                std::min(part, window.stop - c * chunk)});
+    }
+    coord_[axis] = 0;
+  }
+
+  void descend_ragged(std::size_t level, Interval window) {
+    const auto axis = static_cast<std::size_t>(levels_[level].axis);
+    const std::span<const RaggedPart> parts = levels_[level].sizes.parts();
+    auto part = std::upper_bound(
+        parts.begin(), parts.end(), window.start,
+        [](std::int64_t index, const RaggedPart& each) { return index < each.stop; });
+    for (; part != parts.end() && part->start < window.stop; ++part) {
+      if (pinned_[axis] != kFree && pinned_[axis] != part->coord) continue;
+      coord_[axis] = part->coord;
+      descend(level + 1, part->stop - part->start,
+              {std::max<std::int64_t>(0, window.start - part->start),
+               std::min(part->stop, window.stop) - part->start});
     }
     coord_[axis] = 0;
   }

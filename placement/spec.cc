@@ -119,6 +119,11 @@ std::size_t Spec::hash() const noexcept {
       hasher.add(level.axis);
       hasher.add(level.count);
       hasher.add(level.grain);
+      if (!level.sizes) continue;
+      for (const RaggedPart& part : level.sizes.parts()) {
+        hasher.add(part.coord);
+        hasher.add(part.stop);
+      }
     }
   }
   for (const auto& op : layout_.partial) hasher.add(op ? static_cast<std::int64_t>(*op) : -1);

@@ -15,6 +15,7 @@
 
 #include "kernels/array.h"
 #include "placement/api.h"
+#include "placement/ragged.h"
 #include "placement/status.h"
 #include "testing/arrays.h"
 
@@ -112,9 +113,20 @@ inline void put_array(std::string& out, const Array& array) {
   put_bytes(out, whole.bytes(), static_cast<std::size_t>(whole.num_bytes()));
 }
 
+inline void put_sizes(std::string& out, const RaggedSizes& sizes) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t c = 0; sizes && c < sizes.num_coords(); ++c) {
+    const RaggedPart part = sizes.part_of(c);
+    list.push_back(part.stop - part.start);
+  }
+  put(out, list);
+}
+
 template <class T>
 void put(std::string& out, const T& value) {
-  if constexpr (Plain<T>) {
+  if constexpr (std::is_same_v<T, RaggedSizes>) {
+    put_sizes(out, value);
+  } else if constexpr (Plain<T>) {
     put_bytes(out, &value, sizeof(T));
   } else if constexpr (std::is_same_v<T, const char*>) {
     put(out, std::string(value));
@@ -153,7 +165,10 @@ class WireReader {
 
   template <class T>
   T take() {
-    if constexpr (std::is_same_v<T, const char*>) {
+    if constexpr (std::is_same_v<T, RaggedSizes>) {
+      const auto list = take<std::vector<std::int64_t>>();
+      return list.empty() ? RaggedSizes() : RaggedSizes(std::span<const std::int64_t>(list));
+    } else if constexpr (std::is_same_v<T, const char*>) {
       return kept(take<std::string>());
     } else if constexpr (std::is_same_v<T, Status>) {
       const auto code = take<absl::StatusCode>();

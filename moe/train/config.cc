@@ -85,7 +85,8 @@ void visit_optimizer(Config& c, Visit& visit) {
   visit(Field{"optimizer", ConfigRole::kState, Presence::kOptional}, c.optimizer,
         ChoiceForm<OptimizerKind>{{{"adamw", OptimizerKind::kAdamW},
                                    {"adam", OptimizerKind::kAdam},
-                                   {"sgd", OptimizerKind::kSgd}}});
+                                   {"sgd", OptimizerKind::kSgd},
+                                   {"muon", OptimizerKind::kMuon}}});
   visit(optional(recipe("momentum")), c.momentum, NumberForm{0.0, 1.0});
   visit(optional(recipe("nesterov")), c, NesterovForm{});
   visit(optional(recipe("state_dtype")), c.state_dtype, StateDtypeForm{});

@@ -180,8 +180,8 @@ class Change {
 
 /// What the rank with most holds of it.
 std::int64_t piece_bytes(const Spec& spec) {
-  const Coord first(static_cast<std::size_t>(spec.mesh().ndim()), 0);
-  return num_elements(spec.local_shape(first)) * size_of(spec.dtype());
+  const Coord fullest = fullest_coord(spec.mesh(), spec.layout());
+  return num_elements(spec.local_shape(fullest)) * size_of(spec.dtype());
 }
 
 /// Whether all ranks do the same by it.

@@ -94,9 +94,9 @@ Sharing sharing_of(FindingContext& context, const StepNode& node) {
   return sharing;
 }
 
-/// The part of a cut's time that ranks wait for the one with most.
+/// The part of a cut's time that ranks wait for the one with most. Stated sizes are meant.
 double idle_part(const Spec& spec, std::vector<int>& dims, std::vector<std::string>& axes) {
-  if (num_elements(spec.global_shape()) == 0) return 0;
+  if (num_elements(spec.global_shape()) == 0 || spec.layout().is_ragged()) return 0;
   const Shape largest = spec.local_shape(Coord(static_cast<std::size_t>(spec.mesh().ndim()), 0));
   double part = 1;
   for (int dim = 0; dim < spec.ndim(); ++dim) {

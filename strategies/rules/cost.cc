@@ -1,6 +1,7 @@
 #include "strategies/rules/cost.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -31,6 +32,76 @@ AxisMask matched_axes(const TensorCut& src, const TargetCut& dst) {
   return matched;
 }
 
+/// One side of an axis that cuts source and target otherwise.
+struct AxisCut {
+  int dim = -1;
+  const RaggedSizes* sizes = nullptr;  ///< null: plain
+
+  /// Places in [0, 1) of what `coord` of `num_coords` holds of its dim.
+  std::array<double, 2> share(std::int64_t coord, std::int64_t num_coords,
+                              std::int64_t size) const {
+    if (sizes != nullptr) {
+      const RaggedPart part = sizes->part_of(coord);
+      return {double(part.start), double(part.stop)};
+    }
+    const std::int64_t chunk = size / num_coords + (size % num_coords != 0 ? 1 : 0);
+    return {double(std::min(size, coord * chunk)), double(std::min(size, (coord + 1) * chunk))};
+  }
+};
+
+template <class LevelsOfDim>
+AxisCut axis_cut(int axis, const RowEntry& entry, const LevelsOfDim& levels_of) {
+  AxisCut cut{.dim = entry.dim};
+  for (const Level& level : levels_of(static_cast<std::size_t>(entry.dim))) {
+    if (level.kind == Level::Kind::kAxis && level.axis == axis && level.sizes) {
+      cut.sizes = &level.sizes;
+    }
+  }
+  return cut;
+}
+
+/// The part of a dim, or of two, that coords of one axis hold under both cuts, of which one at
+/// least states its sizes. Cost: O(coords).
+double common_share(const AxisCut& src, const AxisCut& dst, std::int64_t num_coords) {
+  const RaggedSizes& stated = src.sizes != nullptr ? *src.sizes : *dst.sizes;
+  const std::int64_t size = stated.total();
+  if (size == 0) return 1.0;
+  double common = 0.0;
+  for (std::int64_t c = 0; c < num_coords; ++c) {
+    if (src.dim == dst.dim) {
+      const auto [a, b] = src.share(c, num_coords, size);
+      const auto [x, y] = dst.share(c, num_coords, size);
+      common += std::max(0.0, std::min(b, y) - std::max(a, x)) / double(size);
+      continue;
+    }
+    const auto part = [&](const AxisCut& cut) {
+      if (cut.sizes == nullptr || cut.sizes->total() == 0) return 1.0 / double(num_coords);
+      const auto [a, b] = cut.share(c, num_coords, size);
+      return (b - a) / double(cut.sizes->total());
+    };
+    common += part(src) * part(dst);
+  }
+  return common;
+}
+
+/// Likewise on an axis that cuts source and target.
+double common_share(int axis, std::int64_t num_coords, const TensorCut& src, const TargetCut& dst) {
+  const auto a = static_cast<std::size_t>(axis);
+  const AxisCut from = axis_cut(axis, src.entries[a],
+                                [&](std::size_t d) -> const LevelList& { return src.levels[d]; });
+  const AxisCut to = axis_cut(axis, dst.entries[a],
+                              [&](std::size_t d) -> const LevelList& { return *dst.levels[d]; });
+  if (from.sizes == nullptr && to.sizes == nullptr) return 1.0 / double(num_coords);
+  return common_share(from, to, num_coords);
+}
+
+bool states_sizes(const TargetCut& cut) {
+  return std::any_of(cut.levels.begin(), cut.levels.end(), [](const LevelList* levels) {
+    return std::any_of(levels->begin(), levels->end(),
+                       [](const Level& level) { return static_cast<bool>(level.sizes); });
+  });
+}
+
 }  // namespace
 
 TensorCut cut_of(const Spec& spec, std::span<const int> axis_of, std::size_t num_axes) {
@@ -46,6 +117,7 @@ TensorCut cut_of(const Spec& spec, std::span<const int> axis_of, std::size_t num
         if (level.axis < 0) continue;
         cut.entries[static_cast<std::size_t>(level.axis)] = {Kind::kShard, static_cast<int>(d)};
         cut.axes[d] |= AxisMask{1} << level.axis;
+        cut.ragged |= static_cast<bool>(level.sizes);
       }
       cut.levels[d].push_back(level);
     }
@@ -67,7 +139,8 @@ bool stays(const TensorCut& src, const TargetCut& dst) noexcept {
 
 // An element goes to each rank that needs it and lacks it. A rank that needs it has it, if it
 // agrees with its owner on the axes that cut both source and target: always where these cut the
-// same dim in the same place, in 1 of p cases elsewhere. Of a reduced element, all summands but one
+// same dim in the same place, in 1 of p cases elsewhere, and where sizes are stated as often as
+// parts meet. Of a reduced element, all summands but one
 // go to where they meet, which is a rank that needs the sum, and the sum goes from there to all
 // others.
 double moved_elements(std::span<const std::int64_t> axis_sizes, double num_elements,
@@ -90,7 +163,10 @@ double moved_elements(std::span<const std::int64_t> axis_sizes, double num_eleme
       if (!is_shard(t)) needed *= p;
     } else if (is_shard(s)) {
       if (!is_shard(t)) needed *= p;
-      if (is_shard(t) && (matched >> a & 1) == 0) at_hand /= p;
+      if (is_shard(t) && (matched >> a & 1) == 0) {
+        const bool stated = src.ragged || states_sizes(dst);
+        at_hand *= stated ? common_share(static_cast<int>(a), axis_sizes[a], src, dst) : 1.0 / p;
+      }
     } else if (!one_holds) {
       replicas *= p;
     }

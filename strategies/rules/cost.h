@@ -21,6 +21,7 @@ struct TensorCut {
   absl::InlinedVector<RowEntry, 4> entries;
   absl::InlinedVector<LevelList, 4> levels;
   absl::InlinedVector<AxisMask, 4> axes;  ///< per dim: those among its levels
+  bool ragged = false;                    ///< some level states its sizes
 };
 /// `axis_of[a]` is the new number of mesh axis a, or −1 where its size is 1.
 TensorCut cut_of(const Spec& spec, std::span<const int> axis_of, std::size_t num_axes);

@@ -213,7 +213,7 @@ void Search::choose_levels(std::size_t f) {
     return;
   }
   const LevelList* best = nullptr;
-  double best_weight = -1.0;
+  std::pair<int, double> best_weight = {-1, 0.0};  // may not move, cut by all of them; bytes
   AxisMask best_axes = 0;
   const std::size_t num_inputs = call_.operands.size();
   for (std::size_t i = 0; i < num_inputs + fixed_results().size(); ++i) {
@@ -225,9 +225,8 @@ void Search::choose_levels(std::size_t f) {
       if (bound[d].count != 1 || bound[d].factors[0] != static_cast<int>(f)) continue;
       const AxisMask axes = operand.cut.axes[d];
       if ((axes & wanted) == 0) continue;
-      double weight = operand.num_elements * operand.element_bytes;
-      if (axes == wanted) weight += 1e30;
-      if (operand.fixed) weight += 2e30;
+      const std::pair weight((operand.fixed ? 2 : 0) + (axes == wanted ? 1 : 0),
+                             operand.num_elements * operand.element_bytes);
       if (weight <= best_weight) continue;
       best = &operand.cut.levels[d];
       best_weight = weight;

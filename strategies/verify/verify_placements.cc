@@ -3,6 +3,14 @@
 #include "strategies/verify/verify_trial.h"
 
 namespace tessera {
+
+RaggedSizes uneven_sizes(std::int64_t size, std::int64_t ranks) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
+  sizes.back() = std::min<std::int64_t>(1, size);
+  sizes[sizes.size() - 2] = size - sizes.back();
+  return RaggedSizes(std::span<const std::int64_t>(sizes));
+}
+
 namespace {
 
 Placements on_one_axis(const TensorMeta& meta) {
@@ -10,6 +18,16 @@ Placements on_one_axis(const TensorMeta& meta) {
   for (int d = 0; d < static_cast<int>(meta.shape.size()); ++d) one.push_back(Shard{d});
   for (const ReduceOp kind : partial_kinds(meta.dtype)) one.push_back(Partial{kind});
   return one;
+}
+
+/// The last coord holds one element, the one before it the others, any before it none; and of dim 0
+/// all with the last.
+std::vector<Level> stated_levels(const TensorMeta& meta, std::size_t dim, const Mesh& mesh) {
+  const std::int64_t size = meta.shape[dim], ranks = mesh.size(0);
+  std::vector<Level> levels;
+  if (size > 1) levels.push_back(Level::of_ragged(0, uneven_sizes(size, ranks)));
+  if (dim == 0) levels.push_back(Level::of_ragged(0, RaggedSizes::owned(ranks, ranks - 1, size)));
+  return levels;
 }
 
 void add_strided(const TensorMeta& meta, const Mesh& mesh, std::vector<Spec>& specs) {
@@ -23,10 +41,27 @@ void add_strided(const TensorMeta& meta, const Mesh& mesh, std::vector<Spec>& sp
       StatusOr<Spec> spec = Spec::make(mesh, meta.shape, meta.dtype, layout);
       if (spec.ok()) specs.push_back(*std::move(spec));
     }
+    for (const Level& level : stated_levels(meta, d, mesh)) {
+      layout.dims[d] = {level};
+      StatusOr<Spec> spec = Spec::make(mesh, meta.shape, meta.dtype, layout);
+      if (spec.ok()) specs.push_back(*std::move(spec));
+    }
   }
 }
 
 }  // namespace
+
+Choice with_stated_sizes(const Call& call, Choice choice) {
+  for (std::size_t f = 0; f < choice.factor_levels.size(); ++f) {
+    LevelList& levels = choice.factor_levels[f];
+    const std::int64_t size = call.binding.factors[f].size;
+    if (levels.empty() || size < 1) continue;
+    const int axis = levels[0].axis;
+    const std::int64_t ranks = call.axis_sizes[static_cast<std::size_t>(axis)];
+    levels[0] = Level::of_ragged(axis, uneven_sizes(size, ranks));
+  }
+  return choice;
+}
 
 std::vector<Spec> placements_of(const TensorMeta& meta, const Mesh& mesh) {
   const Placements one = on_one_axis(meta);

@@ -4,12 +4,16 @@
 
 #include <vector>
 
-#include "strategies/rules/op.h"
+#include "strategies/rules/search.h"
 
 namespace tessera {
 
-/// Every placement of one axis, cuts in grains and in blocks among them; all pairs over two axes
-/// (without those), and so on.
+/// A ragged cut over `ranks` >= 2: nothing, …, all but one element, one element.
+RaggedSizes uneven_sizes(std::int64_t size, std::int64_t ranks);
+/// The first cut of every factor in stated sizes.
+Choice with_stated_sizes(const Call& call, Choice choice);
+/// Every placement of one axis, cuts in grains, in blocks and of stated sizes among them, and dim 0
+/// with one owner; all pairs over two axes (without those), and so on.
 std::vector<Spec> placements_of(const TensorMeta& meta, const Mesh& mesh);
 
 }  // namespace tessera

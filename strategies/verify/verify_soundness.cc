@@ -259,7 +259,8 @@ void SoundnessJudge::judge_choice(const VerifyCase& test, const Call& call, Choi
   if (!needs_intervals(call, choice)) judge_other_cuts(test, call, choice);
 }
 
-/// The same rows with axes in the other order, in grains and in blocks: strided shards.
+/// The same rows with axes in the other order, in grains and in blocks: strided shards; in stated
+/// sizes, and with one owner.
 void SoundnessJudge::judge_other_cuts(const VerifyCase& test, const Call& call,
                                       const Choice& choice) {
   const auto judge = [&](const Choice& other) {
@@ -273,7 +274,11 @@ void SoundnessJudge::judge_other_cuts(const VerifyCase& test, const Call& call,
     std::reverse(levels.begin(), levels.end());
   }
   if (nested) judge(reversed);
-  if (choice.rows.size() > 1) return;
+  if (choice.rows.size() > 1) {
+    const Choice stated = with_stated_sizes(call, choice);
+    if (stated.factor_levels != choice.factor_levels) judge(stated);
+    return;
+  }
   for (std::size_t f = 0; f < choice.factor_levels.size(); ++f) {
     if (choice.factor_levels[f].empty()) continue;
     Choice other = choice;
@@ -282,6 +287,12 @@ void SoundnessJudge::judge_other_cuts(const VerifyCase& test, const Call& call,
     judge(other);
     levels[0].grain = 1;
     levels.insert(levels.begin(), Level::of_block(2));
+    judge(other);
+    const std::int64_t size = call.binding.factors[f].size, ranks = call.axis_sizes[0];
+    if (size < 1) continue;
+    levels = {Level::of_ragged(0, uneven_sizes(size, ranks))};
+    judge(other);
+    levels = {Level::of_ragged(0, RaggedSizes::owned(ranks, ranks - 1, size))};
     judge(other);
   }
 }

@@ -17,6 +17,10 @@ const std::vector<Placed>& meshes() {
       {{2, 3}, {"S(1)", "S(0)"}},
       {{2}, {"SS(0,3)"}},  // each rank holds several pieces
       {{4}, {"R"}},
+      {{3}, {"S(0;3,0,1)"}},
+      {{2, 2}, {"S(0;1,3)", "S(0)"}},
+      {{4}, {"O(2)"}},
+      {{2, 2}, {"S(0)", "O(1)"}},
   };
   return all;
 }

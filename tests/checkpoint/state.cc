@@ -9,14 +9,36 @@
 namespace tessera::testing {
 namespace {
 
-/// Placements cut down to what the tensor has dims for.
+/// A dim of `size` in the proportions of `stated`, what is left over with the last part.
+RaggedSizes in_proportion(const RaggedSizes& stated, std::int64_t size) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(stated.num_coords()), 0);
+  std::int64_t left = size;
+  for (const RaggedPart& part : stated.parts()) {
+    const bool last = part == stated.parts().back();
+    const std::int64_t own = last ? left : size * (part.stop - part.start) / stated.total();
+    sizes[static_cast<std::size_t>(part.coord)] = own;
+    left -= own;
+  }
+  return RaggedSizes(std::span<const std::int64_t>(sizes));
+}
+
+/// Placements cut down to what the tensor has dims for, stated sizes in proportion.
 Spec spec_of(const TensorCase& tensor, const Placed& placed) {
   Placements placements;
   for (const std::string& text : placed.placements) {
     Placement placement = value_or_throw(parse_placement(text));
     const auto* shard = std::get_if<Shard>(&placement);
     const auto* strided = std::get_if<StridedShard>(&placement);
-    const int dim = shard != nullptr ? shard->dim : strided != nullptr ? strided->dim : -1;
+    auto* ragged = std::get_if<Ragged>(&placement);
+    const bool owned = std::holds_alternative<Owned>(placement);
+    const int dim = shard != nullptr     ? shard->dim
+                    : strided != nullptr ? strided->dim
+                    : ragged != nullptr  ? ragged->dim
+                    : owned              ? 0
+                                         : -1;
+    if (ragged != nullptr && dim < static_cast<int>(tensor.shape.size())) {
+      ragged->sizes = in_proportion(ragged->sizes, tensor.shape[static_cast<std::size_t>(dim)]);
+    }
     if (dim >= static_cast<int>(tensor.shape.size())) placement = Replicate{};
     placements.push_back(placement);
   }

@@ -41,9 +41,18 @@ TEST_CASE("a config names optimizer, groups, state, norm and schedule",
   CHECK(learning_rate_of(config).min_factor == 0.1);
 }
 
+TEST_CASE("a config names Muon with its momentum", "[moe][config][optimizer][muon]") {
+  const OptimizerConfig optimizer = optimizer_config_of(
+      value_or_throw(config_with(R"("optimizer":"muon","momentum":0.95,"nesterov":true)")));
+  CHECK(optimizer.kind == OptimizerKind::kMuon);
+  CHECK(optimizer.momentum == 0.95);
+  CHECK(optimizer.momentum_form == Momentum::kNesterov);
+}
+
 TEST_CASE("optimizer keys out of range are refused by name", "[moe][config][optimizer][C66]") {
-  CHECK_THAT(error_of_members(R"("optimizer":"lion")"),
-             Catch::Contains("/optimizer") && Catch::Contains("\"adamw\", \"adam\", \"sgd\""));
+  CHECK_THAT(
+      error_of_members(R"("optimizer":"lion")"),
+      Catch::Contains("/optimizer") && Catch::Contains("\"adamw\", \"adam\", \"sgd\", \"muon\""));
   CHECK_THAT(error_of_members(R"("momentum":1.5)"), Catch::Contains("/momentum: is 1.5"));
   CHECK_THAT(error_of_members(R"("nesterov":true)"), Catch::Contains("momentum is 0"));
   CHECK_THAT(error_of_members(R"("state_dtype":"I8")"), Catch::Contains("/state_dtype"));

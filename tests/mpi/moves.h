@@ -20,8 +20,11 @@ inline std::vector<Move> moves_on(std::int64_t ranks) {
   std::vector<Move> moves = {{{ranks}, {"S(0)"}, {"S(1)"}},   {{ranks}, {"S(0)"}, {"R"}},
                              {{ranks}, {"P(sum)"}, {"S(0)"}}, {{ranks}, {"P(avg)"}, {"S(1)"}},
                              {{ranks}, {"P(max)"}, {"R"}},    {{ranks}, {"P(sum)"}, {"R"}},
-                             {{ranks}, {"R"}, {"S(1)"}}};
+                             {{ranks}, {"R"}, {"S(1)"}},      {{ranks}, {"O(0)"}, {"R"}},
+                             {{ranks}, {"P(sum)"}, {"O(0)"}}, {{ranks}, {"S(1)"}, {"O(0)"}}};
   if (ranks == 4) {
+    moves.push_back({{4}, {"O(3)"}, {"O(1)"}});
+    moves.push_back({{2, 2}, {"S(0)", "O(1)"}, {"O(0)", "S(1)"}});
     moves.push_back({{2, 2}, {"S(0)", "S(1)"}, {"S(1)", "S(0)"}});
     moves.push_back({{2, 2}, {"SS(0,2)", "S(0)"}, {"S(0)", "S(0)"}});
     moves.push_back({{2, 2}, {"P(sum)", "S(0)"}, {"S(0)", "S(0)"}});

@@ -41,6 +41,14 @@ inline std::vector<Coord> coords_of(const Mesh& mesh) {
 
 inline std::int64_t up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// What a ragged cut states for one coord.
+inline std::int64_t stated_size(const Level& level, std::int64_t coord) {
+  for (const RaggedPart& part : level.sizes.parts()) {
+    if (part.coord == coord) return part.stop - part.start;
+  }
+  return 0;
+}
+
 /// The pieces of [0, size) that `coord` keeps, each a list of indices.
 inline std::vector<Indices> pieces_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
                                       const Coord& coord) {
@@ -52,6 +60,18 @@ inline std::vector<Indices> pieces_of(const Mesh& mesh, std::int64_t size, const
     for (const Indices& piece : pieces) {
       const auto length = static_cast<std::int64_t>(piece.size());
       const bool is_axis = level.kind == Level::Kind::kAxis;
+      if (level.sizes) {
+        const std::int64_t own = coord[static_cast<std::size_t>(level.axis)];
+        if (level.sizes.parts().size() == 1) {  // one coord owns every piece
+          if (stated_size(level, own) > 0) next.push_back(piece);
+          continue;
+        }
+        std::int64_t start = 0;
+        for (std::int64_t c = 0; c < own; ++c) start += stated_size(level, c);
+        const auto first = piece.begin() + start;
+        next.emplace_back(first, first + stated_size(level, own));
+        continue;
+      }
       const std::int64_t parts = is_axis ? mesh.size(level.axis) : level.count;
       const std::int64_t chunk = level.kind == Level::Kind::kRun
                                      ? level.count

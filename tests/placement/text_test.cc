@@ -6,8 +6,9 @@ using namespace tessera;  // NOLINT
 using brute::mesh_of;
 
 TEST_CASE("placements read back as they print", "[placement][text]") {
-  for (const char* text : {"R", "S(0)", "S(-1)", "SS(0,2)", "SS(-2,1024)", "P(sum)", "P(avg)",
-                           "P(max)", "P(min)", "P(prod)"}) {
+  for (const char* text :
+       {"R", "S(0)", "S(-1)", "SS(0,2)", "SS(-2,1024)", "P(sum)", "P(avg)", "P(max)", "P(min)",
+        "P(prod)", "S(0;3,0,5)", "S(-1;7)", "O(0)", "O(12)"}) {
     CHECK(to_string(value_or_throw(parse_placement(text))) == text);
   }
   CHECK(to_string(value_or_throw(parse_placement("_S(1, 4)"))) == "SS(1,4)");
@@ -21,7 +22,8 @@ TEST_CASE("placements read back as they print", "[placement][text]") {
 
 TEST_CASE("a placement that does not parse names the column", "[placement][text][errors]") {
   const std::string allowed =
-      "; allowed are R, S(dim), SS(dim,split_factor), P(sum|avg|max|min|prod)";
+      "; allowed are R, S(dim), S(dim;sizes), SS(dim,split_factor), O(coord), "
+      "P(sum|avg|max|min|prod)";
   const auto error = [](const char* text) {
     return std::string(message_of(parse_placements(text).status()));
   };
@@ -41,12 +43,19 @@ TEST_CASE("a placement that does not parse names the column", "[placement][text]
   CHECK(error("(R) R") == "placement '(R) R', column 5: the end expected, 'R' seen" + allowed);
   CHECK(error("S(99999999999)") ==
         "placement 'S(99999999999)', column 3: a dim expected, '99999999999)' seen" + allowed);
+  CHECK(error("S(0;3,-1)") ==
+        "placement 'S(0;3,-1)', column 7: a size of at least 0 expected, '-1)' seen" + allowed);
+  CHECK(error("S(0;)") ==
+        "placement 'S(0;)', column 5: a size of at least 0 expected, ')' seen" + allowed);
+  CHECK(error("O(-1)") ==
+        "placement 'O(-1)', column 3: a coord of at least 0 expected, '-1)' seen" + allowed);
+  CHECK(error("O") == "placement 'O', column 2: '(' expected, the end seen" + allowed);
   CHECK_FALSE(parse_placement("R, R").ok());
 }
 
 TEST_CASE("levels read back as they print", "[placement][text]") {
   const Mesh named = mesh_of({2, 3}, {"dp", "tp"});
-  for (const char* text : {"dp", "tp", "tp%3", "/4", "3*", "3*%4"}) {
+  for (const char* text : {"dp", "tp", "tp%3", "/4", "3*", "3*%4", "tp(3,0,5)"}) {
     CHECK(level_to_string(named, value_or_throw(parse_level(named, text))) == text);
   }
   CHECK(value_or_throw(parse_level(named, "1%3")) == Level::of_axis(1, 3));
@@ -57,9 +66,8 @@ TEST_CASE("levels read back as they print", "[placement][text]") {
   CHECK(to_string(named, Levels{Level::of_axis(0), Level::of_block(2), Level::of_axis(1, 3),
                                 Level::of_run(4)}) == "[dp, 2*, tp%3, /4]");
   const std::string allowed =
-      "; allowed are an axis (tp), an axis with a grain (tp%3), a run (/4), a block (3*), a block "
-      "with "
-      "a grain (3*%4)";
+      "; allowed are an axis (tp), an axis with a grain (tp%3), an axis with stated sizes "
+      "(tp(3,0,5)), a run (/4), a block (3*), a block with a grain (3*%4)";
   const auto error = [&](const char* text) {
     return std::string(message_of(parse_level(named, text).status()));
   };

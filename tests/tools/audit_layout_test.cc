@@ -56,6 +56,39 @@ TEST_CASE("layout reads strided shards, levels and axes without names", "[tools]
                        "\n");
 }
 
+TEST_CASE("layout reads stated sizes and owners, and draws them", "[tools][layout][ragged]") {
+  const std::string input = R"j({"mesh":{"shape":[3],"axes":["dp"]},"tensor":{"shape":[4,2]},)j";
+  const std::string expected =
+      R"j({"layout":{"dims":[["dp(1,0,3)"],[]]},"ranks":[)j"
+      R"j({"rank":0,"coord":[0],"local_shape":[1,2],"intervals":[[[0,1]],[[0,2]]]},)j"
+      R"j({"rank":1,"coord":[1],"local_shape":[0,2],"intervals":[[],[[0,2]]]},)j"
+      R"j({"rank":2,"coord":[2],"local_shape":[3,2],"intervals":[[[1,4]],[[0,2]]]}]})j"
+      "\n";
+  for (const std::string how :
+       {R"j("placements":["S(0;1,0,3)"]})j", R"j("layout":{"dims":[["dp(1,0,3)"],[]]}})j"}) {
+    CHECK(layout(input + how).out == expected);
+  }
+  CHECK(layout(input + R"j("placements":["O(2)"]})j", {"--format", "text"}).out ==
+        "F32[4, 2] (O(2)) on {dp: 3}\n"
+        "dim 0: [dp(0,0,4)]\n"
+        "dim 1: []\n"
+        "\n"
+        "    0   1\n"
+        "  +---+---+\n"
+        "0 | 2   2 |\n"
+        "1 | 2   2 |\n"
+        "2 | 2   2 |\n"
+        "3 | 2   2 |\n"
+        "  +---+---+\n"
+        "\n"
+        "a cell names the ranks that hold it\n"
+        "rank 0 at dp=0: local shape [0, 2]\n"
+        "rank 1 at dp=1: local shape [0, 2]\n"
+        "rank 2 at dp=2: local shape [4, 2]\n");
+  CHECK_THAT(layout(input + R"j("placements":["S(0;1,3)"]})j").err,
+             Catch::Contains("S(0;1,3) states 2 sizes, but axis dp has 3 ranks"));
+}
+
 TEST_CASE("layout counts ranks from the mesh's first", "[tools][layout]") {
   const std::string input =
       R"j({"mesh":{"shape":[2],"first_rank":6},"tensor":{"shape":[4]},"placements":["S(0)"]})j";

@@ -5,8 +5,8 @@
 namespace tessera::audit {
 
 std::int64_t interval_bound(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  const Coord first(static_cast<std::size_t>(mesh.ndim()), 0);
-  const std::int64_t held = local_size(mesh, size, levels, first);
+  const std::int64_t held =
+      local_size(mesh, size, levels, fullest_coord(mesh, {.dims = {levels}, .partial = {}}));
   std::int64_t pieces = 1;
   for (const Level& level : levels) {
     if (level.kind == Level::Kind::kAxis) continue;

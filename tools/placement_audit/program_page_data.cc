@@ -32,8 +32,15 @@ Json levels_json(const Levels& levels) {
   for (const Level& level : levels) {
     const bool is_axis = level.kind == Level::Kind::kAxis;
     const char* const kind = is_axis ? "axis" : level.kind == Level::Kind::kRun ? "run" : "block";
-    list.push_back(
-        Json(Json::Array{Json(kind), Json(is_axis ? level.axis : level.count), Json(level.grain)}));
+    Json::Array entry{Json(kind), Json(is_axis ? level.axis : level.count), Json(level.grain)};
+    if (level.sizes) {
+      Json::Array parts;
+      for (const RaggedPart& part : level.sizes.parts()) {
+        parts.push_back(Json(Json::Array{Json(part.coord), Json(part.start), Json(part.stop)}));
+      }
+      entry.push_back(Json(std::move(parts)));
+    }
+    list.push_back(Json(std::move(entry)));
   }
   return Json(std::move(list));
 }

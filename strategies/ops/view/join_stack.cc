@@ -124,6 +124,10 @@ Strategies cartesian_strategies(std::span<const Spec* const> inputs,
   }
   Layout out = strategy.inputs[0].layout();
   for (Level& level : out.dims[0]) {
+    if (level.sizes) {
+      TSR_ASSIGN_OR_RETURN(level.sizes, level.sizes.scaled(each));
+      continue;
+    }
     (level.kind == Level::Kind::kRun ? level.count : level.grain) *= each;
   }
   out.dims.emplace_back();

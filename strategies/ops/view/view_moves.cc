@@ -251,10 +251,19 @@ void add_repeat(OpTable& table, std::string name, std::string attr, std::string 
 
 // ---- repeat_interleave ----
 
-/// Each cut of the dim falls on a multiple of the repeats.
-Levels stretched(Levels levels, std::int64_t repeats) {
+/// No elements are cut in any way: cuts of stated sizes become plain ones.
+void drop_sizes(Levels& levels) {
   for (Level& level : levels) {
-    if (level.kind == Level::Kind::kRun) {
+    if (level.sizes) level = Level::of_axis(level.axis);
+  }
+}
+
+/// Each cut of the dim falls on a multiple of the repeats.
+StatusOr<Levels> stretched(Levels levels, std::int64_t repeats) {
+  for (Level& level : levels) {
+    if (level.sizes) {
+      TSR_ASSIGN_OR_RETURN(level.sizes, level.sizes.scaled(repeats));
+    } else if (level.kind == Level::Kind::kRun) {
       level.count *= repeats;
     } else {
       level.grain *= repeats;
@@ -307,7 +316,8 @@ void add_repeat_interleave(OpTable& table) {
          Levels& levels = layout.dims[static_cast<std::size_t>(dim)];
          // No elements are cut in any way: grains of 1 will do.
          const std::int64_t repeats = std::max<std::int64_t>(1, attrs.get_int("repeats"));
-         levels = stretched(std::move(levels), repeats);
+         if (num_elements(outputs[0].shape) == 0) drop_sizes(levels);
+         TSR_ASSIGN_OR_RETURN(levels, stretched(std::move(levels), repeats));
          TSR_ASSIGN_OR_RETURN(Spec out,
                               Spec::make(input.mesh(), outputs[0].shape, outputs[0].dtype, layout));
          return std::vector<Strategy>{

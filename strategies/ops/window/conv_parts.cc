@@ -22,7 +22,7 @@ using Role = ConvForm::Role;
 constexpr std::string_view kKernelSize = "kernel_size";
 
 /// How the output side's windowed dim is cut: kind, axis among those of more than one rank, count
-/// and grain of each level.
+/// and grain of each level, and how many sizes it states, which follow.
 constexpr std::string_view kOutLevels = "out_levels";
 
 /// Axes of more than one rank, in order: two meshes of one op may differ in the others.
@@ -43,6 +43,12 @@ Shape levels_to(const Mesh& mesh, const Levels& levels) {
     entries.push_back(at == axes.end() ? -1 : at - axes.begin());
     entries.push_back(level.count);
     entries.push_back(level.grain);
+    const std::int64_t stated = level.sizes ? level.sizes.num_coords() : 0;
+    entries.push_back(stated);
+    for (std::int64_t c = 0; c < stated; ++c) {
+      const RaggedPart part = level.sizes.part_of(c);
+      entries.push_back(part.stop - part.start);
+    }
   }
   return entries;
 }
@@ -50,9 +56,12 @@ Shape levels_to(const Mesh& mesh, const Levels& levels) {
 Levels levels_from(const Mesh& mesh, const Shape& entries) {
   const std::vector<int> axes = real_axes(mesh);
   Levels levels;
-  for (std::size_t i = 0; i + 3 < entries.size(); i += 4) {
+  for (std::size_t i = 0; i + 4 < entries.size();) {
     const int axis = entries[i + 1] < 0 ? -1 : axes[static_cast<std::size_t>(entries[i + 1])];
     levels.push_back({static_cast<Level::Kind>(entries[i]), axis, entries[i + 2], entries[i + 3]});
+    const auto stated = static_cast<std::size_t>(entries[i + 4]);
+    if (stated > 0) levels.back().sizes = RaggedSizes(view_of(entries).subspan(i + 5, stated));
+    i += 5 + stated;
   }
   return levels;
 }

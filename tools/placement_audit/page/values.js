@@ -64,12 +64,15 @@ const valuePart = {
   // Indices of a dim that a coord holds, as [start, stop) pairs; null where they are too many to list.
   held(levels, size, mesh, coord) {
     let pieces = [[0, size]];
-    for (const [kind, number, grain] of levels) {
+    for (const [kind, number, grain, parts] of levels) {
       const next = [];
       for (const [start, stop] of pieces) {
         const length = stop - start;
         const cutInto = (parts) => Math.ceil(Math.ceil(length / grain) / parts) * grain;
-        if (kind === "axis") {
+        if (parts) {  // stated sizes: [coord, start, stop] of those that hold something
+          const own = parts.find(([owner]) => owner === coord[number]);
+          if (own) next.push([start + Math.min(length, own[1]), start + Math.min(length, own[2])]);
+        } else if (kind === "axis") {
           const chunk = cutInto(mesh.shape[number]);
           const begin = Math.min(length, chunk * coord[number]);
           next.push([start + begin, start + Math.min(length, begin + chunk)]);
