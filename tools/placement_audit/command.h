@@ -31,10 +31,20 @@ struct TraceRequest {
   std::string program;  ///< a document that run takes, too; empty: none
   std::string torch;    ///< FILE:FUNCTION of PyTorch; empty: none
   std::string mesh;     ///< "dp=64,tp=8", of `torch`
+  bool open = false;    ///< of `train`: the step as ops alone, on one rank
   std::string routing = "balanced";
   std::string dtype = "F32";
   std::int64_t num_ranks = 1;
   std::int64_t rank = 0;  ///< which one is told of
+};
+
+/// What run --solve is asked for.
+struct SolvedRunRequest {
+  bool asked = false;
+  bool keep_inputs = false;       ///< inputs stay where the document has them
+  std::vector<std::string> pins;  ///< constraints, as parse_constraint() reads them
+  std::string topology;           ///< a preset's name; empty: prices in bytes
+  std::optional<std::int64_t> cap_bytes;
 };
 
 struct Request {
@@ -58,6 +68,7 @@ struct Request {
   std::string tensors;                     ///< --tensors: a safetensors file to read; empty: none
   std::string save;                        ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
+  SolvedRunRequest solved_run;
   std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated
   /// verify: every dtype and more meshes; mutants of the rules too.
   enum class Effort { kUsual, kFull };

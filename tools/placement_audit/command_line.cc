@@ -142,6 +142,29 @@ void Commands::add_run() {
   command->add_option("--save", line_.request.save,
                       "a safetensors file for the named results, whole; gradients as grad.NAME");
   add_device(command);
+  SolvedRunRequest& solved = line_.request.solved_run;
+  CLI::Option* solve = command->add_flag(
+      "--solve", solved.asked,
+      "find the cheapest placements of all values first, the inputs' too; print "
+      "what was predicted to move beside what moved, exit code 1 where they differ");
+  command
+      ->add_flag("--keep-inputs", solved.keep_inputs,
+                 "of --solve: inputs stay where the document has them")
+      ->needs(solve);
+  command
+      ->add_option("--pin", solved.pins,
+                   "of --solve: what a value may be, x=S(0),R or x@tp=S(1)|R; may be repeated")
+      ->needs(solve);
+  command->add_option("--topology", solved.topology, "of --solve: a preset that prices moves")
+      ->needs(solve);
+  const auto set_cap = [&solved](const std::string& text) {
+    solved.cap_bytes = bytes_from(text);
+    if (solved.cap_bytes) return;
+    throw CLI::ValidationError("--cap",
+                               in_quotes(text) + ": expected bytes such as 80GiB, 512MiB or 4096");
+  };
+  command->add_option_function<std::string>("--cap", set_cap, "of --solve: what a rank may hold")
+      ->needs(solve);
 }
 
 void Commands::add_trace() {
@@ -171,6 +194,11 @@ void Commands::add_trace() {
           ->excludes("--stablehlo");
   command->add_option("--mesh", trace.mesh, "of --torch: axes and sizes, dp=64,tp=8")->needs(torch);
   torch->needs("--mesh");
+  command
+      ->add_flag(
+          "--open", trace.open,
+          "of --train: the step as ops alone, on one rank, for solve and tessera-train --plan")
+      ->needs(train);
   command->add_option("--parallel", trace.parallel, "degrees, as tessera-train takes them")
       ->capture_default_str();
   command->add_option("--ranks", trace.num_ranks, "of the world")

@@ -10,6 +10,7 @@
 
 #include "moe/train/config.h"
 #include "moe/train/data.h"
+#include "program/program.h"
 
 namespace tessera {
 
@@ -24,6 +25,7 @@ constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
+  std::string plan;  ///< a placed program by which steps run; empty: the model's own form
   std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes launched
   std::string backend = "threads";
   std::string device = "cpu";  ///< where arrays lie and kernels run
@@ -69,6 +71,7 @@ struct TrainPlan {
   DType dtype = DType::kF32;
   TokenData data;
   std::int64_t num_steps = 0;
+  std::optional<Program> program = {};  ///< of --plan; `views` are then of one rank
 };
 /// Requires flags that check_flags() finds right. Errors: InvalidArgument or io_error naming the
 /// flag or file; Unimplemented for what this version does not have.
