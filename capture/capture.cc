@@ -20,6 +20,8 @@ void Capture::declare(const DTensor& tensor, ValueRole role, const std::string& 
   recorder_->declare(tensor, role, name, module);
 }
 
+std::string Capture::name_of(const DTensor& tensor) { return recorder_->value_of(tensor); }
+
 Program Capture::finish() { return recorder_->finish(); }
 
 StatusOr<Program> capture(Runtime& runtime, const std::string& name,

@@ -32,6 +32,8 @@ class Capture {
   /// integers, a parameter where it is a leaf that needs a gradient, else a buffer.
   void declare(const DTensor& tensor, ValueRole role, const std::string& name,
                const std::string& module = {});
+  /// What the program calls a tensor that it has met, or meets hereby.
+  std::string name_of(const DTensor& tensor);
   /// The program so far; its source is {"program"}. Once.
   Program finish();
 

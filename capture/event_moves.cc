@@ -11,15 +11,6 @@
 namespace tessera {
 namespace {
 
-/// As programs call it: the exact sizes of "all_to_all_v" and in whose memory rows go to are no
-/// part of the name.
-std::string collective_of(const std::string& event) {
-  if (event == "recv") return "receive";
-  const std::string name = event.ends_with("_v") ? event.substr(0, event.size() - 2) : event;
-  const std::vector<std::string>& known = move_names();
-  return std::ranges::find(known, name) != known.end() ? name : "exchange";
-}
-
 /// The product of the sizes of axes; none where the mesh lacks one.
 std::optional<std::int64_t> ranks_along(const Mesh& mesh, const std::vector<std::string>& axes) {
   std::int64_t ranks = 1;
@@ -43,6 +34,13 @@ std::int64_t peers_of(const Event& event) {
 }
 
 }  // namespace
+
+std::string collective_of(const std::string& event) {
+  if (event == "recv") return "receive";
+  const std::string name = event.ends_with("_v") ? event.substr(0, event.size() - 2) : event;
+  const std::vector<std::string>& known = move_names();
+  return std::ranges::find(known, name) != known.end() ? name : "exchange";
+}
 
 std::vector<ProgramMove> moves_of_events(std::span<const Event> events,
                                          std::span<const Mesh* const> meshes) {
@@ -71,16 +69,7 @@ std::vector<ProgramMove> moves_of_redistribution(Runtime& runtime, std::span<con
                                                  const Spec* from, const Spec* to) {
   const Mesh* meshes[] = {&from->mesh(), &to->mesh()};
   std::vector<ProgramMove> moves = moves_of_events(events, meshes);
-  std::vector<ProgramMove> planned;
-  for (const PlanStep& step : plan_between(runtime, from, to).steps) {
-    if (step.kind == PlanStep::Kind::kLocal) continue;
-    const Mesh& mesh = step.src.mesh();
-    ProgramMove& move = planned.emplace_back();
-    move.collective = name_of(step.kind);
-    for (const int axis : step.axes) move.axes.push_back(mesh.axis_label(axis));
-    move.ranks = std::ssize(group_of(step, mesh.first_rank()));
-    move.bytes = bytes_of(step);
-  }
+  const std::vector<ProgramMove> planned = moves_of(plan_between(runtime, from, to));
   const bool alike =
       std::ranges::equal(moves, planned, {}, &ProgramMove::collective, &ProgramMove::collective);
   return alike ? planned : moves;

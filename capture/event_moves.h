@@ -1,9 +1,10 @@
 // capture/event_moves.h: the collectives of a rank's event log as the moves of a program's step.
-// Internal to capture/.
+// Internal to capture/ and execute/.
 #pragma once
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dtensor/runtime.h"
@@ -11,6 +12,10 @@
 #include "runtime/call/event.h"
 
 namespace tessera {
+
+/// An event's collective as programs call it: the exact sizes of "all_to_all_v" and in whose memory
+/// rows go to are no part of the name.
+std::string collective_of(const std::string& event);
 
 /// Of collectives that ran on `meshes`, of which the first that has an event's axes is its own:
 /// each rank of it is taken to receive what this one does.

@@ -24,6 +24,8 @@ class ProgramRecorder final : public ProgramObserver {
 
   void declare(const DTensor& tensor, ValueRole role, const std::string& name,
                const std::string& module);
+  /// The value that a tensor is; declared or made where it is new.
+  std::string value_of(const DTensor& tensor);
   Program finish();
 
   void on_call(const CallSeen& seen) override;
@@ -61,8 +63,6 @@ class ProgramRecorder final : public ProgramObserver {
   void bind(std::span<const std::string> names, std::span<const DTensor> results);
   std::string moved_name(std::string_view name, const std::string& how);
 
-  /// The value that a tensor is; declared or made where it is new.
-  std::string value_of(const DTensor& tensor);
   ProgramValue described(const DTensor& tensor, std::string name);
   ProgramValue described(const Spec* spec, std::string name);
   /// A new value for what a step made or wrote.

@@ -16,6 +16,7 @@
 #include "dtensor/op_node.h"
 #include "dtensor/overlap.h"
 #include "dtensor/redistribute.h"
+#include "dtensor/resolve_call.h"
 #include "dtensor/tensor_impl.h"
 #include "kernels/elementwise.h"
 #include "placement/plan_cost.h"
@@ -35,68 +36,6 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
   return hash ^ (hash >> 29);
 }
 
-std::string placed(const Spec& spec) {
-  const StatusOr<Placements> placements = spec.placements();
-  return placements.ok() ? to_string(*placements) : spec.to_string();
-}
-
-/// The mesh on which the op runs: that of the first operand with dims, or of any on a mesh; null
-/// where all are plain.
-const Mesh* mesh_of(Operands operands) {
-  const Mesh* mesh = nullptr;
-  for (const DTensor* each : operands) {
-    if (!each->defined() || each->mesh().ndim() == 0) continue;
-    if (each->ndim() > 0) return &each->mesh();
-    if (mesh == nullptr) mesh = &each->mesh();
-  }
-  return mesh;
-}
-
-/// Operands' specs as the op sees them: a 0-d value from elsewhere counts as R on the op's mesh.
-void resolve_meshes(Runtime& runtime, const Op& op, Operands operands, ResolvedCall& call,
-                    absl::InlinedVector<const Spec*, 4>& specs) {
-  const Mesh* mesh = mesh_of(operands);
-  if (mesh == nullptr) return;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (specs[i] == nullptr || specs[i]->mesh() == *mesh) continue;
-    const bool is_plain = specs[i]->mesh().ndim() == 0;
-    if (specs[i]->ndim() == 0 && specs[i]->is_replicated()) {
-      const Placements all(static_cast<std::size_t>(mesh->ndim()), Replicate{});
-      specs[i] = runtime.intern(value_or_throw(Spec::make(*mesh, {}, specs[i]->dtype(), all)));
-      call.promotions.push_back({static_cast<int>(i), specs[i]});
-    } else if (is_plain) {
-      throw Error(invalid_argument(absl::StrFormat(
-          "%s: %s is a plain tensor %s beside operands on mesh %s; only 0-d tensors may be plain "
-          "there: "
-          "distribute() it, or give it a placement with from_local()",
-          op.def.name, operand_name(op, static_cast<int>(i)), specs[i]->to_string(),
-          mesh->to_string())));
-    }
-  }
-}
-
-void plan_moves(Runtime& runtime, const Resolution& resolution,
-                const absl::InlinedVector<const Spec*, 4>& specs, ResolvedCall& call) {
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i] == nullptr) {
-      call.inputs.push_back(nullptr);
-      continue;
-    }
-    const Spec* want = runtime.intern(resolution.inputs[i]);
-    call.inputs.push_back(want);
-    if (want == specs[i]) continue;
-    OperandMove move{.operand = static_cast<int>(i), .to = want};
-    for (const PlanStep& step : plan_between(runtime, specs[i], want).steps) {
-      move.communicates |= step.kind != PlanStep::Kind::kLocal;
-      move.bytes += bytes_of(step).total;
-    }
-    move.why = absl::StrFormat("%s: operand %s is %s, the op runs as %s", call.op->def.name,
-                               operand_name(*call.op, static_cast<int>(i)), placed(*specs[i]),
-                               resolution.why);
-    call.moves.push_back(std::move(move));
-  }
-}
-
 /// Keys outlive the caller's attributes: their names become those of the op's declaration.
 Attrs with_own_names(const Op& op, const Attrs& attrs) {
   Attrs own;
@@ -114,53 +53,6 @@ absl::InlinedVector<const Spec*, 4> specs_of(Operands operands) {
     specs.push_back(each->defined() ? each->impl()->spec : nullptr);
   }
   return specs;
-}
-
-bool is_sum(const Spec& spec) {
-  const auto& partial = spec.layout().partial;
-  return std::any_of(partial.begin(), partial.end(),
-                     [](const std::optional<ReduceOp>& kind) { return kind && is_linear(*kind); });
-}
-
-void find_sums(const Resolution& resolution, ResolvedCall& call) {
-  const bool passes = std::any_of(resolution.outputs.begin(), resolution.outputs.end(), is_sum);
-  if (!passes || call.op->finite_arguments().empty()) return;
-  for (std::size_t i = 0; i < resolution.inputs.size(); ++i) {
-    if (is_sum(resolution.inputs[i])) call.sums.push_back(static_cast<int>(i));
-  }
-}
-
-std::shared_ptr<const ResolvedCall> resolve_call(Runtime& runtime, const Op& op, const Into& into,
-                                                 const Attrs& attrs,
-                                                 std::span<const ForcedRow> forced) {
-  const Operands operands = into.operands;
-  auto call = std::make_shared<ResolvedCall>();
-  call->op = &op;
-  call->attrs = value_or_throw(complete_attrs(op, attrs));
-  call->mutates = op.mutates();
-  absl::InlinedVector<const Spec*, 4> specs = specs_of(operands), outs = specs_of(into.outs);
-  resolve_meshes(runtime, op, operands, *call, specs);
-  const std::span<const Spec* const> given(specs.data(), specs.size());
-  Resolution resolution = value_or_throw(
-      outs.empty() ? propagate(op, given, call->attrs, forced)
-                   : propagate_into(op, given, call->attrs, {outs.data(), outs.size()}, forced));
-  call->why = resolution.why;
-  plan_moves(runtime, resolution, specs, *call);
-  find_sums(resolution, *call);
-  if (op.def.is_view) call->view = view_aliasing(op, *specs[0], resolution);
-  for (const Spec& output : resolution.outputs) call->outputs.push_back(runtime.intern(output));
-  const Coord* coord = runtime.coord_on(call->outputs[0]);
-  if (coord == nullptr) return call;
-  if (resolution.lowering >= 0) {
-    const Mesh& mesh = call->outputs[0]->mesh();
-    call->lowered = true;
-    call->group = value_or_throw(runtime.world().group_along(mesh, resolution.lowering_axes));
-    call->group_axes = mesh.axis_labels(resolution.lowering_axes);
-  }
-  call->local =
-      std::make_unique<LocalOp>(LocalOp::make(op, std::move(resolution), call->attrs, *coord));
-  if (call->lowered) call->windows = plan_windows(*call, *coord);
-  return call;
 }
 
 /// As the program would say it: "{Shard{0}, Replicate{}}".
@@ -340,8 +232,10 @@ const std::shared_ptr<const ResolvedCall>& find_call(Runtime& runtime, const Op&
           absl::StrFormat("%s: operands belong to different Runtimes", op.def.name)));
     }
   }
+  const auto given = specs_of(operands), outs = specs_of(into.outs);
   std::shared_ptr<const ResolvedCall> call =
-      resolve_call(runtime, op, into, attrs, asked_rows(cache, op));
+      resolve_call(runtime, op, {{given.data(), given.size()}, {outs.data(), outs.size()}}, attrs,
+                   asked_rows(cache, op));
   if (calls.size() >= kMaxCachedCalls) calls.clear();
   CallKey key{&op, {specs.begin(), specs.end()}, with_own_names(op, attrs)};
   return calls.emplace(std::move(key), std::move(call)).first->second;
@@ -453,8 +347,13 @@ Results dispatch_into(Runtime& runtime, const Op& op, const Into& into, const At
 
 Results dispatch(Runtime& runtime, const Op& op, Operands given, const Attrs& attrs,
                  const Site& site) {
-  // The call is held: a nested dispatch may empty the cache.
-  const std::shared_ptr<const ResolvedCall> call = find_call(runtime, op, {given, {}}, attrs);
+  return run_resolved(runtime, find_call(runtime, op, {given, {}}, attrs), given, site);
+}
+
+// The call is held: a nested dispatch may empty the cache.
+Results run_resolved(Runtime& runtime, const std::shared_ptr<const ResolvedCall> call,
+                     Operands given, const Site& site) {
+  const Op& op = *call->op;
   if (call->mutates) {
     for (const int alias : op.in_place) {
       if (alias < 0) continue;

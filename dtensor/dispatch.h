@@ -2,6 +2,7 @@
 // call (dtensor/dispatch_cache.h), or propagation where there is none.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -20,6 +21,11 @@ using Results = absl::InlinedVector<DTensor, 2>;
 /// a refused in-place write.
 Results dispatch(Runtime& runtime, const Op& op, Operands operands, const Attrs& attrs,
                  const Site& site);
+struct ResolvedCall;  // dtensor/resolved_call.h
+/// A call that was resolved before, on operands of the specs for which it was. Errors: those of its
+/// moves and of its kernel.
+Results run_resolved(Runtime& runtime, std::shared_ptr<const ResolvedCall> call, Operands operands,
+                     const Site& site);
 /// What a call reads, and the tensors that take its results.
 struct Into {
   Operands operands;

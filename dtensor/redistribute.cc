@@ -202,8 +202,14 @@ DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site&
     const bool grad_moves = !info.grad.empty() && records(runtime, x);
     return grad_moves ? moved(x, to, x.local(), info, site) : x;
   }
+  return move_by(x, to, program_between(runtime, x.impl()->spec, to), info, site);
+}
+
+DTensor move_by(const DTensor& x, const Spec* to, const PlanProgram& program, const MoveInfo& info,
+                const Site& site) {
+  Runtime& runtime = x.runtime();
   const std::string why(info.why);
-  Array local = execute(runtime.world(), program_between(runtime, x.impl()->spec, to), x.local(),
+  Array local = execute(runtime.world(), program, x.local(),
                         {.tensor = info.tensor, .origin = info.origin, .why = why, .site = site});
   DTensor result = moved(x, to, std::move(local), info, site);
   if (runtime.observer != nullptr) [[unlikely]] {

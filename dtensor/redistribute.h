@@ -25,6 +25,9 @@ struct MoveInfo {
 const Plan& plan_between(Runtime& runtime, const Spec* src, const Spec* dst);
 /// The same, ready to be executed on this rank.
 const PlanProgram& program_between(Runtime& runtime, const Spec* src, const Spec* dst);
+/// Moves by a plan from the tensor's spec to `to`, another one.
+DTensor move_by(const DTensor& x, const Spec* to, const PlanProgram& program, const MoveInfo& info,
+                const Site& site);
 /// Plans and moves; the tensor itself where nothing changes, its gradient included.
 DTensor move(const DTensor& x, const Spec* to, const MoveInfo& info, const Site& site);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "dtensor/foreach.h"
+#include "dtensor/ops.h"
 #include "kernels/memory_use.h"
 #include "parallel/muon.h"
 
@@ -135,6 +136,29 @@ void Optimizer::update_matrices(std::size_t group, const DTensor& steering) {
     momenta.push_back(slot.first);
   }
   muon_step({params, grads, momenta}, sgd_options(config_.groups[group]), steering);
+}
+
+void Optimizer::step_openly(const DTensor& steering) {
+  if (config_.kind == OptimizerKind::kSgd) {
+    throw Error(absl::UnimplementedError(
+        "optimizer: sgd has no op that values of the device steer; adamw and adam have"));
+  }
+  materialize();
+  ++num_steps_;
+  const std::string op = config_.kind == OptimizerKind::kAdamW ? "adamw_steered_" : "adam_steered_";
+  for (const Slot& slot : slots_) {
+    const DTensor& stored = slot.parameter->stored();
+    const DTensor grad = stored.grad();
+    const kernels::AdamWOptions options = adam_options(config_.groups[slot.group]);
+    const DTensor operands[] = {stored, grad.defined() ? grad : full_like(stored.detach(), 0.0),
+                                slot.first, slot.second, steering};
+    call(steering.runtime(), op, operands,
+         {{"lr_scale", options.lr},
+          {"beta1", options.beta1},
+          {"beta2", options.beta2},
+          {"eps", options.eps},
+          {"weight_decay", options.weight_decay}});
+  }
 }
 
 void Optimizer::step(double lr, double grad_scale) {

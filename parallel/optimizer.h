@@ -56,6 +56,9 @@ class Optimizer {
   /// The same, steered by values of the device (plain; kernels::Steering): nothing waits for them.
   /// They give the number of the step; num_steps() counts on by one.
   void step(const DTensor& steering);
+  /// The same by an op of the table for each parameter, for programs of ops: `steering` lies on the
+  /// parameters' mesh. Throws Error(Unimplemented) for SGD.
+  void step_openly(const DTensor& steering);
 
   /// Makes the state, as zeros, where the first step has not.
   void materialize();

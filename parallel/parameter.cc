@@ -78,27 +78,29 @@ std::int64_t ParameterSet::num_elements() const {
   return total;
 }
 
+void initialize(DTensor& values, const Init& init, const RandomArgs& random) {
+  switch (init.kind) {
+    case Init::Kind::kOnes:
+      fill_(values, 1.0);
+      break;
+    case Init::Kind::kZeros:
+      fill_(values, 0.0);
+      break;
+    case Init::Kind::kNormal:
+      normal_(values, 0.0, init.std, random);
+      break;
+    case Init::Kind::kTruncatedNormal:
+      truncated_normal_(
+          values, {.mean = 0.0, .std = init.std, .low = -init.bound, .high = init.bound}, random);
+      break;
+  }
+}
+
 void ParameterSet::initialize(std::uint64_t seed) {
   const NoGrad no_grad(runtime_);
   for (Parameter& parameter : parameters_) {
-    const Init& init = parameter.init();
     DTensor values = parameter.stored().detach();
-    const RandomArgs random{.seed = seed, .stream = parameter.name()};
-    switch (init.kind) {
-      case Init::Kind::kOnes:
-        fill_(values, 1.0);
-        break;
-      case Init::Kind::kZeros:
-        fill_(values, 0.0);
-        break;
-      case Init::Kind::kNormal:
-        normal_(values, 0.0, init.std, random);
-        break;
-      case Init::Kind::kTruncatedNormal:
-        truncated_normal_(
-            values, {.mean = 0.0, .std = init.std, .low = -init.bound, .high = init.bound}, random);
-        break;
-    }
+    tessera::initialize(values, parameter.init(), {.seed = seed, .stream = parameter.name()});
   }
 }
 

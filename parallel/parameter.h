@@ -26,6 +26,10 @@ struct Init {
   double bound = 2.0;  ///< kTruncatedNormal: values stay in [−bound, bound]
 };
 
+/// Writes first values into a tensor, by the global index of each element: the same whatever its
+/// placement. No communication.
+void initialize(DTensor& values, const Init& init, const RandomArgs& random);
+
 struct ParameterDecl {
   std::string name;
   Shape shape;

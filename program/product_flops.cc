@@ -46,8 +46,8 @@ double product_flops(std::string_view op, std::span<const Shape> operands, const
   const bool attends =
       op.starts_with("attention") || op.starts_with("scaled_dot_product_attention");
   if (attends && b.size() >= 2) {
-    const bool forward = op.find("backward") == std::string_view::npos &&
-                         op.find("grad") == std::string_view::npos;
+    const bool forward =
+        op.find("backward") == std::string_view::npos && op.find("grad") == std::string_view::npos;
     const double products = forward ? 1 : 2.5;  // five in place of two
     return products * 4 * static_cast<double>(num_elements(a)) *
            static_cast<double>(b[b.size() - 2]);

@@ -52,6 +52,20 @@ std::int64_t slices_alike(const Program& program, const ProgramMesh& mesh) {
   return std::max<std::int64_t>(1, alike / mesh.mesh.num_ranks());
 }
 
+std::vector<ProgramMove> moves_of(const Plan& plan) {
+  std::vector<ProgramMove> moves;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind == PlanStep::Kind::kLocal) continue;
+    const Mesh& mesh = step.src.mesh();
+    ProgramMove& move = moves.emplace_back();
+    move.collective = name_of(step.kind);
+    for (const int axis : step.axes) move.axes.push_back(mesh.axis_label(axis));
+    move.ranks = std::ssize(group_of(step, mesh.first_rank()));
+    move.bytes = bytes_of(step);
+  }
+  return moves;
+}
+
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,
                                             const ProgramValue& out) {
   TSR_ASSIGN_OR_RETURN(const Spec from, spec_of(program, value));
@@ -60,15 +74,8 @@ StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const Progra
   const std::optional<int> mesh_index = value.mesh ? value.mesh : out.mesh;
   const std::int64_t slices =
       mesh_index ? slices_alike(program, program.meshes[static_cast<std::size_t>(*mesh_index)]) : 1;
-  std::vector<ProgramMove> moves;
-  for (const PlanStep& step : planned.steps) {
-    if (step.kind == PlanStep::Kind::kLocal) continue;
-    const Mesh& mesh = step.src.mesh();
-    ProgramMove& move = moves.emplace_back();
-    move.collective = name_of(step.kind);
-    for (const int axis : step.axes) move.axes.push_back(mesh.axis_label(axis));
-    move.ranks = std::ssize(group_of(step, mesh.first_rank()));
-    move.bytes = bytes_of(step);
+  std::vector<ProgramMove> moves = moves_of(planned);
+  for (ProgramMove& move : moves) {
     const CheckedInt total = CheckedInt(move.bytes.total) * slices;
     if (CheckedInt(total.clamped()) != total) {
       return out_of_range("a redistribution of " + in_quotes(value.name) +

@@ -16,6 +16,7 @@
 #include "placement/dtype.h"
 #include "placement/layout.h"
 #include "placement/mesh.h"
+#include "placement/plan.h"
 #include "placement/plan_cost.h"
 #include "placement/shape.h"
 #include "placement/spec.h"
@@ -168,6 +169,8 @@ StatusOr<Spec> spec_of(const Program& program, const ProgramValue& value);
 /// Meshes alike, of other ranks, that take the same steps; 1 where the mesh is no slice.
 std::int64_t slices_alike(const Program& program, const ProgramMesh& mesh);
 
+/// What a plan moves: its steps but the local ones.
+std::vector<ProgramMove> moves_of(const Plan& plan);
 /// What a redistribution of `value` moves: the planner's steps but the local ones; totals are of
 /// all slices alike. Errors: those of spec_of() and plan(); OutOfRange beyond 2^63 bytes.
 StatusOr<std::vector<ProgramMove>> moves_of(const Program& program, const ProgramValue& value,

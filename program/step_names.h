@@ -1,7 +1,8 @@
 // program/step_names.h: the names of a step, one after another.
-// Internal to program/.
+// For who rewrites programs.
 #pragma once
 
+#include <map>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -43,6 +44,17 @@ void visit_names(AnyStep& step, const Use& use, const Make& make) {
         }
       },
       step.what);
+}
+
+/// Gives values of flat steps other names, by those that they have.
+inline void rename_values(const std::map<std::string, std::string>& names, Program& program) {
+  const auto renamed = [&](std::string& name) {
+    const auto found = names.find(name);
+    if (found != names.end()) name = found->second;
+  };
+  for (AnyStep& step : program.steps) {
+    visit_names(step, renamed, [&](ProgramValue& value) { renamed(value.name); });
+  }
 }
 
 }  // namespace tessera

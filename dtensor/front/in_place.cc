@@ -20,6 +20,17 @@ void adam_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_a
   if (options.grad_scale != 1.0) attrs.set("grad_scale", options.grad_scale);
   call_op(known_op("adam_"), {&param, &grad, &exp_avg, &exp_avg_sq}, attrs, site);
 }
+void adam_steered_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq,
+    const DTensor& steering, const AdamSteeredOptions& options, const Site& site) {
+  Attrs attrs;
+  if (options.lr_scale != 1.0) attrs.set("lr_scale", options.lr_scale);
+  if (options.beta1 != 0.9) attrs.set("beta1", options.beta1);
+  if (options.beta2 != 0.95) attrs.set("beta2", options.beta2);
+  if (options.eps != 1e-08) attrs.set("eps", options.eps);
+  if (options.weight_decay != 0.1) attrs.set("weight_decay", options.weight_decay);
+  call_op(known_op("adam_steered_"), {&param, &grad, &exp_avg, &exp_avg_sq, &steering}, attrs,
+    site);
+}
 // NOLINTNEXTLINE(readability-function-size)
 void adamw_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq, double lr,
     std::int64_t step, const AdamwOptions& options, const Site& site) {
@@ -30,6 +41,17 @@ void adamw_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_
   if (options.weight_decay != 0.1) attrs.set("weight_decay", options.weight_decay);
   if (options.grad_scale != 1.0) attrs.set("grad_scale", options.grad_scale);
   call_op(known_op("adamw_"), {&param, &grad, &exp_avg, &exp_avg_sq}, attrs, site);
+}
+void adamw_steered_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq,
+    const DTensor& steering, const AdamwSteeredOptions& options, const Site& site) {
+  Attrs attrs;
+  if (options.lr_scale != 1.0) attrs.set("lr_scale", options.lr_scale);
+  if (options.beta1 != 0.9) attrs.set("beta1", options.beta1);
+  if (options.beta2 != 0.95) attrs.set("beta2", options.beta2);
+  if (options.eps != 1e-08) attrs.set("eps", options.eps);
+  if (options.weight_decay != 0.1) attrs.set("weight_decay", options.weight_decay);
+  call_op(known_op("adamw_steered_"), {&param, &grad, &exp_avg, &exp_avg_sq, &steering}, attrs,
+    site);
 }
 DTensor& add_(DTensor& self, const DTensor& other, const Site& site) {
   return call_on(self, known_op("add_"), {&self, &other}, {}, site);

@@ -34,6 +34,19 @@ struct AdamOptions {
 /// at least 1. Rule: *, *, *, * -> &A *, &C *, &D *
 void adam_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq, double lr,
     std::int64_t step, const AdamOptions& options = {}, const Site& site = Site::current());
+struct AdamSteeredOptions {
+  double lr_scale = 1.0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-08;
+  double weight_decay = 0.1;
+};
+/// The same step as adam_, steered by values of the device: F64[4], which hold the learning rate,
+/// the factor of the gradient, the number of the step (1 for the first), and 1, or 0 where nothing
+/// is to be written. Rule: *, *, *, *, s -> &A *, &C *, &D * | s!
+void adam_steered_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq,
+    const DTensor& steering, const AdamSteeredOptions& options = {},
+    const Site& site = Site::current());
 struct AdamwOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -46,6 +59,19 @@ struct AdamwOptions {
 /// &A *, &C *, &D *
 void adamw_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq, double lr,
     std::int64_t step, const AdamwOptions& options = {}, const Site& site = Site::current());
+struct AdamwSteeredOptions {
+  double lr_scale = 1.0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-08;
+  double weight_decay = 0.1;
+};
+/// The same step as adamw_, steered by values of the device: F64[4], which hold the learning rate,
+/// the factor of the gradient, the number of the step (1 for the first), and 1, or 0 where nothing
+/// is to be written. Rule: *, *, *, *, s -> &A *, &C *, &D * | s!
+void adamw_steered_(DTensor& param, const DTensor& grad, DTensor& exp_avg, DTensor& exp_avg_sq,
+    const DTensor& steering, const AdamwSteeredOptions& options = {},
+    const Site& site = Site::current());
 /// self += other. Rule: *, * -> &A * | lin A+B
 DTensor& add_(DTensor& self, const DTensor& other, const Site& site = Site::current());
 /// Adds one number to every element. In place. Takes self: numbers. Rule: * -> &A * | aff A | mono

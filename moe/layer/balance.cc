@@ -1,5 +1,6 @@
 #include "moe/layer/balance.h"
 
+#include "dtensor/ops.h"
 #include "kernels/optimizer.h"
 
 namespace tessera {
@@ -29,6 +30,15 @@ void LoadBalancer::count(const Routing& routing) {
 void LoadBalancer::forget_counts() {
   counts_E_ = {};
   dispatched_E_ = {};
+}
+
+void LoadBalancer::update_openly(const DTensor& counts_E, const DTensor& go) {
+  if (!coefficient_) return;
+  const DType dtype = bias_E_.dtype();
+  const DTensor counts = cast(counts_E, dtype);
+  DTensor step_E = sign(sub(mean(counts, {0}, KeepDim::kYes), counts));
+  if (centred_) step_E = sub(step_E, mean(step_E, {0}, KeepDim::kYes));
+  add_(bias_E_, mul(mul(step_E, *coefficient_), cast(go, dtype)));
 }
 
 void LoadBalancer::update(const DTensor& counts_E, const DTensor& steering) {

@@ -29,6 +29,8 @@ class LoadBalancer {
   /// bias += coeff · sign(mean(C) − C), less its mean where the bias is centred, in place, where
   /// the steering (kernels::Steering) says to go on. Counts are global, plain I64.
   void update(const DTensor& counts_E, const DTensor& steering);
+  /// The same by ops of the table alone. `go`: 0-d, 1, or 0 where nothing is to be updated.
+  void update_openly(const DTensor& counts_E, const DTensor& go);
 
  private:
   Runtime* runtime_;

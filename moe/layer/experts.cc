@@ -9,6 +9,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/row_lists.h"
 #include "moe/layer/capacity.h"
+#include "moe/layer/open_experts.h"
 #include "moe/layer/routed_slots.h"
 
 namespace tessera {
@@ -142,6 +143,11 @@ std::vector<DTensor> RoutedExperts::compute(RoutedTokens tokens, const LocalInpu
 
 DTensor RoutedExperts::operator()(const LayerContext& context, const DTensor& x_BLD,
                                   const Routing& routing, const std::function<void()>& meanwhile) {
+  if (context.form == LayerForm::kOps) {
+    if (meanwhile) meanwhile();
+    const DType dtype = context.compute;
+    return open_experts(x_BLD, routing, {w1_->use(dtype), w2_->use(dtype), w3_->use(dtype)});
+  }
   const bool expert_parallel = context.views.uses_expert_parallel();
   const Placements tokens = context.routed_tokens();
   // Without expert parallelism each tp rank sees every token but only its slice of F: cotangents

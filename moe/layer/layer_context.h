@@ -12,12 +12,18 @@
 
 namespace tessera TSR_API {
 
+/// What a layer computes with. kRegions: local regions with declared placements, in which rows
+/// travel to their experts. kOps: ops of the table alone, so that placements can be found for all
+/// of it: every expert meets every token, and a weight of 0 leaves it out.
+enum class LayerForm : std::uint8_t { kRegions, kOps };
+
 struct LayerContext {
   Runtime& runtime;
   const MeshViews& views;
   const MoeConfig& config;
   ParameterSet& parameters;
   DType compute = DType::kF32;
+  LayerForm form = LayerForm::kRegions;
 
   /// Router scores and weights: F32, or F64 in a double-precision run.
   DType score_dtype() const { return compute == DType::kF64 ? DType::kF64 : DType::kF32; }

@@ -15,8 +15,9 @@
 namespace tessera {
 namespace {
 
+/// By an op, so that a program of ops has it.
 DTensor bools_like(const DTensor& x, bool value) {
-  return cast(value ? ones_like(x) : zeros_like(x), DType::kBool);
+  return full_like(x.detach(), value ? 1.0 : 0.0, DType::kBool);
 }
 
 }  // namespace
@@ -201,7 +202,10 @@ Routing Router::operator()(const LayerContext& context, const DTensor& x_BLD,
   }
   const DTensor absent_BLK = count_assignments(context, routing);
   if (!absent_BLK.defined()) return routing;
-  routing.ids_BLK = masked_fill(routing.ids_BLK, absent_BLK, static_cast<double>(c.num_experts));
+  const bool keeps_ids = context.form == LayerForm::kOps;  // a weight of 0 leaves a token out
+  if (!keeps_ids) {
+    routing.ids_BLK = masked_fill(routing.ids_BLK, absent_BLK, static_cast<double>(c.num_experts));
+  }
   routing.weights_BLK = masked_fill(routing.weights_BLK, absent_BLK, 0.0);
   return routing;
 }

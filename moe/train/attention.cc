@@ -50,6 +50,8 @@ LatentAttention::LatentAttention(const ModelContext& context, const std::string&
   const Placements replicated = context.views.on_dense({});
   cos_ = distribute(context.runtime, table.cos, context.views.dense(), replicated);
   sin_ = distribute(context.runtime, table.sin, context.views.dense(), replicated);
+  cos_.set_name(name + "." + kRopeCos);
+  sin_.set_name(name + "." + kRopeSin);
 }
 
 DTensor LatentAttention::queries(const ModelContext& context, const DTensor& h_BLD) const {

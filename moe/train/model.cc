@@ -61,7 +61,8 @@ DTensor Block::operator()(const ModelContext& context, const DTensor& x_BLD,
   return add(x, redistribute((*feed_forward_)(context, whole), context.tokens()));
 }
 
-Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype)
+Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype,
+             LayerForm form)
     : config_(config),
       views_(value_or_throw(views.at_stage(views.stage_of(runtime.rank())))),
       plan_(value_or_throw(plan_pipeline(config_, views.config()))),
@@ -71,7 +72,8 @@ Model::Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config
                 .views = views_,
                 .config = config_,
                 .parameters = parameters_,
-                .compute = dtype},
+                .compute = dtype,
+                .form = form},
                config_} {
   for (const ModelPart& part : plan_.parts) {
     if (plan_.shape.rank_of(part.stage) == stage_group_.rank()) make_part(part);

@@ -53,7 +53,8 @@ class Model {
   /// `views` of any stage. `dtype` is the type of computation; parameters are F64 for F64, else
   /// F32. Throws Error for sizes that the meshes do not allow (heads over tp, stages over layers),
   /// before any parameter is made.
-  Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype);
+  Model(Runtime& runtime, const MeshViews& views, const ModelConfig& config, DType dtype,
+        LayerForm form = LayerForm::kRegions);
 
   /// One stage of this rank. Shapes: ids (B, L) I32 or I64, placed whole_tokens(), into the first
   /// stage, else tokens (B, L, D) placed tokens() → tokens, from the last stage logits (B, L, V),

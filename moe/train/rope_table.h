@@ -11,6 +11,10 @@
 
 namespace tessera TSR_API {
 
+/// The last parts of the names of the tables that a layer's attention holds.
+inline constexpr const char* kRopeCos = "rope_cos";
+inline constexpr const char* kRopeSin = "rope_sin";
+
 /// rope_dim/2 angular frequencies. YaRN always applies, whatever the sequence length. Source: Peng
 /// et al., 2023.
 std::vector<double> rope_frequencies(const ModelConfig& config);

@@ -9,14 +9,6 @@
 namespace tessera {
 namespace {
 
-std::int64_t num_marked(const Array& mask_BL) {
-  if (mask_BL.is_null()) return 0;
-  const bool* mask = mask_BL.data<bool>();
-  return std::count(mask, mask + mask_BL.num_elements(), true);
-}
-
-double share_of(std::int64_t count) { return count == 0 ? 0.0 : 1.0 / static_cast<double>(count); }
-
 /// The values of `from`, in the memory of `to` once it has any.
 void put(const DTensor& from, DTensor& to) {
   if (!from.defined() || !to.defined()) {
@@ -29,6 +21,14 @@ void put(const DTensor& from, DTensor& to) {
 }
 
 }  // namespace
+
+std::int64_t num_marked(const Array& mask_BL) {
+  if (mask_BL.is_null()) return 0;
+  const bool* mask = mask_BL.data<bool>();
+  return std::count(mask, mask + mask_BL.num_elements(), true);
+}
+
+double share_of(std::int64_t count) { return count == 0 ? 0.0 : 1.0 / static_cast<double>(count); }
 
 /// The micro-batches of a step. Every rank has them all, so that none has to be asked.
 struct StepInputs::Batches {

@@ -21,6 +21,11 @@ struct MicroInputs {
   Targets targets;
 };
 
+/// Places of a mask that are true; 0 without one.
+std::int64_t num_marked(const Array& mask_BL);
+/// One over a count; 0 of none.
+double share_of(std::int64_t count);
+
 class StepInputs {
  public:
   /// Both must outlive it.

@@ -55,11 +55,9 @@ std::string to_json_line(const StepReport& report) {
   return line.to_string();
 }
 
-namespace {
-
-/// What `after` counts beyond `before`.
-std::vector<EventLog::Total> difference(const std::vector<EventLog::Total>& after,
-                                        const std::vector<EventLog::Total>& before) {
+std::vector<EventLog::Total> moved_since(const std::vector<EventLog::Total>& before,
+                                         const EventLog& log) {
+  const std::vector<EventLog::Total> after = log.totals();
   const auto key = [](const EventLog::Total& total) {
     return std::tie(total.kind, total.name, total.axes, total.module, total.origin);
   };
@@ -75,6 +73,8 @@ std::vector<EventLog::Total> difference(const std::vector<EventLog::Total>& afte
   }
   return out;
 }
+
+namespace {
 
 OptimizerConfig make_optimizer_config(Model& model) {
   OptimizerConfig config = optimizer_config_of(model.context().model);
@@ -290,7 +290,7 @@ StepReport Trainer::step(std::int64_t step) {
   optimizer_.set_num_steps(updates);  // until it is known that there was one
   read(outcome_, report);
   optimizer_.set_num_steps(updates + 1);
-  if (made_by_host) moved_ = difference(context.runtime.events().totals(), moved_before);
+  if (made_by_host) moved_ = moved_since(moved_before, context.runtime.events());
   report.moved = moved_;
   report.seconds = (world.now_us() - start_us) * 1e-6;
   return report;

@@ -36,6 +36,10 @@ struct StepReport {
 /// bytes; where the config asks for them also valid_tokens, aux_loss, z_loss and dropped.
 std::string to_json_line(const StepReport& report);
 
+/// What a log counts beyond these totals of it.
+std::vector<EventLog::Total> moved_since(const std::vector<EventLog::Total>& before,
+                                         const EventLog& log);
+
 enum class StepMode : std::uint8_t {
   kEach,     ///< each step is made of calls by the host
   kCaptured  ///< the second is captured, and done again for all that follow

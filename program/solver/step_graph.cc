@@ -236,6 +236,8 @@ class ResultForgetter {
         note(region->args, of_step);
       } else if (auto* foreign = std::get_if<CallStep>(&step.what)) {
         note(foreign->args, of_step);
+      } else if (auto* move = std::get_if<MoveStep>(&step.what)) {
+        move->moves.reset();  // of where its source was
       }
     }
     return taken;
@@ -244,6 +246,7 @@ class ResultForgetter {
  private:
   void forget(CallStep& call) {
     call.row.clear();
+    call.moves.clear();
     for (ProgramValue& out : call.out) {
       if (!out.mesh || !out.layout) continue;
       declared_[out.name] = *std::move(out.layout);

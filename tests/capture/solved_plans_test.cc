@@ -42,8 +42,8 @@ struct OneRank {
   Mesh mesh;
 };
 
-PropagatedProgram solve(OneRank& here, const Program& program,
-                        const std::vector<std::string>& pins, PropagateOptions options) {
+PropagatedProgram solve(OneRank& here, const Program& program, const std::vector<std::string>& pins,
+                        PropagateOptions options) {
   for (const std::string& pin : pins) {
     options.constraints.push_back(value_or_throw(parse_constraint(pin)));
   }
@@ -71,9 +71,9 @@ std::string placed(const PropagatedProgram& solved, const std::string& name) {
 }
 
 /// As cheap as the composition that `by_hand` pins, within rounding of sums.
-void check_not_dearer(OneRank& here, const Program& program,
-                      const std::vector<std::string>& pins, std::vector<std::string> by_hand,
-                      const PropagateOptions& options, const PropagatedProgram& found) {
+void check_not_dearer(OneRank& here, const Program& program, const std::vector<std::string>& pins,
+                      std::vector<std::string> by_hand, const PropagateOptions& options,
+                      const PropagatedProgram& found) {
   by_hand.insert(by_hand.end(), pins.begin(), pins.end());
   const PropagatedProgram written = solve(here, program, by_hand, options);
   CHECK(found.cost <= written.cost * (1 + 1e-9));
@@ -142,8 +142,7 @@ TEST_CASE("norms between cut products run on a share of the sequence", "[capture
   const PropagatedProgram found = solve(here, program, pins, node.options());
   CHECK(made_by(found, "rms_norm") == "(S(1))");
   CHECK(made_by(found, "add") == "(S(1))");
-  check_not_dearer(here, program, pins, {"rms_norm=S(1)", "add=S(1)"},
-                   node.options(), found);
+  check_not_dearer(here, program, pins, {"rms_norm=S(1)", "add=S(1)"}, node.options(), found);
 }
 
 TEST_CASE("the vocabulary is cut in the embedding and in the loss", "[capture][solver]") {

@@ -35,6 +35,7 @@ struct TraceRequest {
   std::string program;  ///< a document that run takes, too; empty: none
   std::string torch;    ///< FILE:FUNCTION of PyTorch; empty: none
   std::string mesh;     ///< "dp=64,tp=8", of `torch`
+  bool open = false;    ///< of `train`: the step as ops alone, on one rank
   std::string routing = "balanced";
   std::string dtype = "F32";
   std::int64_t num_ranks = 1;
@@ -49,6 +50,12 @@ struct SolveRequest {
   std::vector<PlacementConstraint> pins;
   double tflops = 0.0;
   std::optional<double> time_limit_s;
+};
+
+/// What run --solve is asked for, beside pins, a topology and a cap.
+struct SolvedRunRequest {
+  bool asked = false;
+  bool keep_inputs = false;  ///< inputs stay where the document has them
 };
 
 struct Request {
@@ -73,6 +80,7 @@ struct Request {
   std::string tensors;  ///< --tensors: a safetensors file to read; empty: none
   std::string save;     ///< --save: a safetensors file to write; empty: none
   TraceRequest trace;
+  SolvedRunRequest solved_run;
   /// plan, run, solve, trace --topology: a preset or a file; empty: none given.
   std::string topology;
   std::string device = "cpu";  ///< run, verify --device: cpu, cuda, emulated

@@ -80,7 +80,7 @@ class Commands {
   CLI::App* add_step_command(const char* name, CommandName which, const char* doc);
   void add_checks();
   void add_memory();
-  void add_cap(CLI::App* command, const char* doc);
+  CLI::Option* add_cap(CLI::App* command, const char* doc);
   void add_solve();
   void add_run();
   void add_trace();
@@ -156,6 +156,17 @@ void Commands::add_run() {
                       "a safetensors file for the named results, whole; gradients as grad.NAME");
   add_device(command);
   add_topology(command);
+  SolvedRunRequest& solved = line_.request.solved_run;
+  CLI::Option* solve = command->add_flag(
+      "--solve", solved.asked,
+      "find the cheapest placements of all values first, the inputs' too; print "
+      "what was predicted to move beside what moved, exit code 1 where they differ");
+  command
+      ->add_flag("--keep-inputs", solved.keep_inputs,
+                 "of --solve: inputs stay where the document has them")
+      ->needs(solve);
+  add_pins(*command, line_.request)->needs(solve);
+  add_cap(command, "of --solve: what a rank may hold")->needs(solve);
 }
 
 void Commands::add_trace() {
@@ -185,6 +196,11 @@ void Commands::add_trace() {
           ->excludes("--stablehlo");
   command->add_option("--mesh", trace.mesh, "of --torch: axes and sizes, dp=64,tp=8")->needs(torch);
   torch->needs("--mesh");
+  command
+      ->add_flag(
+          "--open", trace.open,
+          "of --train: the step as ops alone, on one rank, for solve and tessera-train --plan")
+      ->needs(train);
   command->add_option("--parallel", trace.parallel, "degrees, as tessera-train takes them")
       ->capture_default_str();
   command->add_option("--ranks", trace.num_ranks, "of the world")
@@ -254,14 +270,14 @@ void Commands::add_memory() {
   add_cap(command, "what a rank may hold: 80GiB; exit code 1 above it");
 }
 
-void Commands::add_cap(CLI::App* command, const char* doc) {
+CLI::Option* Commands::add_cap(CLI::App* command, const char* doc) {
   const auto set_cap = [this](const std::string& text) {
     const StatusOr<std::int64_t> cap = parse_bytes(text);
     if (!cap.ok()) throw CLI::ValidationError("--cap", std::string(message_of(cap.status())));
     if (*cap == 0) throw CLI::ValidationError("--cap", in_quotes(text) + ": expected more than 0");
     line_.request.cap_bytes = *cap;
   };
-  command->add_option_function<std::string>("--cap", set_cap, doc);
+  return command->add_option_function<std::string>("--cap", set_cap, doc);
 }
 
 void Commands::add_solve() {

@@ -53,6 +53,22 @@ StatusOr<Mesh> parse_mesh_axes(std::string_view text) {
   return invalid_argument(in_quotes(text) + ": " + std::string(message_of(mesh.status())));
 }
 
+CLI::Option* add_pins(CLI::App& command, Request& request) {
+  const auto add = [&pins = request.solve.pins](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      StatusOr<PlacementConstraint> pin = parse_constraint(text);
+      if (!pin.ok()) refuse("--pin", std::string(message_of(pin.status())));
+      pins.push_back(*std::move(pin));
+    }
+  };
+  return command
+      .add_option_function<std::vector<std::string>>(
+          "--pin", add,
+          "placements that values must have or not: w*=S(0),R; layers.*.wq@tp=S(0)|R; x@dp!=P(sum)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void add_solve_options(CLI::App& command, Request& request) {
   SolveRequest& solve = request.solve;
   const auto set_mesh = [&solve](const std::string& text) {
@@ -60,13 +76,6 @@ void add_solve_options(CLI::App& command, Request& request) {
     if (!mesh.ok()) refuse("--mesh", std::string(message_of(mesh.status())));
     solve.mesh = *std::move(mesh);
     solve.free = true;
-  };
-  const auto add_pins = [&solve](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) {
-      StatusOr<PlacementConstraint> pin = parse_constraint(text);
-      if (!pin.ok()) refuse("--pin", std::string(message_of(pin.status())));
-      solve.pins.push_back(*std::move(pin));
-    }
   };
   command
       .add_option_function<std::string>(
@@ -77,12 +86,7 @@ void add_solve_options(CLI::App& command, Request& request) {
                    "drops the placements that the program has, but for those of regions");
   command.add_option_function<std::string>(
       "--mesh", set_mesh, "the program, free, on this mesh in place of its own: dp=8,tp=8");
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--pin", add_pins,
-          "placements that values must have or not: w*=S(0),R; layers.*.wq@tp=S(0)|R; x@dp!=P(sum)")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_pins(command, request);
   CLI::Option* topology = command.add_option(
       "--topology", request.topology,
       "prices moves in time: host, node8, cluster, or a file; left out: in bytes");

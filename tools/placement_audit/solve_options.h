@@ -11,6 +11,9 @@ namespace tessera::audit {
 /// checked as they are read. Requires a request that lives as long as the app.
 void add_solve_options(CLI::App& command, Request& request);
 
+/// --pin alone, which may be repeated.
+CLI::Option* add_pins(CLI::App& command, Request& request);
+
 /// "dp=8,tp=8": axes and their sizes. Errors: InvalidArgument with the text and what is allowed.
 StatusOr<Mesh> parse_mesh_axes(std::string_view text);
 

@@ -59,6 +59,9 @@ void add_job_flags(CLI::App& app, TrainFlags& flags) {
   app.add_option("--config", flags.config, "model and recipe (JSON)")->required();
   app.add_option("--parallel", flags.parallel,
                  "degrees, e.g. {\"dp_shard\":2,\"tp\":2,\"ep\":2,\"sequence_parallel\":true}");
+  app.add_option("--plan", flags.plan,
+                 "a placed program of the step (placement-audit trace --train CONFIG --open, then "
+                 "solve): steps run by it, on as many ranks as it has");
   add_number<std::int64_t>(
       app, "--ranks", flags.ranks, 1, kMaxProcesses,
       "number of ranks; the product of the degrees. Of processes: as many as are started");

@@ -20,6 +20,7 @@
 #include "io/exit_code.h"
 #include "io/json.h"
 #include "moe/train/optimizer_config.h"
+#include "moe/train/plan_trainer.h"
 #include "moe/train/report.h"
 #include "moe/train/trainer.h"
 #include "moe/train/weights.h"
@@ -154,11 +155,57 @@ TrainProgress begin_of(World& world, const TrainFlags& flags, Model& model, Trai
   return load_train_state(*files, model, trainer, flags.generation);
 }
 
+void print_ended(int signal, std::int64_t step, std::int64_t num_steps) {
+  std::printf("ended by signal %d after step %lld of %lld\n", signal, static_cast<long long>(step),
+              static_cast<long long>(num_steps));
+}
+
+/// The same as train_rank(), by a placed program.
+int train_by_plan(Runtime& runtime, const TrainFlags& flags, const TrainPlan& plan,
+                  Signals& signals) {
+  World& world = runtime.world();
+  PlanTrainer trainer(runtime, *plan.program, plan.config, plan.data, plan.dtype);
+  if (flags.init.empty()) {
+    trainer.initialize(flags.seed);
+  } else {
+    trainer.load(value_or_throw(WeightFiles::open(flags.init)));
+  }
+  const bool speaks = world.rank() == 0;
+  StepLog log(speaks ? flags.log : std::string(), "w");
+  if (speaks) {
+    std::printf("plan: %s, %zu steps, %lld ranks, %s\n", in_quotes(plan.program->name).c_str(),
+                plan.program->steps.size(), static_cast<long long>(plan.program->ranks),
+                std::string(name_of(plan.dtype)).c_str());
+  }
+  std::vector<double> losses;
+  std::int64_t step = 0;
+  int signal = 0;
+  signals.note_training(true);
+  while (step < plan.num_steps && (signal = asked_to_end(world, signals)) == 0) {
+    const StepReport report = trainer.step(step++);
+    losses.push_back(report.loss);
+    if (!speaks) continue;
+    print_step(report, plan.num_steps);
+    log.write(report);
+  }
+  signals.note_training(false);
+  const std::vector<std::vector<EventLog::Total>> totals = gather_totals(world);
+  const std::string memory = describe_memory(world);
+  if (signal != 0) signals.keep_records();
+  if (!speaks) return signal;
+  if (signal != 0) print_ended(signal, step, plan.num_steps);
+  print_losses(losses);
+  std::printf("\n%s\n%s", describe_moves(totals).c_str(), memory.c_str());
+  std::fflush(stdout);
+  return signal;
+}
+
 /// Returns the signal that ended the run before its time, or 0.
 int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Signals& signals) {
   if (!world.recorder_dir().empty()) signals.watch(world.recorder_dir(), world.rank());
   Runtime runtime(world, plan.topology);
   if (!runtime.events().is_tracing()) runtime.events().summarize_only();
+  if (plan.program) return train_by_plan(runtime, flags, plan, signals);
   Model model(runtime, plan.views, plan.config, plan.dtype);
   initialize(world, flags, model);
   Trainer trainer(model, plan.data, flags.capture ? StepMode::kCaptured : StepMode::kEach);
@@ -188,10 +235,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
   const std::string memory = describe_memory(world);
   if (signal != 0) signals.keep_records();
   if (!speaks) return signal;
-  if (signal != 0) {
-    std::printf("ended by signal %d after step %lld of %lld\n", signal,
-                static_cast<long long>(progress.step), static_cast<long long>(plan.num_steps));
-  }
+  if (signal != 0) print_ended(signal, progress.step, plan.num_steps);
   print_losses(losses);
   std::printf("\n%s\n%s\n%s", describe_moves(totals).c_str(), memory.c_str(),
               describe_parameters(model, -1).c_str());
@@ -201,6 +245,7 @@ int train_rank(World& world, const TrainFlags& flags, const TrainPlan& plan, Sig
 
 /// The mesh whose coords a trace shows of this rank: that of its pipeline stage.
 Mesh mesh_of_rank(const TrainPlan& plan, const World& world) {
+  if (plan.program && !plan.program->meshes.empty()) return plan.program->meshes[0].mesh;
   return value_or_throw(plan.views.at_stage(plan.views.stage_of(world.rank()))).dense();
 }
 

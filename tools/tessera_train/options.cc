@@ -6,10 +6,13 @@
 #include "absl/strings/str_format.h"
 #include "checkpoint/load.h"
 #include "devices/devices.h"
+#include "io/file.h"
 #include "io/json.h"
 #include "io/plan_json.h"
 #include "moe/layer/capacity.h"
+#include "moe/train/plan_trainer.h"
 #include "moe/train/stages.h"
+#include "program/program_json.h"
 
 namespace tessera {
 namespace {
@@ -95,6 +98,47 @@ Status check_checkpoints(const TrainFlags& flags) {
   return absl::OkStatus();
 }
 
+/// A program has its placements, and no checkpoints are made of it.
+Status check_plan_flags(const TrainFlags& flags) {
+  if (flags.plan.empty()) return absl::OkStatus();
+  const std::pair<const char*, bool> others[] = {{"--parallel", flags.parallel != "{}"},
+                                                 {"--capture", flags.capture},
+                                                 {"--save", !flags.save.empty()},
+                                                 {"--load", !flags.load.empty()},
+                                                 {"--simulate", flags.simulate.has_value()},
+                                                 {"--placements", flags.placements},
+                                                 {"--show-schedule", flags.show_schedule}};
+  for (const auto& [name, given] : others) {
+    if (!given) continue;
+    return invalid_argument(absl::StrFormat(
+        "--plan and %s do not go together: the plan says how the step runs, and its run is neither "
+        "captured nor saved",
+        name));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Program> read_plan(const std::string& path) {
+  TSR_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxProgramTextBytes));
+  OpTable ops;
+  add_builtin_ops(ops);
+  return read_program(text, path, ops);
+}
+
+/// Ranks are the plan's; a run on another number is refused before anything else.
+Status take_plan(const TrainFlags& flags, TrainPlan& plan) {
+  TSR_ASSIGN_OR_RETURN(plan.program, read_plan(flags.plan));
+  const std::int64_t ranks = flags.ranks.value_or(1);
+  if (plan.program->ranks != ranks) {
+    return invalid_argument(
+        absl::StrFormat("--plan %s: it is a plan of %d ranks, and the run has %d; give --ranks %d, "
+                        "or start as many "
+                        "processes",
+                        flags.plan, plan.program->ranks, ranks, plan.program->ranks));
+  }
+  return at_flag("--plan", check_plan(*plan.program, plan.config, plan.dtype));
+}
+
 StatusOr<DType> computation_dtype(const std::string& name) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     if (name_of(dtype) == name) return dtype;
@@ -125,6 +169,7 @@ Status check_flags(const TrainFlags& flags) {
   TSR_RETURN_IF_ERROR(check_choice(flags, "--exchange", flags.exchange, "messages", "windows"));
   TSR_RETURN_IF_ERROR(check_device(flags));
   TSR_RETURN_IF_ERROR(check_checkpoints(flags));
+  TSR_RETURN_IF_ERROR(check_plan_flags(flags));
   TSR_RETURN_IF_ERROR(computation_dtype(flags.dtype).status());
   return check_ranks(flags);
 }
@@ -148,7 +193,8 @@ StatusOr<TrainPlan> make_train_plan(const TrainFlags& flags) {
   }
   TSR_ASSIGN_OR_RETURN(const ParallelConfig parallel,
                        parse_parallel_config(flags.parallel, "--parallel"));
-  TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, ranks));
+  if (!flags.plan.empty()) TSR_RETURN_IF_ERROR(take_plan(flags, plan));
+  TSR_ASSIGN_OR_RETURN(plan.views, MeshViews::make(parallel, plan.program ? 1 : ranks));
   TSR_RETURN_IF_ERROR(check_layers(plan.config, plan.views));
   TSR_RETURN_IF_ERROR(check_padding_to_capacity(plan.config.routing, plan.views.config().dispatch));
   plan.num_steps = flags.steps == 0 ? plan.config.steps : flags.steps;

@@ -11,6 +11,7 @@
 #include "moe/train/config.h"
 #include "moe/train/data.h"
 #include "placement/topology.h"
+#include "program/program.h"
 
 namespace tessera {
 
@@ -25,6 +26,7 @@ constexpr std::int64_t kMaxTimeoutSeconds = 31'536'000;  ///< a year
 struct TrainFlags {
   std::string config;
   std::string parallel = "{}";
+  std::string plan;  ///< a placed program by which steps run; empty: the model's own form
   std::optional<std::int64_t> ranks = {};  ///< none: one thread, or all processes launched
   std::string backend = "threads";
   std::string device = "cpu";  ///< where arrays lie and kernels run
@@ -72,6 +74,7 @@ struct TrainPlan {
   TokenData data;
   std::int64_t num_steps = 0;
   std::optional<Topology> topology;  ///< none: as on one host
+  std::optional<Program> program = {};  ///< of --plan; `views` are then of one rank
 };
 /// That of --topology. Errors: InvalidArgument naming the flag.
 StatusOr<std::optional<Topology>> topology_of(const TrainFlags& flags);

@@ -1,4 +1,5 @@
 // The fused optimizer steps: local wherever parameter, gradient and state are cut alike.
+#include "kernels/elementwise.h"
 #include "kernels/optimizer.h"
 #include "strategies/ops/schema.h"
 
@@ -43,6 +44,70 @@ void run_adam(KernelCall& call) {
                                          .decay = kDecay};
   kernels::adamw(call.ctx, options, call.outputs[0], call.inputs[1], call.outputs[1],
                  call.outputs[2]);
+}
+
+/// Learning rate, clip factor, number of the step and whether to go on come from the last operand.
+template <kernels::WeightDecay kDecay>
+void run_steered_adam(KernelCall& call) {
+  const kernels::AdamWOptions options = {.lr = call.attrs.get_double("lr_scale"),
+                                         .beta1 = call.attrs.get_double("beta1"),
+                                         .beta2 = call.attrs.get_double("beta2"),
+                                         .eps = call.attrs.get_double("eps"),
+                                         .weight_decay = call.attrs.get_double("weight_decay"),
+                                         .decay = kDecay};
+  const kernels::AdamWArrays arrays = {call.outputs[0], call.inputs[1], call.outputs[1],
+                                       call.outputs[2]};
+  kernels::adamw_all(call.ctx, options, {&arrays, 1},
+                     kernels::contiguous(call.ctx, call.inputs[4]));
+}
+
+StatusOr<std::vector<TensorMeta>> infer_steered_adam(std::span<const TensorMeta> inputs,
+                                                     const Attrs& attrs) {
+  const TensorMeta& steering = inputs[4];
+  if (steering.shape != Shape{kernels::Steering::kSize} || steering.dtype != DType::kF64) {
+    return invalid_argument("steering is " + std::string(name_of(steering.dtype)) +
+                            to_string(steering.shape) +
+                            ", but must be F64[4]: learning rate, clip factor, number of the step, "
+                            "and 1 to go on or 0");
+  }
+  return infer_adam(inputs.first(4), attrs);
+}
+
+/// A first step, a later one that is clipped, and one that is not to be made.
+std::vector<Sample> steered_samples() {
+  std::vector<Sample> samples;
+  const std::vector<double> all[] = {{1e-2, 1.0, 1, 1}, {1e-2, 0.5, 7, 1}, {1e-2, 1.0, 2, 0}};
+  const Shape shapes[] = {{8, 6}, {5, 3}, {7, 6}};
+  for (std::size_t i = 0; i < std::size(all); ++i) {
+    Sample& sample = samples.emplace_back();
+    sample.shapes = {shapes[i], shapes[i], shapes[i], shapes[i], {kernels::Steering::kSize}};
+    sample.positive = true;
+    sample.differentiable = false;
+    sample.adjust = [steering = all[i]](int operand, const Shape&, std::vector<double>& values) {
+      if (operand == 4) values = steering;
+    };
+  }
+  return samples;
+}
+
+OpDef steered(const OpDef& op, Kernel kernel) {
+  OpDef def = op;
+  def.name = op.name + "steered_";
+  def.doc =
+      "The same step as " + op.name +
+      ", steered by values of the device: F64[4], which hold the learning rate, the factor of the "
+      "gradient, the number of the step (1 for the first), and 1, or 0 where nothing is to be "
+      "written.";
+  def.args.push_back(in("steering"));
+  def.attrs = {ops::double_attr("lr_scale", 1.0), ops::double_attr("beta1", 0.9),
+               ops::double_attr("beta2", 0.95), ops::double_attr("eps", 1e-8),
+               ops::double_attr("weight_decay", 0.1)};
+  def.rule = "*, *, *, *, s -> &A *, &C *, &D * | s!";
+  def.kernel = std::move(kernel);
+  def.infer = infer_steered_adam;
+  def.declined = {};
+  def.samples = steered_samples();
+  return def;
 }
 
 void run_sgd(KernelCall& call) {
@@ -147,6 +212,11 @@ void add_adamw_ops(OpTable& table) {
       "BF16; weight decay is part of the gradient, which is scaled by grad_scale on the way in.";
   adam.declined = {};
   adam.kernel = run_adam<kernels::WeightDecay::kInGradient>;
+  OpDef steered_adamw = steered(adamw, run_steered_adam<kernels::WeightDecay::kDecoupled>);
+  steered_adamw.declined = {
+      "P(avg), _, _, _, _; P(max), _, _, _, _; P(min), _, _, _, _: a parameter is never Partial"};
+  table.must_add(std::move(steered_adamw));
+  table.must_add(steered(adam, run_steered_adam<kernels::WeightDecay::kInGradient>));
   table.must_add(std::move(adamw));
   table.must_add(std::move(adam));
   add_sgd(table);

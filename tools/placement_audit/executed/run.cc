@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/executed/run_execute.h"
+#include "tools/placement_audit/executed/run_solved.h"
 #include "tools/placement_audit/find_ops.h"
 
 namespace tessera::audit {
@@ -198,6 +199,7 @@ StatusOr<Answer> run_program(const Request& request) {
   const SafetensorsFile* const tensors = file ? &*file : nullptr;
   TSR_ASSIGN_OR_RETURN(const Program program,
                        read_program(document.root(), table, types_of(tensors)));
+  if (request.solved_run.asked) return run_solved(request, program, table, tensors);
   TSR_ASSIGN_OR_RETURN(const DeviceId::Kind device, parse_device_kind("--device", request.device));
   TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
   TSR_ASSIGN_OR_RETURN(RunOutcome outcome, execute(program, {.file = tensors,

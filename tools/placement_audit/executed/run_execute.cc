@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <list>
+#include <map>
 #include <mutex>
 #include <tuple>
 
@@ -17,6 +18,7 @@
 #include "dtensor/with_row.h"
 #include "kernels/elementwise.h"
 #include "kernels/shapes_device.h"
+#include "program/step_names.h"
 #include "runtime/sim/sim_world.h"
 #include "runtime/world.h"
 
@@ -81,7 +83,8 @@ class RankRun {
   }
 
   /// Inputs without values are left empty.
-  tessera::Program trace() {
+  tessera::Program trace(ValueNames names) {
+    by_ops_ = names == ValueNames::kOfDocument;
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) make_input(i);
     Capture captured(runtime_, "program");
     for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
@@ -90,7 +93,10 @@ class RankRun {
       captured.declare(tensors_[i], role, program_.tensors[i].name);
     }
     run_steps();
-    return captured.finish();
+    const std::map<std::string, std::string> own = by_ops_ ? own_names(captured) : NameMap();
+    tessera::Program program = captured.finish();
+    rename_values(own, program);
+    return program;
   }
 
  private:
@@ -104,6 +110,22 @@ class RankRun {
       }
       ends().push_back(runtime_.events().events().size());
     }
+  }
+
+  using NameMap = std::map<std::string, std::string>;
+  /// What the document calls values that are still there, by the capture's names.
+  NameMap own_names(Capture& captured) {
+    NameMap names;
+    for (const int slot : program_.results) {
+      names[captured.name_of(at(slot))] = program_.tensors[static_cast<std::size_t>(slot)].name;
+    }
+    for (const int slot : program_.gradients) {
+      const DTensor grad = at(slot).grad();
+      if (!grad.defined()) continue;
+      names[captured.name_of(grad)] =
+          gradient_name(program_.tensors[static_cast<std::size_t>(slot)].name);
+    }
+    return names;
   }
 
   std::size_t rank() const { return static_cast<std::size_t>(runtime_.rank()); }
@@ -123,6 +145,7 @@ class RankRun {
 
   Job& job_;
   const Program& program_;
+  bool by_ops_ = false;  ///< what autograd begins with is made by an op, too
   Runtime runtime_;
   std::vector<DTensor> tensors_;
 };
@@ -192,7 +215,8 @@ void RankRun::take(const RedistributeStep& step) {
 
 void RankRun::take(const BackwardStep& step) {
   const DTensor& root = at(step.root);
-  backward(root, step.cotangent < 0 ? ones_like(root.detach()) : at(step.cotangent));
+  if (step.cotangent >= 0) return backward(root, at(step.cotangent));
+  backward(root, by_ops_ ? full_like(root.detach(), 1.0) : ones_like(root.detach()));
 }
 
 std::vector<DTensor> RankRun::run_region(const LocalMapStep& step, const LocalInputs& inputs) {
@@ -340,20 +364,6 @@ std::vector<RunEvent> merge_events(const Job& job) {
   return all;
 }
 
-Status read_inputs(Job& job) {
-  for (std::size_t i = 0; i < job.program.inputs.size(); ++i) {
-    const ProgramInput& input = job.program.inputs[i];
-    Array& whole = job.whole_inputs.emplace_back();
-    if (input.from == ProgramInput::From::kWhole) whole = input.arrays[0];
-    if (input.from != ProgramInput::From::kFile || job.sources.file == nullptr) continue;
-    const auto& [name, spec] = job.program.tensors[i];
-    whole = Array::empty(spec.global_shape(), spec.dtype());
-    TSR_RETURN_IF_ERROR(
-        job.sources.file->read(name, {whole.bytes(), static_cast<std::size_t>(whole.num_bytes())}));
-  }
-  return absl::OkStatus();
-}
-
 /// Where it happened, and why; the text of run_ranks() where no step failed.
 Status explain_failure(const Job& job, const Status& status) {
   if (job.failure.ok()) return status;
@@ -365,9 +375,24 @@ Status explain_failure(const Job& job, const Status& status) {
 
 }  // namespace
 
+StatusOr<std::vector<Array>> whole_inputs(const Program& program, const RunSources& sources) {
+  std::vector<Array> inputs;
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    const ProgramInput& input = program.inputs[i];
+    Array& whole = inputs.emplace_back();
+    if (input.from == ProgramInput::From::kWhole) whole = input.arrays[0];
+    if (input.from != ProgramInput::From::kFile || sources.file == nullptr) continue;
+    const auto& [name, spec] = program.tensors[i];
+    whole = Array::empty(spec.global_shape(), spec.dtype());
+    TSR_RETURN_IF_ERROR(
+        sources.file->read(name, {whole.bytes(), static_cast<std::size_t>(whole.num_bytes())}));
+  }
+  return inputs;
+}
+
 StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) {
   Job job{.program = program, .sources = sources};
-  TSR_RETURN_IF_ERROR(read_inputs(job));
+  TSR_ASSIGN_OR_RETURN(job.whole_inputs, whole_inputs(program, sources));
   const auto num_ranks = static_cast<std::size_t>(program.num_ranks);
   job.results.resize(program.results.size() + program.gradients.size());
   job.events.resize(num_ranks);
@@ -382,13 +407,13 @@ StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources) 
 }
 
 StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
-                                 const RunSources& sources) {
+                                 const RunSources& sources, ValueNames names) {
   if (rank >= program.num_ranks) {
     return invalid_argument(absl::StrFormat("--simulate-rank %d: the program has ranks 0 to %d",
                                             rank, program.num_ranks - 1));
   }
   Job job{.program = program, .sources = sources};
-  TSR_RETURN_IF_ERROR(read_inputs(job));
+  TSR_ASSIGN_OR_RETURN(job.whole_inputs, whole_inputs(program, sources));
   job.step_ends.resize(static_cast<std::size_t>(program.num_ranks));
   SimOptions options;
   options.value_bytes = std::numeric_limits<std::int64_t>::max();
@@ -396,7 +421,7 @@ StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
   TSR_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
                        make_sim_world(rank, program.num_ranks, options));
   try {
-    return RankRun(job, *world).trace();
+    return RankRun(job, *world).trace(names);
   } catch (const Error& error) {
     return explain_failure(job, error.status());
   }

@@ -49,10 +49,18 @@ struct RunSources {
 /// io_error where the file cannot be read.
 StatusOr<RunOutcome> execute(const Program& program, const RunSources& sources);
 
+/// Whose names values have in a program: those that captures give, by op and module, or the
+/// document's, its gradients' as well.
+enum class ValueNames { kOfCapture, kOfDocument };
 /// What rank `rank` does in it, as the program of a step, on a simulated world: no other rank is
 /// there, and inputs that the document does not spell out have no values: of `sources` only ops and
 /// topology count. Errors: those of execute(); InvalidArgument for a rank that the program has not.
 StatusOr<tessera::Program> trace(const Program& program, std::int64_t rank,
-                                 const RunSources& sources);
+                                 const RunSources& sources,
+                                 ValueNames names = ValueNames::kOfCapture);
+
+/// Inputs as a whole, in order; null where each rank's part is given, or nothing. Errors: io_error
+/// where the file cannot be read.
+StatusOr<std::vector<Array>> whole_inputs(const Program& program, const RunSources& sources);
 
 }  // namespace tessera::audit

@@ -2,6 +2,7 @@
 // program of a whole step (docs/program.md).
 #include "absl/strings/str_format.h"
 #include "io/file.h"
+#include "moe/train/open_step.h"
 #include "moe/train/routing_scenario.h"
 #include "moe/train/simulate.h"
 #include "program/fold.h"
@@ -22,6 +23,22 @@ StatusOr<TokenData> tokens_of(const ModelConfig& config) {
   return TokenData::of(std::move(recorded), config);
 }
 
+std::string file_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// The step on one rank, of ops alone: what a solver places.
+StatusOr<tessera::Program> trace_open(const TraceRequest& trace, DType dtype) {
+  if (trace.num_ranks != 1 || trace.rank != 0 || trace.parallel != "{}") {
+    return invalid_argument(
+        "trace --open: the step is of one rank, and its placements are found later; leave "
+        "--parallel, --ranks and --simulate-rank out");
+  }
+  TSR_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(trace.train));
+  TSR_ASSIGN_OR_RETURN(OpenStep step, open_step(config, dtype));
+  step.program.name = file_of(trace.train);
+  step.program.source.command = absl::StrFormat("--open --dtype %s", trace.dtype);
+  return std::move(step.program);
+}
+
 StatusOr<tessera::Program> trace_training(const Request& request) {
   const TraceRequest& trace = request.trace;
   TSR_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(trace.train));
@@ -35,6 +52,7 @@ StatusOr<tessera::Program> trace_training(const Request& request) {
     return invalid_argument("--dtype " + in_quotes(trace.dtype) +
                             ": F32, F64 and BF16 are allowed");
   }
+  if (trace.open) return trace_open(trace, *dtype);
   if (trace.rank >= trace.num_ranks) {
     return invalid_argument(absl::StrFormat("--simulate-rank %d: ranks 0 to %d are allowed",
                                             trace.rank, trace.num_ranks - 1));
@@ -46,8 +64,7 @@ StatusOr<tessera::Program> trace_training(const Request& request) {
   TSR_ASSIGN_OR_RETURN(const TokenData data, tokens_of(config));
   TSR_ASSIGN_OR_RETURN(tessera::Program program, trace_step(config, parallel, place, data));
   program.routing = trace.routing;
-  const std::size_t slash = trace.train.rfind('/');
-  program.name = slash == std::string::npos ? trace.train : trace.train.substr(slash + 1);
+  program.name = file_of(trace.train);
   program.source.command =
       absl::StrFormat("--parallel %s --ranks %d --simulate-rank %d --dtype %s --routing %s",
                       trace.parallel, trace.num_ranks, trace.rank, trace.dtype, trace.routing);

@@ -1,0 +1,141 @@
+// tessera-train --plan as a user runs it.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "program/program_json.h"
+#include "tests/plan/placed_step.h"
+#include "tests/tools/program.h"
+
+namespace tessera::testing {
+namespace {
+
+struct PlanFiles {
+  ScratchFolder folder;
+  std::string config, plan;
+  /// Of the softmax model, on 4 ranks.
+  PlanFiles() {
+    config = folder.file("config.json", expected_results("softmax").find("config")->to_string());
+    const OpenStep open = value_or_throw(open_step(job_of("softmax").config, DType::kF64));
+    plan = folder.file("plan.json", write_program(by_hand(open.program, mesh_of({2, 2}))));
+  }
+  std::vector<std::string> arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"--config", config,
+                                    "--data",   parity_path("softmax", "tokens.safetensors"),
+                                    "--init",   parity_path("softmax", "init.safetensors"),
+                                    "--steps",  "2",
+                                    "--dtype",  "F64"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+std::vector<Json> lines_of(const std::string& path) {
+  std::vector<Json> lines;
+  const std::string text = read_whole_file(path);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(value_or_throw(parse_json(text.substr(at, end - at), "line")));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST_CASE("tessera-train --plan logs the losses of its own form", "[plan][tools]") {
+  const PlanFiles files;
+  const std::string by_plan = files.folder / "plan.jsonl", by_model = files.folder / "model.jsonl";
+  const Ran one = run_program("tessera-train", files.arguments({"--log", by_model}));
+  CAPTURE(one.err);
+  REQUIRE(one.exit_code == 0);
+  const Ran ran = run_program(
+      "tessera-train", files.arguments({"--plan", files.plan, "--ranks", "4", "--log", by_plan}));
+  CAPTURE(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  CHECK(ran.out.starts_with("plan: \"step\", "));
+  CHECK_THAT(ran.out, Catch::Contains("all_reduce"));
+  const std::vector<Json> got = lines_of(by_plan), wanted = lines_of(by_model);
+  REQUIRE(got.size() == wanted.size());
+  for (std::size_t step = 0; step < got.size(); ++step) {
+    for (const char* key : {"loss", "grad_norm", "lr"}) {
+      CAPTURE(step, key);
+      CHECK(std::abs(*got[step].find(key)->if_number() - *wanted[step].find(key)->if_number()) <
+            1e-9);
+    }
+    CHECK(got[step].find("tokens_per_expert")->to_string() ==
+          wanted[step].find("tokens_per_expert")->to_string());
+  }
+}
+
+TEST_CASE("a plan of another world, and flags that a plan decides, are refused", "[plan][tools]") {
+  const PlanFiles files;
+  const Ran two =
+      run_program("tessera-train", files.arguments({"--plan", files.plan, "--ranks", "2"}));
+  CHECK(two.exit_code == 3);
+  CHECK(two.out.empty());
+  CHECK(two.err == "tessera-train: --plan " + files.plan +
+                       ": it is a plan of 4 ranks, and the run has 2; give --ranks 4, or start as "
+                       "many processes\n");
+  const Ran saves = run_program(
+      "tessera-train",
+      files.arguments({"--plan", files.plan, "--ranks", "4", "--save", files.folder / "saved"}));
+  CHECK(saves.exit_code == 2);
+  CHECK(saves.err ==
+        "tessera-train: --plan and --save do not go together: the plan says how the step runs, and "
+        "its run is neither captured nor saved\n");
+  const Ran other = run_program(
+      "tessera-train", files.arguments({"--plan", files.plan, "--ranks", "4", "--dtype", "F32"}));
+  CHECK(other.exit_code != 0);
+}
+
+TEST_CASE("placement-audit trace --open writes the step that plans are solved from",
+          "[plan][tools]") {
+  const PlanFiles files;
+  const Ran traced = run_program("placement-audit",
+                                 {"trace", "--train", files.config, "--open", "--dtype", "F64"});
+  CAPTURE(traced.err);
+  REQUIRE(traced.exit_code == 0);
+  const Program step = value_or_throw(read_program(traced.out, "step", builtin_ops()));
+  CHECK(step.ranks == 1);
+  CHECK(check_plan(step, job_of("softmax").config, DType::kF64).ok());
+  CHECK(traced.out.find("\"region\"") == std::string::npos);
+  const Ran cut = run_program("placement-audit", {"trace", "--train", files.config, "--open",
+                                                  "--parallel", "{\"tp\":2}", "--ranks", "2"});
+  CHECK(cut.exit_code == 3);
+  CHECK_THAT(cut.err, Catch::Contains("trace --open: the step is of one rank"));
+}
+
+const char* const kThin = R"j({"mesh":{"shape":[4],"axes":["tp"]},"inputs":{
+  "a":{"shape":[8,4],"dtype":"F64","placements":["S(1)"],"values":[1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8]},
+  "b":{"shape":[4,8],"dtype":"F64","placements":["S(0)"],"values":[1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8,1,2,3,4,5,6,7,8]}},
+  "program":[{"op":"matmul","args":["a","b"],"out":["c"]},{"op":"softmax","args":["c"],"attrs":{"dim":1},"out":["d"]},
+             {"op":"sum","args":["d"],"out":["l"]},{"backward":"l","grads":["b"]}]})j";
+
+TEST_CASE("placement-audit run --solve prints what moved beside what was predicted",
+          "[plan][tools]") {
+  const ScratchFolder folder;
+  const std::string file = folder.file("thin.json", kThin);
+  const Ran ran = run_program("placement-audit", {"run", "--input", file, "--solve"});
+  CAPTURE(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  const Json answer = value_or_throw(parse_json(ran.out, "run"));
+  CHECK(answer.find("predicted_bytes")->to_string() == answer.find("executed_bytes")->to_string());
+  CHECK(answer.find("results")->find("grad.b") != nullptr);
+  const Ran kept = run_program(
+      "placement-audit", {"run", "--input", file, "--solve", "--keep-inputs", "--format", "text"});
+  REQUIRE(kept.exit_code == 0);
+  CHECK_THAT(kept.out, Catch::Contains("\"a\"  [S(1)], input"));
+  CHECK(kept.out.find("DIFFERS") == std::string::npos);
+  CHECK(kept.out.find("predicted 0 bytes") == std::string::npos);
+  const Ran pinned = run_program("placement-audit", {"run", "--input", file, "--solve", "--pin",
+                                                     "a=S(0)", "--format", "text"});
+  REQUIRE(pinned.exit_code == 0);
+  CHECK_THAT(pinned.out, Catch::Contains("\"a\"  [S(0)], input"));
+  const Ran nobody =
+      run_program("placement-audit", {"run", "--input", file, "--solve", "--pin", "q=S(0)"});
+  CHECK(nobody.exit_code == 3);
+}
+
+}  // namespace
+}  // namespace tessera::testing
