@@ -32,8 +32,9 @@ bool is_even(const PieceList& pieces, std::int64_t size) {
 
 bool has_only_axes(const Layout& layout) {
   return std::all_of(layout.dims.begin(), layout.dims.end(), [](const Levels& levels) {
-    return std::all_of(levels.begin(), levels.end(),
-                       [](const Level& level) { return level.kind == Level::Kind::kAxis; });
+    return std::all_of(levels.begin(), levels.end(), [](const Level& level) {
+      return level.kind == Level::Kind::kAxis && !level.sizes;
+    });
   });
 }
 

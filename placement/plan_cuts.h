@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// True if nothing but axes cuts the dims.
+/// True if nothing but axes cuts the dims, none of them by stated sizes.
 bool has_only_axes(const Layout& layout);
 
 /// Products of counts that do not fit 64 bits.

@@ -401,6 +401,11 @@ std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Le
     const std::int64_t parts = mesh.size(level.axis);
     finer.reserve(held.size() * static_cast<std::size_t>(parts));
     for (const Interval& piece : held) {
+      for (std::int64_t c = 0; level.sizes && c < parts; ++c) {
+        const RaggedPart part = level.sizes.part_of(c);
+        finer.push_back({piece.start + part.start, piece.start + part.stop});
+      }
+      if (level.sizes) continue;
       const std::int64_t length = piece.stop - piece.start;
       const std::int64_t chunk = pattern::chunk_of(mesh, level, length);
       for (std::int64_t c = 0; c < parts; ++c) {
