@@ -4,8 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "placement/plan.h"
-#include "placement/plan_cost.h"
+#include "placement/price_table.h"
 #include "program/product_flops.h"
 #include "program/solver/cost_network.h"
 #include "strategies/rules/propagate.h"
@@ -107,14 +106,10 @@ double Prices::price(const Spec& from, const Spec& to) const {
     constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 2;
     return bytes >= kNever ? kForbidden : static_cast<double>(bytes);
   }
-  const StatusOr<Plan> found = plan(from, to, {.topology = options_.topology});
+  const StatusOr<MovePrice> found = price_of_move(from, to, {.topology = options_.topology});
   if (!found.ok()) return kForbidden;
-  double cost = 0.0;
-  for (const PlanStep& step : found->steps) {
-    cost += options_.topology == nullptr ? static_cast<double>(bytes_of(step).total)
-                                         : cost_of(step, options_.topology).estimated_us;
-  }
-  return cost;
+  return options_.topology == nullptr ? static_cast<double>(found->bytes_received.total)
+                                      : found->us;
 }
 
 double Prices::of_work(const Op& op, const Attrs& attrs, const CallCandidate& candidate) const {

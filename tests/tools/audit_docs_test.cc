@@ -1,5 +1,6 @@
 // docs/audit.md, docs/findings.md and docs/placement-audit.md: each command that they show in a
-// block of ```console is run where they stand, and answers what they say. TESSERA_ACCEPT=1 takes over what is answered now.
+// block of ```console is run where they stand, and answers what they say. TESSERA_ACCEPT=1 takes
+// over what is answered now.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -50,8 +51,7 @@ void check_page(const std::string& name, int least_commands) {
   CHECK(commands >= least_commands);
 }
 
-TEST_CASE("what the pages of the audit show is what is answered",
-          "[tools][check][docs]") {
+TEST_CASE("what the pages of the audit show is what is answered", "[tools][check][docs]") {
   check_page("audit.md", 4);
   check_page("findings.md", 4);
   check_page("placement-audit.md", 2);

@@ -94,7 +94,7 @@ TEST_CASE("wrong flags of solve are usage errors, wrong programs are not", "[too
     CHECK(ran.out.empty());
     CHECK(testing::count_of(ran.err, "\n") == 1);
   }
-  CHECK(solve({"--topology", "/no/such.json"}).exit_code == 4);
+  CHECK(solve({"--topology", "/no/such.json"}).exit_code == 3);
   CHECK(solve({"--topology", kProduct}).exit_code == 3);
   CHECK(solve({"--pin", "nothing=R"}).exit_code == 3);
   CHECK(solve({"--cap", "1"}).exit_code == 3);
