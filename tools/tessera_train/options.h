@@ -73,7 +73,7 @@ struct TrainPlan {
   DType dtype = DType::kF32;
   TokenData data;
   std::int64_t num_steps = 0;
-  std::optional<Topology> topology;  ///< none: as on one host
+  std::optional<Topology> topology;     ///< none: as on one host
   std::optional<Program> program = {};  ///< of --plan; `views` are then of one rank
 };
 /// That of --topology. Errors: InvalidArgument naming the flag.
