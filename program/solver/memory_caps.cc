@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "io/byte_text.h"
 #include "program/fold.h"
-#include "program/memory.h"
 #include "program/solver/placed_program.h"
 
 namespace tessera {
@@ -20,21 +19,10 @@ namespace {
 
 constexpr int kMostRounds = 12;
 
-struct Peak {
-  std::int64_t bytes = 0;
-  int step = 0;  ///< of the problem
-};
-
-StatusOr<Peak> peak_of(const PlacedProgram& placed, const OpTable& ops) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(placed.program, ops));
-  Peak peak;
-  for (const StageMemory& stage : stages) {
-    if (stage.peak_bytes <= peak.bytes) continue;
-    peak.bytes = stage.peak_bytes;
-    const auto at = static_cast<std::size_t>(std::max<std::int64_t>(stage.peak_step, 0));
-    peak.step = at < placed.step_of.size() ? placed.step_of[at] : 0;
-  }
-  return peak;
+/// The problem's step at which most is held.
+int step_of_peak(const StageMemory& fullest, const PlacedProgram& placed) {
+  const auto at = static_cast<std::size_t>(std::max<std::int64_t>(fullest.peak_step, 0));
+  return at < placed.step_of.size() ? placed.step_of[at] : 0;
 }
 
 class CapSearch {
@@ -49,14 +37,14 @@ class CapSearch {
     std::int64_t least = INT64_MAX;
     bool lowered = false;
     for (int round = 0; round < kMostRounds; ++round) {
-      TSR_ASSIGN_OR_RETURN(const Peak peak, peak_of(placed_, ops_));
-      least = std::min(least, peak.bytes);
-      if (peak.bytes <= *options_.memory_cap) {
+      TSR_ASSIGN_OR_RETURN(const StageMemory fullest, fullest_stage(placed_.program, ops_));
+      least = std::min(least, fullest.peak_bytes);
+      if (fullest.peak_bytes <= *options_.memory_cap) {
         found.network.bound = std::min(bound, found.network.cost);
         found.network.exact &= !lowered;
         return finished(std::move(found));
       }
-      lowered |= tighten(peak, found.network.states);
+      lowered |= tighten(fullest, found.network.states);
       StatusOr<CappedSolution> next = solve();
       if (!next.ok()) return no_room(next.status(), least);
       found = *std::move(next);
@@ -77,16 +65,17 @@ class CapSearch {
   }
 
   /// True where a cap became lower than what may be held.
-  bool tighten(const Peak& peak, const std::vector<int>& states) {
+  bool tighten(const StageMemory& fullest, const std::vector<int>& states) {
     const auto cap = static_cast<double>(*options_.memory_cap);
-    const auto [at, is_new] = caps_.try_emplace(peak.step);
+    const int step = step_of_peak(fullest, placed_);
+    const auto [at, is_new] = caps_.try_emplace(step);
     if (is_new) {
-      at->second = problem_.held_at(peak.step);
+      at->second = problem_.held_at(step);
       at->second.limit = cap;
     }
     const double held = problem_.network().amount_of(at->second, states);
     if (held > at->second.limit) return false;
-    const double left_out = static_cast<double>(peak.bytes) - held;
+    const double left_out = static_cast<double>(fullest.peak_bytes) - held;
     at->second.limit = std::min(cap - left_out, held - 1.0);
     return true;
   }
@@ -111,6 +100,13 @@ class CapSearch {
 };
 
 }  // namespace
+
+StatusOr<StageMemory> fullest_stage(const Program& program, const OpTable& ops) {
+  TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(program, ops));
+  return *std::max_element(
+      stages.begin(), stages.end(),
+      [](const StageMemory& a, const StageMemory& b) { return a.peak_bytes < b.peak_bytes; });
+}
 
 StatusOr<CappedSolution> solve_under_cap(PlacementProblem& problem, const OpTable& ops,
                                          const PropagateOptions& options) {

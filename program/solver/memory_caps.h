@@ -2,10 +2,14 @@
 // program/solver/.
 #pragma once
 
+#include "program/memory.h"
 #include "program/solver/placement_problem.h"
 #include "program/solver/solve_network.h"
 
 namespace tessera {
+
+/// That of the stage whose ranks hold most. Errors: those of memory_of().
+StatusOr<StageMemory> fullest_stage(const Program& program, const OpTable& ops);
 
 struct CappedSolution {
   NetworkSolution network;

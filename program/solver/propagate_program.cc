@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "program/call_arguments.h"
-#include "program/memory.h"
 #include "program/solver/greedy.h"
 #include "program/solver/memory_caps.h"
 #include "program/solver/placed_program.h"
@@ -23,13 +22,6 @@ std::string text_of(const Spec& spec) {
   std::string text;
   for (const Placement& each : *placements) text += (text.empty() ? "" : ", ") + to_string(each);
   return '[' + text + ']';
-}
-
-StatusOr<std::int64_t> peak_of(const Program& program, const OpTable& ops) {
-  TSR_ASSIGN_OR_RETURN(const std::vector<StageMemory> stages, memory_of(program, ops));
-  std::int64_t peak = 0;
-  for (const StageMemory& stage : stages) peak = std::max(peak, stage.peak_bytes);
-  return peak;
 }
 
 /// Adds up what a placed program costs, step by step.
@@ -166,7 +158,8 @@ StatusOr<PropagatedProgram> propagate_program(const Program& program, const OpTa
   const bool solves = options.mode == PropagateMode::kSolve;
   TSR_RETURN_IF_ERROR(solves ? solve(graph, ops, options, result)
                              : greedy(graph, ops, options, result));
-  TSR_ASSIGN_OR_RETURN(result.peak_bytes, peak_of(result.program, ops));
+  TSR_ASSIGN_OR_RETURN(const StageMemory fullest, fullest_stage(result.program, ops));
+  result.peak_bytes = fullest.peak_bytes;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -44,6 +44,7 @@ struct ComputeRate {
 
 struct PropagateOptions {
   PropagateMode mode = PropagateMode::kSolve;
+  /// With kGreedy only of values that are there from the start: what calls make lies as they say.
   std::vector<PlacementConstraint> constraints = {};
   /// Prices of moves in µs; null: in bytes that all ranks together receive.
   const Topology* topology = nullptr;

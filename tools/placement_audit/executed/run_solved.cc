@@ -20,14 +20,6 @@
 namespace tessera::audit {
 namespace {
 
-/// What was moved where values lay as the document has them is not what will be.
-void forget_moves(tessera::Program& program) {
-  for (AnyStep& step : program.steps) {
-    if (auto* move = std::get_if<MoveStep>(&step.what)) move->moves.reset();
-    if (auto* call = std::get_if<CallStep>(&step.what)) call->moves.clear();
-  }
-}
-
 StatusOr<PropagatedProgram> solve(const Request& request, const Program& program,
                                   const OpTable& table) {
   TSR_ASSIGN_OR_RETURN(tessera::Program traced,
@@ -35,7 +27,6 @@ StatusOr<PropagatedProgram> solve(const Request& request, const Program& program
   if (!request.solved_run.keep_inputs) {
     for (ProgramValue& value : traced.values) value.layout.reset();
   }
-  forget_moves(traced);
   TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
   const PropagateOptions options = {.constraints = request.solve.pins,
                                     .topology = topology ? &*topology : nullptr,
