@@ -59,25 +59,47 @@ std::int64_t num_contributors(const PlanStep& step) {
   return count;
 }
 
-bool fills(const PlanStep& step) {
-  for (std::size_t a = 0; a < step.dst.layout().partial.size(); ++a) {
-    const bool was = step.src.mesh() == step.dst.mesh() && step.src.layout().partial[a];
-    if (step.dst.layout().partial[a] && !was) return true;
+bool is_axis(const Level& level) { return level.kind == Level::Kind::kAxis; }
+
+/// What ranks read in a step on one mesh: what they hold under `target`, and, where shards stay in
+/// place beside a Partial axis, under `stays`, too.
+struct LayoutsRead {
+  Layout target;
+  std::optional<Layout> stays;
+};
+/// nullopt where that is not what is read.
+std::optional<LayoutsRead> layouts_read(const PlanStep& step) {
+  LayoutsRead read{step.dst.layout(), std::nullopt};
+  const Layout& src = step.src.layout();
+  const Roles roles = roles_of(step);
+  for (int axis = 0; axis < step.dst.mesh().ndim(); ++axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    if (!step.dst.layout().partial[a] || src.partial[a]) continue;
+    if (step.in_place || src.dims.empty() || src.is_ragged()) return std::nullopt;
+    if (roles.of_axis[a] == AxisRole::kSame) {
+      read.stays = src;
+    } else if (roles.fills[a]) {
+      // Coord 0 has all: a cut in chunks as long as the dim.
+      const std::int64_t all = std::max<std::int64_t>(1, step.dst.global_shape()[0]);
+      read.target.dims[0].insert(read.target.dims[0].begin(), Level::of_axis(axis, all));
+    }
   }
-  return false;
+  if (!read.stays) return read;
+  // Of axes whose shards do not stay, every coord's pieces are read.
+  for (Levels& levels : read.stays->dims) {
+    for (Level& level : levels) {
+      if (!is_axis(level) || roles.of_axis[static_cast<std::size_t>(level.axis)] == AxisRole::kSame)
+        continue;
+      level = Level::of_block(step.src.mesh().size(level.axis), level.grain);
+    }
+  }
+  return read;
 }
 
-/// True if the bytes that ranks receive are a linear form of what they hold.
-bool is_linear_in_bytes(const PlanStep& step) {
-  return step.kind == Kind::kLocal ||
-         (step.kind != Kind::kAllReduce && on_one_mesh(step) && !fills(step));
-}
-/// And so are the messages: classes of ranks can be counted.
+/// True if what ranks receive is a linear form of what they hold: classes of ranks can be counted.
 bool is_linear_form(const PlanStep& step) {
-  // Peers that lack only what a rank kept send nothing: few ranks are asked, of many it is left
-  // out.
-  const bool kept = step.in_place && step.kept && step.dst.mesh().num_ranks() <= kFewRanks;
-  return !kept && is_linear_in_bytes(step);
+  return step.kind == Kind::kLocal ||
+         (step.kind != Kind::kAllReduce && on_one_mesh(step) && layouts_read(step).has_value());
 }
 
 /// Messages cost more to count than bytes.
@@ -87,19 +109,29 @@ enum class Count : std::uint8_t { kBytes, kMessagesToo };
 class StepForm {
  public:
   StepForm(const PlanStep& step, Count count)
-      : step_(step), count_(count), contributors_(num_contributors(step)) {}
+      : step_(step), count_(count), contributors_(num_contributors(step)) {
+    if (step.kind != Kind::kLocal) read_ = *layouts_read(step);
+  }
 
   std::vector<Overlap> overlaps() const {
-    const Layout& dst = step_.dst.layout();
+    const Layout& dst = read_.target;
+    const Layout* stays = read_.stays ? &*read_.stays : nullptr;
     const Layout& src = step_.src.layout();
     if (step_.kind == Kind::kLocal) return {};
     // Where messages do not count, something cheap stands in their place.
-    const Overlap owners = count_ == Count::kBytes ? Overlap{&dst, nullptr}
-                                                   : Overlap{&dst, &src, Overlap::Of::kOwners};
-    if (!step_.in_place) return {{&dst, nullptr}, {&dst, &src}, owners};
+    const Overlap owners = count_ == Count::kBytes
+                               ? Overlap{&dst, nullptr}
+                               : Overlap{&dst, &src, Overlap::Of::kOwners, stays};
+    if (!step_.in_place) {
+      return {{&dst, nullptr, Overlap::Of::kElements, stays}, {&dst, &src}, owners};
+    }
     std::vector<Overlap> all{{&dst, nullptr}, {&src, nullptr}, owners};
-    if (step_.kept)
-      all.insert(all.end(), {{&dst, &step_.kept->layout()}, {&src, &step_.kept->layout()}});
+    if (!step_.kept) return all;
+    const Layout& kept = step_.kept->layout();
+    all.insert(all.end(), {{&dst, &kept}, {&src, &kept}});
+    if (count_ == Count::kMessagesToo) {
+      all.push_back({&kept, &src, Overlap::Of::kInside, &dst});
+    }
     return all;
   }
 
@@ -112,13 +144,18 @@ class StepForm {
     }
     const std::int64_t kept = step_.kept ? counts[3] - counts[4] : 0;
     const std::int64_t lacks = counts[0] - counts[1] - kept;
-    return {lacks, lacks > 0 ? counts[2] - (counts[1] > 0 ? 1 : 0) : 0};
+    if (lacks == 0) return {};
+    // Peers whose parts a rank kept send nothing, and it does not send to itself.
+    const std::int64_t inside = step_.kept && count_ == Count::kMessagesToo ? counts[5] : 0;
+    const bool own_inside = step_.kept && counts[4] == counts[1];
+    return {lacks, counts[2] - inside - (counts[1] > 0 && !own_inside ? 1 : 0)};
   }
 
  private:
   const PlanStep& step_;
   Count count_;
   std::int64_t contributors_;
+  LayoutsRead read_;
 };
 
 /// Steps that are linear forms, counted together: maxima are those of one rank.
@@ -127,6 +164,7 @@ Sum sum_of_forms(const Spec& tensor, std::span<const PlanStep> steps,
   std::vector<StepForm> forms;
   std::vector<std::size_t> begin;
   std::vector<Overlap> overlaps;
+  forms.reserve(steps.size());  // overlaps lead into them
   for (const PlanStep& step : steps) {
     forms.emplace_back(step, count);
     begin.push_back(overlaps.size());
@@ -203,8 +241,7 @@ std::vector<std::int64_t> ranks_of(const Mesh& a, const Mesh& b) {
 
 Sum sum_of(const PlanStep& step, Count count) {
   if (step.kind == Kind::kAllReduce) return sum_of_all_reduce(step);
-  const bool linear = count == Count::kBytes ? is_linear_in_bytes(step) : is_linear_form(step);
-  if (linear) return sum_of_forms(step.dst, {&step, 1}, count);
+  if (is_linear_form(step)) return sum_of_forms(step.dst, {&step, 1}, count);
   if (step.src.mesh() != step.dst.mesh()) {
     if (const auto sum = exchanged(step.src, step.dst)) return {sum->elements, sum->messages};
   }

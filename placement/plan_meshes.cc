@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "placement/plan_cuts.h"
+#include "placement/plan_counts.h"
 #include "placement/plan_tally.h"
 
 namespace tessera {

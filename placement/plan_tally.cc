@@ -3,67 +3,13 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "placement/layout_pattern.h"
+#include "placement/plan_counted_dims.h"
+#include "placement/plan_counts.h"
 
 namespace tessera {
 namespace {
 
 using Counts = std::array<std::int64_t, kMaxOverlaps>;
-
-bool is_prefix(const Levels& a, const Levels& b) {
-  return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
-}
-
-bool is_one_interval(const Levels& levels) {
-  return std::all_of(levels.begin(), levels.end(),
-                     [](const Level& level) { return level.kind == Level::Kind::kAxis; });
-}
-
-Interval interval_of(const Mesh& mesh, std::int64_t size, const Levels& levels,
-                     const Coord& coord) {
-  const pattern::Pattern held(mesh, levels, coord);
-  const std::int64_t count = held.held(size);
-  if (count == 0) return {0, 0};
-  const std::int64_t start = held.to_global(size, 0);
-  return {start, start + count};
-}
-
-/// Chunks of the same length, one for each coord in order, or 0.
-std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  std::int64_t parts = 1;
-  for (const Level& level : levels) {
-    if (level.kind != Level::Kind::kAxis || level.grain != 1 || level.sizes) return 0;
-    parts *= mesh.size(level.axis);
-  }
-  return size % parts == 0 ? size / parts : 0;
-}
-
-/// Coords of the axes of `b` whose pieces hold some of what `coord` holds under `a`.
-std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
-                        const Coord& coord) {
-  if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
-  const std::int64_t chunk = equal_chunk(mesh, size, b);
-  if (is_one_interval(a) && is_one_interval(b)) {
-    const Interval held = interval_of(mesh, size, a, coord);
-    if (held.start == held.stop) return 0;
-    if (chunk > 0) return (held.stop - 1) / chunk - held.start / chunk + 1;
-    std::int64_t owners = 0;  // each owns one interval
-    for (std::int64_t index = held.start; index < held.stop; ++owners) {
-      index = pattern::stretch_at(mesh, size, b, index).stop;
-    }
-    return owners;
-  }
-  absl::flat_hash_set<std::int64_t> owners;
-  for (const Interval& held : local_intervals(mesh, size, a, coord)) {
-    for (std::int64_t index = held.start; index < held.stop;) {
-      const pattern::Stretch stretch = pattern::stretch_at(mesh, size, b, index);
-      owners.insert(mesh.rank_of(stretch.coord));
-      index = stretch.stop;
-    }
-  }
-  return static_cast<std::int64_t>(owners.size());
-}
 
 /// Where one list refines the other and both cut evenly, all coords count the same.
 bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b) {
@@ -121,8 +67,11 @@ class Classes {
 class Tally {
  public:
   Tally(const Spec& tensor, std::span<const Overlap> overlaps)
-      : mesh_(tensor.mesh()), tensor_(tensor), overlaps_(overlaps) {
-    for (std::size_t d = 0; d < tensor.global_shape().size(); ++d) tables_.push_back(table_of(d));
+      : mesh_(tensor.mesh()), overlaps_(overlaps) {
+    std::deque<Levels> made;
+    for (const CountedDim& dim : counted_dims(tensor, overlaps, made)) {
+      tables_.push_back(table_of(dim));
+    }
   }
 
   std::vector<RankClass> run() {
@@ -153,19 +102,15 @@ class Tally {
     return counts;
   }
 
-  DimTable table_of(std::size_t d) const {
-    const std::int64_t size = tensor_.global_shape()[d];
+  DimTable table_of(const CountedDim& dim) const {
+    const std::int64_t size = dim.size;
     DimTable table;
     std::array<bool, kMaxOverlaps> alike{};
     for (std::size_t k = 0; k < overlaps_.size(); ++k) {
-      const auto [a, b] = levels_of(overlaps_[k], d);
-      alike[k] = counts_alike(mesh_, size, a, b);
+      const DimLists& lists = dim.lists[k];
+      alike[k] = !meets(k, lists) && counts_alike(mesh_, size, *lists.a, *lists.b);
       if (alike[k]) continue;
-      for (const Levels* levels : {&a, &b}) {
-        for (const Level& level : *levels) {
-          if (level.kind == Level::Kind::kAxis) table.axes.push_back(level.axis);
-        }
-      }
+      for (const Levels* levels : {lists.a, lists.b, lists.also}) add_axes(levels, table.axes);
     }
     std::sort(table.axes.begin(), table.axes.end());
     table.axes.erase(std::unique(table.axes.begin(), table.axes.end()), table.axes.end());
@@ -173,8 +118,11 @@ class Tally {
     for (const int axis : table.axes) rows *= static_cast<std::size_t>(mesh_.size(axis));
     table.counts.resize(rows * overlaps_.size());
     for (std::size_t k = 0; k < overlaps_.size(); ++k) {
-      const auto [a, b] = levels_of(overlaps_[k], d);
-      if (alike[k]) {
+      const Levels& a = *dim.lists[k].a;
+      const Levels& b = *dim.lists[k].b;
+      if (meets(k, dim.lists[k])) {
+        count_met(size, k, table, dim.lists[k]);
+      } else if (alike[k]) {
         const Coord first(static_cast<std::size_t>(mesh_.ndim()), 0);
         const std::int64_t count = count_of(overlaps_[k], size, a, b, first);
         for (std::size_t row = 0; row < rows; ++row) at(table, row, k) = count;
@@ -186,6 +134,16 @@ class Tally {
     }
     return table;
   }
+  static void add_axes(const Levels* levels, std::vector<int>& axes) {
+    if (levels == nullptr) return;
+    for (const Level& level : *levels) {
+      if (level.kind == Level::Kind::kAxis) axes.push_back(level.axis);
+    }
+  }
+  /// True if what is held under more than one list is looked at.
+  bool meets(std::size_t k, const DimLists& lists) const {
+    return lists.also != nullptr || overlaps_[k].of == Overlap::Of::kInside;
+  }
 
   std::int64_t& at(DimTable& table, std::size_t row, std::size_t k) const {
     return table.counts[row * overlaps_.size() + k];
@@ -195,10 +153,6 @@ class Tally {
     const Levels& a;
     const Levels& b;
   };
-  static BothLevels levels_of(const Overlap& overlap, std::size_t d) {
-    const Levels& a = overlap.a->dims[d];
-    return {a, overlap.b == nullptr ? a : overlap.b->dims[d]};
-  }
   std::int64_t count_of(const Overlap& overlap, std::int64_t size, const Levels& a, const Levels& b,
                         const Coord& coord) const {
     if (overlap.of == Overlap::Of::kElements) return overlap_size(mesh_, size, a, b, coord);
@@ -261,6 +215,30 @@ class Tally {
           place_of(table.axes, coord, levels.a, elements ? levels.b : levels.a);
       at(table, row, k) =
           first < row ? at(table, first, k) : count_of(overlap, size, levels.a, levels.b, coord);
+      step(table.axes, coord);
+    }
+  }
+
+  /// Of what a coord holds under `a` and `also`.
+  void count_met(std::int64_t size, std::size_t k, DimTable& table, const DimLists& lists) const {
+    const bool elements = overlaps_[k].of == Overlap::Of::kElements;
+    const Levels& also = lists.also != nullptr ? *lists.also : *lists.a;
+    const Levels none;
+    const DimPieces pieces(mesh_, size, elements ? none : *lists.b);
+    Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
+      const auto held_under = [&](const Levels& levels) {
+        return local_intervals(mesh_, size, levels, coord);
+      };
+      std::vector<Interval> held = in_both(held_under(*lists.a), held_under(also));
+      if (elements) held = in_both(held, held_under(*lists.b));
+      std::int64_t& count = at(table, row, k);
+      if (elements) {
+        for (const Interval& each : held) count += each.stop - each.start;
+      } else {
+        const bool inside = overlaps_[k].of == Overlap::Of::kInside;
+        count = inside ? pieces.num_inside(held) : pieces.num_meeting(held);
+      }
       step(table.axes, coord);
     }
   }
@@ -373,71 +351,11 @@ class Tally {
   }
 
   const Mesh& mesh_;
-  const Spec& tensor_;
   std::span<const Overlap> overlaps_;
   std::vector<DimTable> tables_;
 };
 
 }  // namespace
-
-std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
-                          const Coord& coord) {
-  if (is_prefix(a, b)) return pattern::Pattern(mesh, b, coord).held(size);
-  if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size);
-  if (is_one_interval(a) && is_one_interval(b)) {
-    const Interval x = interval_of(mesh, size, a, coord);
-    const Interval y = interval_of(mesh, size, b, coord);
-    return std::max<std::int64_t>(0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
-  }
-  std::int64_t count = 0;
-  for (const Run& run : intersect(mesh, a, coord, mesh, b, coord, size)) count += run.size;
-  return count;
-}
-
-std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  std::vector<Interval> held{{0, size}};
-  for (const Level& level : levels) {
-    std::vector<Interval> finer;
-    const std::int64_t parts = mesh.size(level.axis);
-    finer.reserve(held.size() * static_cast<std::size_t>(parts));
-    for (const Interval& piece : held) {
-      for (std::int64_t c = 0; level.sizes && c < parts; ++c) {
-        const RaggedPart part = level.sizes.part_of(c);
-        finer.push_back({piece.start + part.start, piece.start + part.stop});
-      }
-      if (level.sizes) continue;
-      const std::int64_t length = piece.stop - piece.start;
-      const std::int64_t chunk = pattern::chunk_of(mesh, level, length);
-      for (std::int64_t c = 0; c < parts; ++c) {
-        finer.push_back({piece.start + std::min(length, c * chunk),
-                         piece.start + std::min(length, (c + 1) * chunk)});
-      }
-    }
-    held = std::move(finer);
-  }
-  return held;
-}
-
-std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::vector<Interval>& b,
-                                    Refines refines) {
-  std::vector<std::int64_t> starts;
-  for (const Interval& piece : b) {
-    if (piece.start < piece.stop) starts.push_back(piece.start);
-  }
-  std::vector<std::int64_t> owners;
-  owners.reserve(a.size());
-  for (const Interval& held : a) {
-    if (held.start == held.stop) {
-      owners.push_back(0);
-    } else if (refines == Refines::kYes) {
-      owners.push_back(1);
-    } else {
-      const auto first = std::upper_bound(starts.begin(), starts.end(), held.start);
-      owners.push_back(std::lower_bound(first, starts.end(), held.stop) - first + 1);
-    }
-  }
-  return owners;
-}
 
 std::vector<RankClass> tally(const Spec& tensor, std::span<const Overlap> overlaps) {
   return Tally(tensor, overlaps).run();

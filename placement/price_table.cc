@@ -5,52 +5,28 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "placement/move_class.h"
 #include "placement/plan_priced.h"
 
 namespace tessera {
-namespace {
-
-struct Move {
-  Spec src, dst;
-  bool operator==(const Move&) const = default;
-};
-struct MoveView {
-  const Spec& src;
-  const Spec& dst;
-};
-struct MoveHash {
-  using is_transparent = void;
-  template <class Any>
-  std::size_t operator()(const Any& move) const {
-    return move.src.hash() * 0x9e3779b97f4a7c15ULL + move.dst.hash();
-  }
-};
-struct MoveEqual {
-  using is_transparent = void;
-  template <class A, class B>
-  bool operator()(const A& a, const B& b) const {
-    return a.src == b.src && a.dst == b.dst;
-  }
-};
-
-}  // namespace
 
 /// Two generations: where the younger is full it becomes the older, and what was that goes.
 struct PriceTable::Part {
-  using Prices = absl::flat_hash_map<Move, MovePrice, MoveHash, MoveEqual>;
+  using Prices = absl::flat_hash_map<MoveClass, MovePrice>;
   mutable std::mutex mutex;
   Prices younger, older;
 
-  const MovePrice* find(const MoveView& move) const {
+  const MovePrice* find(const MoveClass& move) const {
     for (const Prices* prices : {&younger, &older}) {
       const auto found = prices->find(move);
       if (found != prices->end()) return &found->second;
     }
     return nullptr;
   }
-  void keep(const MoveView& move, const MovePrice& price, std::size_t most) {
+  void keep(const MoveClass& move, const MovePrice& price, std::size_t most) {
     if (younger.size() + 1 > most / 2) older = std::exchange(younger, {});
-    younger.insert_or_assign(Move{move.src, move.dst}, price);
+    younger.insert_or_assign(move, price);
   }
 };
 
@@ -61,8 +37,10 @@ PriceTable::PriceTable(std::optional<Topology> topology, std::size_t most_kept)
 PriceTable::~PriceTable() = default;
 
 StatusOr<MovePrice> PriceTable::price(const Spec& src, const Spec& dst) {
-  const MoveView move{src, dst};
-  const std::size_t hash = MoveHash()(move);
+  const bool fit = src.global_shape() == dst.global_shape() && src.dtype() == dst.dtype();
+  if (!fit) return price_of_move(src, dst, {.topology = topology()});  // an error
+  const MoveClass move(src, dst);
+  const std::size_t hash = absl::HashOf(move);
   Part& part = *parts_[(hash >> 7) % kParts];
   {
     const std::lock_guard lock(part.mutex);

@@ -28,7 +28,8 @@ struct MovePrice {
 StatusOr<MovePrice> price_of_move(const Spec& src, const Spec& dst,
                                   const PlanOptions& options = {});
 
-/// Prices of moves by one topology. Thread-safe. Equal moves have equal prices, whatever is kept.
+/// Prices of moves by one topology. Thread-safe. Equal moves have equal prices, whatever is kept,
+/// and moves that cost the same for their layouts' sake are priced once (move_class.h).
 class PriceTable {
  public:
   /// None: by bytes received, then messages. Errors of a topology are told by price().

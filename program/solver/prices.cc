@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "placement/price_table.h"
 #include "program/product_flops.h"
 #include "program/solver/cost_network.h"
 #include "strategies/rules/propagate.h"
@@ -99,14 +98,18 @@ double Prices::of_move(int from, int to) {
   return at->second;
 }
 
-double Prices::price(const Spec& from, const Spec& to) const {
+Prices::Prices(const PropagateOptions& options)
+    : options_(options),
+      table_(options.topology == nullptr ? std::nullopt : std::optional(*options.topology)) {}
+
+double Prices::price(const Spec& from, const Spec& to) {
   const bool same_mesh = from.mesh() == to.mesh();
   if (options_.topology == nullptr && same_mesh) {
     const std::int64_t bytes = estimate_moved_bytes(from, to);
     constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 2;
     return bytes >= kNever ? kForbidden : static_cast<double>(bytes);
   }
-  const StatusOr<MovePrice> found = price_of_move(from, to, {.topology = options_.topology});
+  const StatusOr<MovePrice> found = table_.price(from, to);
   if (!found.ok()) return kForbidden;
   return options_.topology == nullptr ? static_cast<double>(found->bytes_received.total)
                                       : found->us;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "placement/price_table.h"
 #include "program/solver/call_candidates.h"
 #include "program/solver/propagate_program.h"
 
@@ -29,7 +30,7 @@ class SpecNumbers {
 
 class Prices {
  public:
-  explicit Prices(const PropagateOptions& options) : options_(options) {}
+  explicit Prices(const PropagateOptions& options);
 
   SpecNumbers& specs() noexcept { return specs_; }
   const SpecNumbers& specs() const noexcept { return specs_; }
@@ -46,10 +47,11 @@ class Prices {
   Copies copies(int made, const std::vector<int>& wanted);
 
  private:
-  double price(const Spec& from, const Spec& to) const;
+  double price(const Spec& from, const Spec& to);
 
   const PropagateOptions& options_;
   SpecNumbers specs_;
+  PriceTable table_;
   absl::flat_hash_map<std::pair<int, int>, double> moves_;
 };
 

@@ -1,6 +1,7 @@
 // Prices of moves: those of plans, kept by threads together, and never more than asked for.
 #include "placement/price_table.h"
 
+#include <random>
 #include <thread>
 
 #include "tests/redistribute/layouts.h"
@@ -41,6 +42,40 @@ TEST_CASE("a move's price is that of its plan", "[placement][price]") {
     }
     CHECK(table.size() == 36);
   }
+}
+
+// Layouts of three axes on dims in several orders and of several sizes, even and uneven: what is
+// kept for one of them is exactly the price of each.
+TEST_CASE("moves of one class have one price", "[placement][price]") {
+  const Topology cluster = value_or_throw(topology_preset("cluster"));
+  const Mesh mesh = mesh_of({2, 4, 8});
+  const std::vector<Shape> shapes = {{64, 64, 64},  {64, 4096},    {4096, 64},    {128, 2048},
+                                     {4, 64, 1024}, {1, 512, 512}, {12, 64, 320}, {30, 40, 50}};
+  std::mt19937_64 random(5);
+  const auto placement = [&](int ndim) -> Placement {
+    const auto kind = static_cast<int>(random() % 5);
+    if (kind == 0) return Replicate{};
+    if (kind == 1) return Partial{ReduceOp::kSum};
+    return Shard{static_cast<int>(random() % static_cast<std::uint64_t>(ndim))};
+  };
+  PriceTable table(cluster);
+  constexpr int kMoves = 4000;
+  for (int i = 0; i < kMoves; ++i) {
+    const Shape& shape = shapes[random() % shapes.size()];
+    const auto spec = [&] {
+      Placements placements;
+      for (int axis = 0; axis < 3; ++axis)
+        placements.push_back(placement(static_cast<int>(shape.size())));
+      return value_or_throw(Spec::make(mesh, shape, DType::kF32, placements));
+    };
+    const Spec src = spec(), dst = spec();
+    const StatusOr<MovePrice> kept = table.price(src, dst);
+    const StatusOr<MovePrice> own = price_of_move(src, dst, {.topology = &cluster});
+    CAPTURE(src.to_string(), dst.to_string());
+    REQUIRE(kept.ok() == own.ok());
+    if (kept.ok()) REQUIRE(*kept == *own);
+  }
+  CHECK(table.size() < kMoves);
 }
 
 TEST_CASE("a table of prices keeps no more than it may", "[placement][price]") {

@@ -1,0 +1,52 @@
+// placement/plan_counts.h: what one coord holds of one dim under several lists of levels, counted.
+// Internal to the planner.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "placement/layout.h"
+
+namespace tessera {
+
+/// True if `b` begins as `a` does.
+bool is_prefix(const Levels& a, const Levels& b);
+/// True if every coord holds one interval at most.
+bool is_one_interval(const Levels& levels);
+/// Length of the chunks, one for each coord in order, where all are of one length; else 0.
+std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels);
+
+/// Elements that `coord` holds under both lists.
+std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
+                          const Coord& coord);
+/// Coords of the axes of `b` whose pieces hold some of what `coord` holds under `a`.
+std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
+                        const Coord& coord);
+
+/// What each coord of the axes of `levels` holds, the last one fastest. Requires that `levels` are
+/// axes alone: each coord then holds one interval.
+std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Levels& levels);
+/// Whether the first of two lists is known to cut the pieces of the second one further.
+enum class Refines : std::uint8_t { kUnknown, kYes };
+/// For each entry of `a`: how many entries of `b`, both as intervals_of() gives them, hold some of
+/// it.
+std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::vector<Interval>& b,
+                                    Refines refines);
+
+/// What is in both; each ascends, and so does the result, whose intervals do not touch.
+std::vector<Interval> in_both(const std::vector<Interval>& a, const std::vector<Interval>& b);
+
+/// The pieces into which a list cuts a dim, one for each coord of its axes; those without elements
+/// are left out. Cost: O(pieces · intervals of each).
+class DimPieces {
+ public:
+  DimPieces(const Mesh& mesh, std::int64_t size, const Levels& levels);
+  /// How many hold some of `held`, or lie in it. Requires what in_both() returns.
+  std::int64_t num_meeting(const std::vector<Interval>& held) const;
+  std::int64_t num_inside(const std::vector<Interval>& held) const;
+
+ private:
+  std::vector<std::vector<Interval>> pieces_;
+};
+
+}  // namespace tessera
