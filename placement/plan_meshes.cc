@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "placement/plan_cuts.h"
 #include "placement/plan_counts.h"
+#include "placement/plan_cuts.h"
 #include "placement/plan_tally.h"
 
 namespace tessera {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "program/call_arguments.h"
 #include "program/fold.h"
+#include "program/solver/micro_batches.h"
 #include "program/step_names.h"
 #include "program/unfold.h"
 #include "strategies/rules/binding.h"
@@ -340,6 +341,8 @@ StatusOr<StepGraph> make_step_graph(const Program& program, const OpTable& ops) 
   std::vector<int> twins;
   number_steps(folded.steps, 0, twins);
   if (twins.size() != taken.size()) return internal_error("folding changed the number of steps");
+  const std::vector<int> micro_batches = alike_in_micro_batches(flat);
+  twins = joined(twins, micro_batches);
   part_unequal(taken, twins);
   StepGraph graph;
   TSR_ASSIGN_OR_RETURN(graph.program, unfold(folded));

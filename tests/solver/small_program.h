@@ -58,6 +58,7 @@ class SmallProgram {
     AnyStep step{std::move(call)};
     step.origin.phase = phase;
     step.origin.module = module;
+    step.origin.micro_batch = micro_batch;
     program_.steps.push_back(std::move(step));
     return names;
   }
@@ -76,6 +77,7 @@ class SmallProgram {
 
   std::optional<StepPhase> phase;
   std::string module;
+  std::optional<std::int64_t> micro_batch;
 
  private:
   static Json json_of(const AttrValue& value) {
