@@ -1,17 +1,15 @@
 // A search by A* over layouts that one-axis collectives reach. A layout is a place in the tree of
 // cuts of each dim (plan_cuts.h) and a set of axes that are still Partial; what a collective costs
-// follows from the lengths of pieces there, uneven ones included, so that no rank is looked at. The
-// least that any way on must cost: each axis that cuts a dim where the target does not has to leave
-// it, and each Partial one has to be reduced, by a collective of its own; and the bytes that some
-// rank lacks have to arrive over links no better than the best axis'.
+// follows from the lengths of pieces there, uneven ones included, so that no rank is looked at.
+// What any way on must cost at least is in plan_chain_bound.cc.
 #include "placement/plan_chain.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "absl/container/flat_hash_map.h"
 #include "placement/all_reduce_parts.h"
+#include "placement/plan_chain_bound.h"
 #include "placement/plan_cuts.h"
 #include "placement/plan_links.h"
 #include "placement/plan_step.h"
@@ -25,26 +23,13 @@ constexpr std::uint8_t kMostSteps = 6;
 // And a search ends after as many layouts.
 constexpr int kMostLayouts = 1000;
 constexpr std::size_t kExpected = 128;  // layouts of a usual search
-// Dims that chains cut at most: those that are cut anyway, then the longest.
-constexpr std::size_t kMostDims = 12;
-// Sums of times are rounded; a bound stays below all of them.
-constexpr double kRounded = 1 - 1e-12;
-
 std::int64_t clamped(WideInt value) {
   return value > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(value);
 }
 std::int64_t plus(std::int64_t a, std::int64_t b) { return clamped(WideInt{a} + b); }
 
-/// A layout: the list of axes that cuts each dim looked at, and the axes that are Partial.
-struct State {
-  std::array<std::uint16_t, kMostDims> cuts{};
-  std::uint64_t partial = 0;
-  bool operator==(const State&) const = default;
-  template <class H>
-  friend H AbslHashValue(H hash, const State& state) {
-    return H::combine(std::move(hash), state.cuts, state.partial);
-  }
-};
+using State = ChainState;
+constexpr std::size_t kMostDims = kMostChainDims;
 
 class ChainSearch {
  public:
@@ -55,14 +40,14 @@ class ChainSearch {
     num_ranks_ = mesh_.num_ranks();
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
       links_.emplace_back(mesh_, std::span(&axis, 1), topology);
-      if (mesh_.size(axis) > 1) us_per_byte_ = std::min(us_per_byte_, links_.back().us_per_byte());
     }
     choose_dims();
     for (const int dim : dims_) {
       trees_.emplace_back(mesh_, dst.global_shape()[static_cast<std::size_t>(dim)]);
       trees_.back().set_target(dst.layout().dims[static_cast<std::size_t>(dim)]);
-      least_.emplace_back();
     }
+    target_ = state_of(dst_);
+    bound_.emplace(dst_, links_, trees_, target_);
   }
 
   std::optional<Chain> run() {
@@ -70,7 +55,6 @@ class ChainSearch {
     places_.reserve(kExpected);
     known_.reserve(kExpected);
     open_.reserve(kExpected);
-    target_ = state_of(dst_);
     Way start;
     start.place = place_of(state_of(src_));
     push(start);
@@ -93,9 +77,10 @@ class ChainSearch {
   /// A layout met, and the best way to it so far.
   struct Place {
     State at;
-    double least_us = 0;       ///< of any way on
-    std::int64_t parts = 1;    ///< ranks among which the axes that cut it tell
-    std::int64_t largest = 1;  ///< elements of the rank of coord 0
+    double least_us = 0;        ///< of any way on
+    std::int64_t parts = 1;     ///< ranks among which the axes that cut it tell
+    std::int64_t largest = 1;   ///< elements of the rank of coord 0
+    std::uint64_t cutting = 0;  ///< axes
     std::uint32_t way = 0;
     bool reached = false, settled = false;
   };
@@ -119,13 +104,6 @@ class ChainSearch {
       return a.way > b.way;
     }
   };
-  /// What leaving a list for the target's takes at least, and what some rank lacks.
-  struct Least {
-    double us = 0;
-    std::int64_t far = 0;  ///< length of the target's piece of a rank that holds nothing of it
-    bool known = false;
-  };
-
   void choose_dims() {
     std::vector<int> dims(dst_.global_shape().size());
     for (std::size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int>(d);
@@ -149,102 +127,13 @@ class ChainSearch {
           trees_[i].find(spec.layout().dims[static_cast<std::size_t>(dims_[i])]));
     }
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      if (spec.layout().partial[static_cast<std::size_t>(axis)]) state.partial |= bit(axis);
+      if (spec.layout().partial[static_cast<std::size_t>(axis)]) state.partial |= bit_of(axis);
     }
     return state;
   }
 
-  static std::uint64_t bit(int axis) { return std::uint64_t{1} << axis; }
   const DimCut& cut(const State& state, std::size_t i) const { return trees_[i][state.cuts[i]]; }
   ReduceOp kind(int axis) const { return *src_.layout().partial[static_cast<std::size_t>(axis)]; }
-
-  /// What any way from a layout to the target takes at least.
-  double least_us(const State& at) {
-    double us = 0;
-    bool moves = false;
-    std::int64_t held = 1, both = 1;
-    for (std::size_t i = 0; i < dims_.size(); ++i) {
-      const Least& least = least_of(i, at.cuts[i]);
-      us += least.us;
-      moves = moves || !cut(at, i).leads_to_target;
-      held *= cut(target_, i).largest;
-      both *= std::min(cut(at, i).largest, cut(target_, i).largest);
-    }
-    double lacks = static_cast<double>(held - both);
-    for (std::size_t i = 0; i < dims_.size(); ++i) {
-      const std::int64_t far = least_of(i, at.cuts[i]).far;
-      if (far == 0) continue;
-      lacks = std::max(lacks, static_cast<double>(held / cut(target_, i).largest * far));
-    }
-    const std::uint64_t summed = at.partial & ~target_.partial;
-    if (summed != 0) {
-      moves = true;
-      lacks = std::max(lacks, static_cast<double>(held));
-      std::int64_t summands = 1;
-      for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-        if ((summed & bit(axis)) == 0) continue;
-        us += links_[static_cast<std::size_t>(axis)].us(mesh_.size(axis) - 1, 0);
-        summands *= mesh_.size(axis);
-      }
-      // An element takes so many messages: see lower_bound().
-      const auto each = static_cast<double>(summands + num_ranks_ / target_parts() - 2);
-      if (target_.partial == 0) {
-        lacks = std::max(
-            lacks, each * static_cast<double>(num_elements_) / static_cast<double>(num_ranks_));
-      }
-    }
-    if (!moves) return 0;
-    return kRounded * (us + lacks * static_cast<double>(element_bytes_) * us_per_byte_);
-  }
-
-  std::int64_t target_parts() const {
-    std::int64_t parts = 1;
-    for (std::size_t i = 0; i < dims_.size(); ++i) parts *= cut(target_, i).parts;
-    return parts;
-  }
-
-  /// Of one dim's list.
-  const Least& least_of(std::size_t i, int node) {
-    std::vector<Least>& known = least_[i];
-    const auto at = static_cast<std::size_t>(node);
-    if (known.size() <= at) known.resize(at + 8);
-    if (!known[at].known) {
-      const DimCut& cut = trees_[i][node];
-      if (!cut.leads_to_target) {
-        known[at].us = least_of(i, cut.parent).us;  // whose number is smaller: nothing is resized
-        known[at].us += links_[static_cast<std::size_t>(cut.axis)].us(least_messages(i, cut), 0);
-        known[at].far = far_piece(trees_[i], node);
-      }
-      known[at].known = true;
-    }
-    return known[at];
-  }
-  /// Of what takes the last axis off a list.
-  std::int64_t least_messages(std::size_t i, const DimCut& cut) const {
-    std::int64_t most = 0;
-    for (const Pieces& each : trees_[i][cut.parent].pieces) {
-      most = std::max(most, cut.cut(each.length).num_holders() - 1);
-    }
-    return most;
-  }
-  /// Length of the target's piece on a rank that holds nothing of it under `node`: where both cut
-  /// what they have in common, by other axes, the first of one and the last of the other.
-  static std::int64_t far_piece(const DimCuts& tree, int node) {
-    const int common = tree[node].common;
-    const int next = tree.next_to_target(common);
-    if (next < 0) return 0;
-    int first = node;
-    while (tree[first].parent != common) first = tree[first].parent;
-    if (tree[first].axis == tree[next].axis) return 0;
-    const AxisCut own = tree[first].cut(tree[common].largest);
-    const AxisCut wanted = tree[next].cut(tree[common].largest);
-    if ((wanted.size - 1) * wanted.chunk < own.chunk) return 0;
-    std::int64_t length = wanted.held(wanted.size - 1);
-    absl::InlinedVector<int, 8> deeper;
-    for (int at = tree.target(); at != next; at = tree[at].parent) deeper.push_back(at);
-    for (auto at = deeper.rbegin(); at != deeper.rend(); ++at) length = tree[*at].cut(length).chunk;
-    return length;
-  }
 
   /// The layout's number, made where it was not met before.
   std::uint32_t place_of(const State& at) {
@@ -257,7 +146,8 @@ class ChainSearch {
       place.largest *= cut(at, i).largest;
       place.parts *= cut(at, i).parts;
     }
-    place.least_us = least_us(at);
+    place.cutting = bound_->cutting(at);
+    place.least_us = bound_->least_us(at, place.cutting);
     places_.push_back(place);
     return number;
   }
@@ -268,17 +158,13 @@ class ChainSearch {
 
   void expand(std::uint32_t way) {
     const State at = places_[ways_[way].place].at;
-    std::uint64_t cutting = 0;
-    for (std::size_t i = 0; i < dims_.size(); ++i) {
-      for (int node = at.cuts[i]; node != 0; node = trees_[i][node].parent) {
-        cutting |= bit(trees_[i][node].axis);
-      }
-    }
+    const std::uint64_t cutting = places_[ways_[way].place].cutting;
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
       if (mesh_.size(axis) == 1) continue;
-      if ((at.partial & bit(axis)) != 0) {
-        if ((target_.partial & bit(axis)) == 0 && !reduces_later(at, axis)) reduce(way, at, axis);
-      } else if ((cutting & bit(axis)) == 0) {
+      if ((at.partial & bit_of(axis)) != 0) {
+        if ((target_.partial & bit_of(axis)) == 0 && !reduces_later(at, axis))
+          reduce(way, at, axis);
+      } else if ((cutting & bit_of(axis)) == 0) {
         slice(way, at, axis);
       }
     }
@@ -290,7 +176,7 @@ class ChainSearch {
   /// A Partial axis to the right of another kind reduces first.
   bool reduces_later(const State& at, int axis) const {
     for (int right = axis + 1; right < mesh_.ndim(); ++right) {
-      if ((at.partial & bit(right)) != 0 && !commute(kind(right), kind(axis))) return true;
+      if ((at.partial & bit_of(right)) != 0 && !commute(kind(right), kind(axis))) return true;
     }
     return false;
   }
@@ -311,7 +197,7 @@ class ChainSearch {
 
   void reduce(std::uint32_t way, const State& at, int axis) {
     State whole = at;
-    whole.partial &= ~bit(axis);
+    whole.partial &= ~bit_of(axis);
     const std::int64_t group = mesh_.size(axis);
     go(way, whole, axis, [&](const Place& to) { return all_reduced(to, group); });
     for (std::size_t i = 0; i < dims_.size(); ++i) {
@@ -432,7 +318,8 @@ class ChainSearch {
       }
     }
     for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      if ((state.partial & bit(axis)) == 0) layout.partial[static_cast<std::size_t>(axis)].reset();
+      if ((state.partial & bit_of(axis)) == 0)
+        layout.partial[static_cast<std::size_t>(axis)].reset();
     }
     return layout;
   }
@@ -457,15 +344,14 @@ class ChainSearch {
   const ChainLimits& limits_;
   std::int64_t element_bytes_ = 1, num_elements_ = 0, num_ranks_ = 1;
   std::vector<LinkShares> links_;  ///< of each axis
-  double us_per_byte_ = INFINITY;  ///< of the best axis
   absl::InlinedVector<int, kMostDims> dims_;
-  std::vector<DimCuts> trees_;             ///< of each of them
-  std::vector<std::vector<Least>> least_;  ///< likewise, of each list
+  std::vector<DimCuts> trees_;  ///< of each of them
   State target_;
+  std::optional<ChainBound> bound_;
   std::vector<Way> ways_;
   std::vector<Place> places_;
-  absl::flat_hash_map<State, std::uint32_t> known_;  ///< their numbers
-  std::vector<Open> open_;                           ///< a heap
+  absl::flat_hash_map<State, std::uint32_t, ChainStateHash> known_;  ///< their numbers
+  std::vector<Open> open_;                                           ///< a heap
 };
 
 /// Dims of which no more than can be looked at are cut.

@@ -59,38 +59,42 @@ std::int64_t num_contributors(const PlanStep& step) {
   return count;
 }
 
-bool is_axis(const Level& level) { return level.kind == Level::Kind::kAxis; }
-
 /// What ranks read in a step on one mesh: what they hold under `target`, and, where shards stay in
 /// place beside a Partial axis, under `stays`, too.
 struct LayoutsRead {
-  Layout target;
+  std::optional<Layout> target;  ///< none: the step's
   std::optional<Layout> stays;
 };
+/// Of axes whose shards do not stay, every coord's pieces are read.
+Layout pieces_that_stay(const PlanStep& step, const Roles& roles) {
+  Layout stays = step.src.layout();
+  for (Levels& levels : stays.dims) {
+    for (Level& level : levels) {
+      const bool is_axis = level.kind == Level::Kind::kAxis;
+      if (!is_axis || roles.of_axis[static_cast<std::size_t>(level.axis)] == AxisRole::kSame)
+        continue;
+      level = Level::of_block(step.src.mesh().size(level.axis), level.grain);
+    }
+  }
+  return stays;
+}
 /// nullopt where that is not what is read.
 std::optional<LayoutsRead> layouts_read(const PlanStep& step) {
-  LayoutsRead read{step.dst.layout(), std::nullopt};
+  LayoutsRead read;
   const Layout& src = step.src.layout();
-  const Roles roles = roles_of(step);
+  std::optional<Roles> roles;
   for (int axis = 0; axis < step.dst.mesh().ndim(); ++axis) {
     const auto a = static_cast<std::size_t>(axis);
     if (!step.dst.layout().partial[a] || src.partial[a]) continue;
     if (step.in_place || src.dims.empty() || src.is_ragged()) return std::nullopt;
-    if (roles.of_axis[a] == AxisRole::kSame) {
-      read.stays = src;
-    } else if (roles.fills[a]) {
+    if (!roles) roles = roles_of(step);
+    if (roles->of_axis[a] == AxisRole::kSame) {
+      if (!read.stays) read.stays = pieces_that_stay(step, *roles);
+    } else if (roles->fills[a]) {
       // Coord 0 has all: a cut in chunks as long as the dim.
+      if (!read.target) read.target = step.dst.layout();
       const std::int64_t all = std::max<std::int64_t>(1, step.dst.global_shape()[0]);
-      read.target.dims[0].insert(read.target.dims[0].begin(), Level::of_axis(axis, all));
-    }
-  }
-  if (!read.stays) return read;
-  // Of axes whose shards do not stay, every coord's pieces are read.
-  for (Levels& levels : read.stays->dims) {
-    for (Level& level : levels) {
-      if (!is_axis(level) || roles.of_axis[static_cast<std::size_t>(level.axis)] == AxisRole::kSame)
-        continue;
-      level = Level::of_block(step.src.mesh().size(level.axis), level.grain);
+      read.target->dims[0].insert(read.target->dims[0].begin(), Level::of_axis(axis, all));
     }
   }
   return read;
@@ -114,7 +118,7 @@ class StepForm {
   }
 
   std::vector<Overlap> overlaps() const {
-    const Layout& dst = read_.target;
+    const Layout& dst = read_.target ? *read_.target : step_.dst.layout();
     const Layout* stays = read_.stays ? &*read_.stays : nullptr;
     const Layout& src = step_.src.layout();
     if (step_.kind == Kind::kLocal) return {};

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "placement/plan_tally.h"
 
 namespace tessera {
@@ -18,7 +19,7 @@ struct DimLists {
 };
 struct CountedDim {
   std::int64_t size = 0;
-  std::vector<DimLists> lists;  ///< of each overlap
+  absl::InlinedVector<DimLists, 6> lists;  ///< of each overlap
 };
 
 /// Lists lead into the overlaps' layouts, and into `made`.

@@ -1,8 +1,11 @@
 #include "placement/plan_tally.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "absl/types/span.h"
 #include "placement/plan_counted_dims.h"
 #include "placement/plan_counts.h"
 
@@ -21,6 +24,8 @@ bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Le
 struct DimTable {
   std::vector<int> axes;             ///< ascending
   std::vector<std::int64_t> counts;  ///< row-major over axes, a count for each overlap
+  std::vector<std::size_t> kinds;    ///< of each row: number among those that differ
+  std::vector<std::size_t> firsts;   ///< the first row of each kind
 };
 
 class Classes {
@@ -62,6 +67,28 @@ class Classes {
   absl::InlinedVector<RankClass, 1> last_;  ///< a run of equal counts
   absl::flat_hash_map<Counts, std::size_t> place_;
   std::vector<RankClass> classes_;
+};
+
+/// How many ranks are of each combination of rows' kinds, of which there may be more than ranks.
+class RanksOfKinds {
+ public:
+  explicit RanksOfKinds(std::size_t num_kinds) : is_dense_(num_kinds <= kMostDense) {
+    if (is_dense_) dense_.resize(num_kinds, 0);
+  }
+  void count(std::size_t kind) { ++(is_dense_ ? dense_[kind] : sparse_[kind]); }
+  template <class Take>
+  void for_each(const Take& take) const {
+    for (std::size_t kind = 0; kind < dense_.size(); ++kind) {
+      if (dense_[kind] > 0) take(kind, dense_[kind]);
+    }
+    for (const auto& [kind, count] : sparse_) take(kind, count);
+  }
+
+ private:
+  static constexpr std::size_t kMostDense = 1 << 14;
+  bool is_dense_;
+  std::vector<std::int64_t> dense_;
+  std::map<std::size_t, std::int64_t> sparse_;
 };
 
 class Tally {
@@ -132,7 +159,33 @@ class Tally {
         count_each(overlaps_[k], size, k, table, {a, b});
       }
     }
+    tell_rows_apart(rows, table);
     return table;
+  }
+  /// Compares rows of a table by what they count.
+  struct RowsOf {
+    const DimTable& table;
+    std::size_t width;
+    std::span<const std::int64_t> row(std::size_t number) const {
+      return std::span(table.counts).subspan(number * width, width);
+    }
+    std::size_t operator()(std::size_t number) const { return absl::HashOf(absl::MakeConstSpan(row(number).data(), width)); }
+    bool operator()(std::size_t x, std::size_t y) const {
+      return std::ranges::equal(row(x), row(y));
+    }
+  };
+  void tell_rows_apart(std::size_t rows, DimTable& table) const {
+    const RowsOf equal{table, overlaps_.size()};
+    absl::flat_hash_map<std::size_t, std::size_t, RowsOf, RowsOf> kinds(0, equal, equal);
+    table.kinds.resize(rows);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const bool continues = row > 0 && equal(row, row - 1);
+      const std::size_t next = table.firsts.size();
+      const std::size_t kind =
+          continues ? table.kinds[row - 1] : kinds.try_emplace(row, next).first->second;
+      if (kind == next) table.firsts.push_back(row);
+      table.kinds[row] = kind;
+    }
   }
   static void add_axes(const Levels* levels, std::vector<int>& axes) {
     if (levels == nullptr) return;
@@ -307,14 +360,14 @@ class Tally {
     }
     std::vector<std::size_t> places(dims.size(), 0);
     std::vector<std::int64_t> coord(axes.size(), 0);
-    Classes classes(overlaps_.size());
+    RanksOfKinds ranks(num_kinds(dims));
     for (;;) {
-      Counts counts = one();
+      std::size_t kind = 0;
       for (std::size_t j = 0; j < dims.size(); ++j) {
-        const std::int64_t* held = &tables_[dims[j]].counts[places[j] * overlaps_.size()];
-        for (std::size_t k = 0; k < overlaps_.size(); ++k) counts[k] *= held[k];
+        const DimTable& table = tables_[dims[j]];
+        kind = kind * table.firsts.size() + table.kinds[places[j]];
       }
-      classes.add(counts, 1);
+      ranks.count(kind);
       std::size_t i = axes.size();
       while (i-- > 0) {
         const std::int64_t size = mesh_.size(axes[i]);
@@ -328,7 +381,28 @@ class Tally {
       }
       if (i == static_cast<std::size_t>(-1)) break;
     }
+    Classes classes(overlaps_.size());
+    ranks.for_each(
+        [&](std::size_t kind, std::int64_t count) { classes.add(counts_of(dims, kind), count); });
     return classes.take();
+  }
+  /// Of combinations of rows' kinds.
+  std::size_t num_kinds(const std::vector<std::size_t>& dims) const {
+    std::size_t count = 1;
+    for (const std::size_t d : dims) count *= tables_[d].firsts.size();
+    return count;
+  }
+  Counts counts_of(const std::vector<std::size_t>& dims, std::size_t kind) const {
+    Counts counts = one();
+    for (std::size_t j = dims.size(); j-- > 0;) {
+      const DimTable& table = tables_[dims[j]];
+      const std::size_t row = table.firsts[kind % table.firsts.size()];
+      kind /= table.firsts.size();
+      for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+        counts[k] *= table.counts[row * overlaps_.size() + k];
+      }
+    }
+    return counts;
   }
 
   std::vector<RankClass> product(const std::vector<RankClass>& a,
