@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "execute/own_moves.h"
 #include "kernels/elementwise.h"
 #include "tests/execute/placed_program.h"
 
@@ -209,6 +210,19 @@ TEST_CASE("a call runs by the row that the program names", "[execute]") {
   CHECK(refusal(program) ==
         "program \"p\": /steps/0: matmul: with these placements it runs as tp: k:sum, not as 'tp: "
         "m'. [self F64[8, 4] (S(1)), other F64[4, 8] (S(0)), on mesh {tp: 4}]");
+}
+
+TEST_CASE("what an op gathers inside of itself is predicted without data", "[execute]") {
+  const Program program = on_four(
+      value_text("x", "2,8", R"j(["S(1)"])j", "input"),
+      R"j({"op":"topk","args":["x"],"attrs":{"k":3},"out":[)j" +
+          value_text("top", "2,3", R"j(["R"])j") +
+          R"j(,{"name":"which","shape":[2,3],"dtype":"I64","mesh":"m","placements":["R"]}]})j");
+  const std::vector<RunSeen> ranks =
+      run_ranks({{"tp", 4}}, [&](Rank& rank) { return run_on(rank, program); });
+  const Program said = value_or_throw(with_own_moves(program));
+  CHECK(first_misprediction(said, ranks) == "");
+  CHECK(!std::get<CallStep>(said.steps[0].what).moves.empty());
 }
 
 TEST_CASE("what is not decided, or of another world, is refused", "[execute]") {
