@@ -270,7 +270,7 @@ class Preparer {
       TSR_ASSIGN_OR_RETURN(prepared.specs.emplace_back(), spec_of(*value));
     }
     if (const auto* region = std::get_if<RegionStep>(&step.what)) {
-      prepared.region = &regions_.find(region->name)->second;
+      prepared.region = regions_.find(region->name)->second;
     }
     if (const auto* move = std::get_if<MoveStep>(&step.what)) {
       TSR_ASSIGN_OR_RETURN(prepared.move,

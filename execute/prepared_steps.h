@@ -29,7 +29,7 @@ struct PreparedStep {
   std::vector<Spec> specs;  ///< of what it makes
   std::optional<StatedStep> call;
   std::optional<StatedMove> move;
-  const RegionFunction* region = nullptr;
+  RegionFunction region;  ///< its own copy
 };
 
 /// A value's end: after the step of that number, rounds written out.

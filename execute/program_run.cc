@@ -136,7 +136,7 @@ class Running {
     for (std::size_t i = 0; i < prepared.reads.size(); ++i) {
       args.push_back(argument(prepared, i));
     }
-    std::vector<DTensor> results = (*prepared.region)(
+    std::vector<DTensor> results = prepared.region(
         {.runtime = runtime_, .step = region, .args = args, .results = prepared.specs});
     if (results.size() != region.out.size()) {
       throw Error(failed_precondition(
