@@ -35,6 +35,8 @@ Array gather(Runtime& runtime, const ResolvedCall& call, const Array& part, int 
   const Array mine = Array::empty({1}, DType::kI64, on_host);
   mine.data<std::int64_t>()[0] = rows_first.size(0);
   const Array sizes = Array::empty({group.size()}, DType::kI64, on_host);
+  // On a simulated rank nothing arrives: the others' parts are taken to be as long as its own.
+  std::fill_n(sizes.data<std::int64_t>(), group.size(), rows_first.size(0));
   group.all_gather(mine, sizes, {}, info);
   const std::vector<std::int64_t> rows(sizes.data<std::int64_t>(),
                                        sizes.data<std::int64_t>() + group.size());

@@ -52,29 +52,28 @@ void for_each_step(const std::vector<AnyStep>& steps, const std::string& place,
   }
 }
 
-Status add_reads(const Json::Array& args, PreparedStep& step) {
+/// An argument that is a number, and its place among those of its step.
+using WrittenNumber = std::pair<std::size_t, const Json*>;
+
+void add_reads(const Json::Array& args, PreparedStep& step, std::vector<WrittenNumber>& numbers) {
   for (const Json& arg : args) {
     if (const Json::Array* list = arg.if_array()) {
-      TSR_RETURN_IF_ERROR(add_reads(*list, step));
-    } else if (arg.if_string() != nullptr) {
-      step.reads.push_back(arg.if_string());
-    } else if (arg.kind() == Json::Kind::kNull) {
-      step.reads.push_back(nullptr);
-    } else {
-      return invalid_argument("an argument is the number " + arg.to_string() +
-                              "; what runs takes values: give it a 0-d one");
+      add_reads(*list, step, numbers);
+      continue;
     }
+    if (is_number(arg)) numbers.emplace_back(step.reads.size(), &arg);
+    step.reads.push_back(arg.if_string());
   }
-  return absl::OkStatus();
 }
 
-/// What a step reads and makes, as written.
-Status describe(const AnyStep& step, PreparedStep& prepared) {
-  return std::visit(
-      [&](const auto& what) -> Status {
+/// What a step reads and makes, as written. Returns the numbers that it reads.
+std::vector<WrittenNumber> describe(const AnyStep& step, PreparedStep& prepared) {
+  std::vector<WrittenNumber> numbers;
+  std::visit(
+      [&](const auto& what) {
         using T = std::decay_t<decltype(what)>;
         if constexpr (std::is_same_v<T, CallStep> || std::is_same_v<T, RegionStep>) {
-          TSR_RETURN_IF_ERROR(add_reads(what.args, prepared));
+          add_reads(what.args, prepared, numbers);
           for (const ProgramValue& value : what.out) prepared.makes.push_back(&value);
         } else if constexpr (std::is_same_v<T, MoveStep>) {
           prepared.reads.push_back(&what.value);
@@ -84,9 +83,14 @@ Status describe(const AnyStep& step, PreparedStep& prepared) {
         } else if constexpr (std::is_same_v<T, HostReadStep>) {
           prepared.reads.push_back(&what.value);
         }
-        return absl::OkStatus();
       },
       step.what);
+  return numbers;
+}
+
+double value_of(const Json& number) {
+  const std::int64_t* integer = number.if_integer();
+  return integer != nullptr ? static_cast<double>(*integer) : *number.if_number();
 }
 
 /// But for totals, which are of all slices alike.
@@ -214,7 +218,8 @@ class Preparer {
 
   Status take(const AnyStep& step, PreparedStep& prepared) {
     const bool is_first = prepared.reads.empty() && prepared.makes.empty();
-    if (is_first) TSR_RETURN_IF_ERROR(describe(step, prepared));
+    std::vector<WrittenNumber> numbers;
+    if (is_first) numbers = describe(step, prepared);
     std::vector<std::string> names;  // own ones
     for (const std::string* read : prepared.reads) {
       names.emplace_back();
@@ -231,8 +236,32 @@ class Preparer {
         found->second.only_moves |= brings_result(step);
       }
     }
-    if (is_first) TSR_RETURN_IF_ERROR(resolve(step, names, prepared));
+    if (is_first) {
+      TSR_RETURN_IF_ERROR(make_numbers(numbers, names, prepared));
+      TSR_RETURN_IF_ERROR(resolve(step, names, prepared));
+    }
     return make_results(step, names, prepared);
+  }
+
+  /// Plain 0-d tensors, alike on all ranks.
+  Status make_numbers(const std::vector<WrittenNumber>& numbers,
+                      const std::vector<std::string>& names, PreparedStep& prepared) {
+    NumberDType beside;
+    for (const std::string& name : names) {
+      if (!name.empty()) beside.see_tensor(known_.find(name)->second.spec->dtype());
+    }
+    for (const auto& [place, number] : numbers) beside.see_number(*number);
+    const std::optional<DType> dtype = beside.dtype();
+    for (const auto& [place, number] : numbers) {
+      if (!dtype) {
+        return invalid_argument("an argument is the number " + number->to_string() +
+                                ", and none beside it is a floating tensor; give it a 0-d one");
+      }
+      const double elements[] = {value_of(*number)};
+      const Array value = Array::from_values({}, *dtype, elements);
+      prepared.numbers[place] = plain(runtime_, to_device(runtime_.kernels(), value));
+    }
+    return absl::OkStatus();
   }
 
   Status resolve(const AnyStep& step, const std::vector<std::string>& names,
@@ -241,7 +270,7 @@ class Preparer {
       TSR_ASSIGN_OR_RETURN(prepared.specs.emplace_back(), spec_of(*value));
     }
     if (const auto* region = std::get_if<RegionStep>(&step.what)) {
-      prepared.region = &regions_.find(region->name)->second;
+      prepared.region = regions_.find(region->name)->second;
     }
     if (const auto* move = std::get_if<MoveStep>(&step.what)) {
       TSR_ASSIGN_OR_RETURN(prepared.move,
@@ -252,8 +281,11 @@ class Preparer {
     TSR_ASSIGN_OR_RETURN(const Op* op, runtime_.ops().find(call->op));
     TSR_ASSIGN_OR_RETURN(const Attrs attrs, attrs_of_call(*op, call->attrs));
     std::vector<const Spec*> operands, results;
-    for (const std::string& name : names) {
-      operands.push_back(name.empty() ? nullptr : known_.find(name)->second.spec);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const auto number = prepared.numbers.find(i);
+      operands.push_back(number != prepared.numbers.end() ? &number->second.spec()
+                         : names[i].empty()               ? nullptr
+                                                          : known_.find(names[i])->second.spec);
     }
     for (std::size_t i = operands.size(); i < op->def.args.size(); ++i) {
       if (op->def.args[i].kind != ArgDef::Kind::kOptional) break;

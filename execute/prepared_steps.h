@@ -21,13 +21,15 @@ namespace tessera {
 /// A step as written; one for all rounds of the repeats around it, whose values are alike.
 struct PreparedStep {
   std::string place;  ///< "/steps/3/steps/0"
-  /// Values that it reads, in order, as written; null: an optional operand that is absent.
+  /// Values that it reads, in order, as written; null: a number, or an optional operand that is
+  /// absent.
   std::vector<const std::string*> reads;
+  std::map<std::size_t, DTensor> numbers;  ///< by their places among `reads`
   std::vector<const ProgramValue*> makes;
   std::vector<Spec> specs;  ///< of what it makes
   std::optional<StatedStep> call;
   std::optional<StatedMove> move;
-  const RegionFunction* region = nullptr;
+  RegionFunction region;  ///< its own copy
 };
 
 /// A value's end: after the step of that number, rounds written out.

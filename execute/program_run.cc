@@ -122,10 +122,9 @@ class Running {
   }
 
   void run_call(const AnyStep& step, const PreparedStep& prepared) {
-    static const DTensor kAbsent;
     absl::InlinedVector<const DTensor*, 6> operands;
-    for (const std::string* name : prepared.reads) {
-      operands.push_back(name == nullptr ? &kAbsent : &value(*name));
+    for (std::size_t i = 0; i < prepared.reads.size(); ++i) {
+      operands.push_back(&argument(prepared, i));
     }
     Results results = prepared.call->run({operands.data(), operands.size()});
     const auto& call = std::get<CallStep>(step.what);
@@ -134,10 +133,10 @@ class Running {
 
   void run_region(const RegionStep& region, const PreparedStep& prepared) {
     std::vector<DTensor> args;
-    for (const std::string* name : prepared.reads) {
-      args.push_back(name == nullptr ? DTensor() : value(*name));
+    for (std::size_t i = 0; i < prepared.reads.size(); ++i) {
+      args.push_back(argument(prepared, i));
     }
-    std::vector<DTensor> results = (*prepared.region)(
+    std::vector<DTensor> results = prepared.region(
         {.runtime = runtime_, .step = region, .args = args, .results = prepared.specs});
     if (results.size() != region.out.size()) {
       throw Error(failed_precondition(
@@ -154,6 +153,12 @@ class Running {
     }
   }
 
+  const DTensor& argument(const PreparedStep& prepared, std::size_t place) {
+    static const DTensor kAbsent;
+    if (prepared.reads[place] != nullptr) return value(*prepared.reads[place]);
+    const auto number = prepared.numbers.find(place);
+    return number == prepared.numbers.end() ? kAbsent : number->second;
+  }
   const DTensor& value(const std::string& name) {
     return values_.find(value_or_throw(scope_.use(name)))->second;
   }

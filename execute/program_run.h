@@ -38,7 +38,8 @@ class ProgramRun {
  public:
   /// Everything is checked here, before any collective, and alike on all ranks. `runtime` must
   /// outlive it. Errors: InvalidArgument where the World has another number of ranks than the
-  /// program, and for arguments that are numbers; FailedPrecondition naming the values that have no
+  /// program, and for numbers that are no integers where no operand beside is floating (a number is
+  /// a plain 0-d tensor of the dtype beside it); FailedPrecondition naming the values that have no
   /// placements, all regions that `regions` cannot run, or, with its place, the first call that its
   /// operands' placements, its results' and its row do not fit; those of unfold(). Cost: O(steps
   /// with every round), without data.

@@ -68,17 +68,29 @@ StatusOr<Attrs> attrs_of_call(const Op& op, const Json::Object& given) {
   return complete_attrs(op, attrs);
 }
 
-bool collect_names(Json::Array& args, std::vector<Json*>& names) {
+bool is_number(const Json& operand) {
+  return operand.if_integer() != nullptr || operand.if_number() != nullptr;
+}
+
+void collect_operands(Json::Array& args, std::vector<Json*>& operands) {
   for (Json& arg : args) {
     if (Json::Array* list = arg.if_array()) {
-      if (!collect_names(*list, names)) return false;
-    } else if (arg.if_string() != nullptr || arg.kind() == Json::Kind::kNull) {
-      names.push_back(&arg);
+      collect_operands(*list, operands);
     } else {
-      return false;
+      operands.push_back(&arg);
     }
   }
-  return true;
+}
+
+void NumberDType::see_tensor(DType dtype) {
+  if (!first_) first_ = dtype;
+  if (!first_floating_ && is_floating(dtype)) first_floating_ = dtype;
+}
+
+std::optional<DType> NumberDType::dtype() const {
+  if (first_floating_) return first_floating_;
+  if (has_fraction_) return std::nullopt;
+  return first_ == DType::kBool ? DType::kI64 : first_.value_or(DType::kF32);
 }
 
 void collect_strings(Json::Array& args, std::vector<Json*>& names) {

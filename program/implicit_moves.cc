@@ -154,9 +154,15 @@ class Writer {
     StatusOr<Attrs> attrs = attrs_of_call(**op, call.attrs);
     if (!attrs.ok()) return std::nullopt;
     placed.attrs = *std::move(attrs);
+    const std::optional<DType> numbers = number_dtype(names, [&](const std::string& name) {
+      const auto found = known_.find(name);
+      return found == known_.end() ? std::optional<DType>() : std::optional(found->second.dtype);
+    });
+    if (!numbers) return std::nullopt;
     for (const Json* name : names) {
       if (name->if_string() == nullptr) {
         placed.operands.emplace_back();
+        if (is_number(*name)) placed.operands.back() = Spec::plain({}, *numbers);
         continue;
       }
       const auto found = known_.find(*name->if_string());
@@ -236,8 +242,8 @@ class Writer {
 
   void add_call(CallStep& call, const StepOrigin& origin) {
     std::vector<Json*> names;
-    std::optional<Placed> placing;
-    if (collect_names(call.args, names)) placing = placed(call, names);
+    collect_operands(call.args, names);
+    const std::optional<Placed> placing = placed(call, names);
     if (!placing) {
       for (const ProgramValue& value : call.out) know(value);
       program_.steps.push_back({std::move(call), origin});

@@ -92,11 +92,12 @@ class Greedy {
     StatusOr<Attrs> attrs = attrs_of_call(*step.op, call.attrs);
     if (!attrs.ok()) return graph_.at_step(index, attrs.status());
     std::vector<Json*> names;
-    collect_names(call.args, names);
+    collect_operands(call.args, names);
     std::vector<Spec> plain(step.operands.size());
     std::vector<const Spec*> specs;
     for (std::size_t i = 0; i < step.operands.size(); ++i) {
       specs.push_back(nullptr);
+      if (i < step.numbers.size() && step.numbers[i]) specs.back() = &*step.numbers[i];
       if (step.operands[i] < 0) continue;
       const ProgramValue& value = *graph_.value(step.operands[i]).value;
       const std::optional<Spec>& known = specs_[static_cast<std::size_t>(step.operands[i])];

@@ -112,7 +112,7 @@ class Placer {
     const SolverStep& step = graph_.step(index);
     std::vector<Json*> names;
     if (step.kind == StepKind::kCall) {
-      collect_names(args, names);
+      collect_operands(args, names);
     } else {
       collect_strings(args, names);
     }

@@ -113,6 +113,7 @@ Status PlacementProblem::find_candidates(StepTwin& twin) {
   for (std::size_t i = 0; i < step.operands.size(); ++i) {
     query.operands.emplace_back();
     query.made.emplace_back();
+    if (i < step.numbers.size()) query.operands.back() = step.numbers[i];
     if (step.operands[i] < 0) continue;
     const SolverValue& value = graph_.value(step.operands[i]);
     TSR_ASSIGN_OR_RETURN(query.operands.back(), whole(*value.value));

@@ -64,7 +64,7 @@ class Pricer {
     if (!op.ok()) return absl::OkStatus();
     Json::Array args = call.args;
     std::vector<Json*> names;
-    if (!collect_names(args, names)) return absl::OkStatus();
+    collect_operands(args, names);
     CallCandidate candidate;
     bool on_mesh = false;
     for (const Json* name : names) {

@@ -156,16 +156,26 @@ class GraphMaker {
 
   Status add_call(CallStep& call, SolverStep& step) {
     const StatusOr<const Op*> op = ops_.find(call.op);
-    std::vector<Json*> names;
-    const bool takes_tensors = collect_names(call.args, names);
-    if (!op.ok() || !takes_tensors) {
+    std::vector<Json*> operands;
+    collect_operands(call.args, operands);
+    const std::optional<DType> numbers = number_dtype(operands, [&](const std::string& name) {
+      const auto found = names_.find(name);
+      if (found == names_.end()) return std::optional<DType>();
+      return std::optional(graph_.value(found->second).value->dtype);
+    });
+    if (!op.ok() || !numbers) {
       step.kind = StepKind::kRegion;
       add_arguments(call.args, step);
       return absl::OkStatus();
     }
     step.kind = StepKind::kCall;
     step.op = *op;
-    for (const Json* name : names) step.operands.push_back(find(*name));
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      step.operands.push_back(find(*operands[i]));
+      if (!is_number(*operands[i])) continue;
+      step.numbers.resize(operands.size());
+      step.numbers[i] = Spec::plain({}, *numbers);
+    }
     const std::vector<ArgDef>& args = (*op)->def.args;
     for (std::size_t i = step.operands.size(); i < args.size(); ++i) {
       if (args[i].kind == ArgDef::Kind::kOptional) step.operands.push_back(-1);
@@ -210,15 +220,6 @@ class GraphMaker {
   absl::flat_hash_map<std::string, int> names_;
 };
 
-/// Whether placements of what the step makes are to be found.
-bool is_decided(const AnyStep& step, const OpTable& ops) {
-  const auto* call = std::get_if<CallStep>(&step.what);
-  if (call == nullptr || !ops.find(call->op).ok()) return false;
-  Json::Array args = call->args;
-  std::vector<Json*> names;
-  return collect_names(args, names);
-}
-
 using TakenLayouts = std::vector<std::optional<Layout>>;
 
 /// On a flat program: placements of what calls make are to be found. What regions and foreign ops
@@ -229,9 +230,10 @@ class ResultForgetter {
 
   std::vector<TakenLayouts> run() {
     std::vector<TakenLayouts> taken;
+    for (const ProgramValue& value : program_.values) dtypes_[value.name] = value.dtype;
     for (AnyStep& step : program_.steps) {
       TakenLayouts& of_step = taken.emplace_back();
-      if (is_decided(step, ops_)) {
+      if (is_decided(step)) {
         forget(std::get<CallStep>(step.what));
       } else if (auto* region = std::get_if<RegionStep>(&step.what)) {
         note(region->args, of_step);
@@ -240,11 +242,26 @@ class ResultForgetter {
       } else if (auto* move = std::get_if<MoveStep>(&step.what)) {
         move->moves.reset();  // of where its source was
       }
+      visit_names(
+          step, [](const std::string&) {},
+          [&](const ProgramValue& out) { dtypes_[out.name] = out.dtype; });
     }
     return taken;
   }
 
  private:
+  /// Whether placements of what the step makes are to be found.
+  bool is_decided(AnyStep& step) const {
+    auto* call = std::get_if<CallStep>(&step.what);
+    if (call == nullptr || !ops_.find(call->op).ok()) return false;
+    std::vector<Json*> operands;
+    collect_operands(call->args, operands);
+    const auto numbers = number_dtype(operands, [&](const std::string& name) {
+      const auto found = dtypes_.find(name);
+      return found == dtypes_.end() ? std::optional<DType>() : std::optional(found->second);
+    });
+    return numbers.has_value();
+  }
   void forget(CallStep& call) {
     call.row.clear();
     call.moves.clear();
@@ -266,6 +283,7 @@ class ResultForgetter {
   Program& program_;
   const OpTable& ops_;
   absl::flat_hash_map<std::string, Layout> declared_;
+  absl::flat_hash_map<std::string, DType> dtypes_;
 };
 
 /// Twins take their operands alike, or no step is another's twin.
@@ -310,7 +328,7 @@ void link_uses(const std::vector<std::vector<ValueUse>>& reads_as, StepGraph& gr
     std::vector<Json*> all;
     auto* call = std::get_if<CallStep>(&written.what);
     if (call == nullptr || graph.step(step).kind != StepKind::kCall) return name;
-    collect_names(call->args, all);
+    collect_operands(call->args, all);
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i]->if_string() != nullptr && name-- == 0) return static_cast<int>(i);
     }

@@ -30,8 +30,10 @@ struct SolverStep {
   StepKind kind = StepKind::kOther;
   int twin = -1;  ///< number of its kind of steps: equal for the same step of equal rounds
   const Op* op = nullptr;
-  std::vector<int> operands;  ///< values in the op's order; -1: absent
-  std::vector<int> results;   ///< values
+  std::vector<int> operands;  ///< values in the op's order; -1: absent, or a number
+  /// Per operand: what a number is, a plain 0-d tensor. Empty: none is one.
+  std::vector<std::optional<Spec>> numbers;
+  std::vector<int> results;  ///< values
   /// Of a region, per operand: how it takes what is made without placements.
   std::vector<std::optional<Layout>> taken;
   /// Per operand: the earlier use whose moved operand this one reads, as a gradient reads what its

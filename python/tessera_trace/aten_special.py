@@ -84,14 +84,17 @@ def layer_norm(call):
     given = call.given
     if len(given["normalized_shape"]) != 1:
         return None
-    return [Mapped("layer_norm", [given["input"], given["weight"], given["bias"]], {"eps": given["eps"]})]
+    # torch keeps a dim of 1 where mean and deviation were taken.
+    outs = [0, call.result_without_last_dim(1, "layer_norm"), call.result_without_last_dim(2, "layer_norm")]
+    return [Mapped("layer_norm", [given["input"], given["weight"], given["bias"]], {"eps": given["eps"]}, outs=outs)]
 
 
 def layer_norm_grad(call):
     given = call.given
     if len(given["normalized_shape"]) != 1:
         return None
-    return [Mapped("layer_norm_grad", [given[name] for name in ("grad_out", "input", "mean", "rstd", "weight")])]
+    operands = [given[name] for name in ("grad_out", "input", "mean", "rstd", "weight")]
+    return [Mapped("layer_norm_grad", operands, outs=call.wanted_of("layer_norm_grad", ("input", "weight", "weight")))]
 
 
 def rms_norm(call):
@@ -105,7 +108,8 @@ def rms_norm_grad(call):
     given = call.given
     if len(given["normalized_shape"]) != 1 or given["weight"] is None:
         return None
-    return [Mapped("rms_norm_grad", [given[name] for name in ("grad_out", "input", "rstd", "weight")])]
+    operands = [given[name] for name in ("grad_out", "input", "rstd", "weight")]
+    return [Mapped("rms_norm_grad", operands, outs=call.wanted_of("rms_norm_grad", ("input", "weight")))]
 
 
 def mse_loss(call):

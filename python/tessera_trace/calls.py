@@ -170,6 +170,18 @@ class Call:
             value.placements = [f"S({moved.get(int(p[2:-1]), p[2:-1])})" if p.startswith("S(") else p for p in value.placements]
         return value
 
+    def result_without_last_dim(self, at, name):
+        """A result that torch gives a last dim of 1, and the engine's op none."""
+        value = self.recorder.made(self.results[at], name, self.differs)
+        value.shape = value.shape[:-1]
+        return value
+
+    def wanted_of(self, op, like):
+        """Results by number; those that torch left out before the last that it made have the shape of the argument named for them."""
+        wanted = [at for at, result in enumerate(self.results) if result is not None]
+        return [at if self.results[at] is not None else self.made(self.given[like[at]], f"{op}.unused")
+                for at in range(1 + max(wanted, default=-1))]
+
     def summed(self, offsets):
         """The Value whose cumulative sums are `offsets`, through casts; None where they are not known to be sums."""
         value = self.recorder.value(offsets) if self.is_tensor(offsets) else None

@@ -33,6 +33,18 @@ def reads(mesh):
 '''
 
 
+NORMED = '''import torch
+def build(mesh):
+    class Normed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(16)
+        def forward(self, x):
+            return (self.norm(x) * 0.5).sum()
+    return {"model": Normed(), "inputs": torch.empty(4, 8, 16)}
+'''
+
+
 @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
 class Traces(unittest.TestCase):
     maxDiff = 2000
@@ -48,6 +60,16 @@ class Traces(unittest.TestCase):
                 self.assertEqual(made.returncode, 0, made.stderr)
                 with open(recorded.path_of(name), "rb") as old, open(recorded.path_of(name, folder), "rb") as new:
                     self.assertEqual(new.read() == old.read(), True, f"{name} differs: python/tests/recorded.py writes it anew")
+
+    def test_layer_norm_has_the_shapes_of_the_engines_op(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "normed.py"), "w") as file:
+                file.write(NORMED)
+            made = recorded.run("normed.py:build", "--mesh", "dp=1", folder=folder)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        shapes = {step["op"]: [out["shape"] for out in step["out"]] for step in json.loads(made.stdout)["steps"] if "op" in step}
+        self.assertEqual(shapes["layer_norm"], [[4, 8, 16], [4, 8], [4, 8]])
+        self.assertEqual(shapes["layer_norm_grad"], [[4, 8, 16], [16], [16]])
 
     def test_wrong_rows_of_older_releases_are_gathered_first_or_refused(self):
         import torch

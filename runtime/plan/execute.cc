@@ -47,6 +47,23 @@ Array rows_at(const Array& array, std::int64_t first, std::int64_t count) {
   return count == array.size(0) ? array : array.slice(0, first, first + count);
 }
 
+/// The box of an array with strides that a local step copies and nothing else; none: it does more.
+std::optional<Array> box_copied(const ProgramStep& step, const Array& from) {
+  const bool copies = step.way == Way::kLocal && step.group == nullptr && step.writes &&
+                      !step.in_place && !step.fill && step.boxes->into.size() == 1 &&
+                      !step.boxes->fold;
+  if (!copies) return std::nullopt;
+  Array box = from;
+  const std::vector<std::vector<Run>>& dims = step.boxes->into[0].dims;
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d].size() != 1) return std::nullopt;
+    const Run& run = dims[d][0];
+    box = box.slice(static_cast<int>(d), run.src, run.src + run.size);
+  }
+  if (box.shape() != step.written) return std::nullopt;
+  return box;
+}
+
 /// One tensor on its way.
 struct Tensor {
   PlanProgram program;
@@ -113,6 +130,7 @@ struct ExecutionState {
             .device = &world->device(),
             .allocator = world->allocator()};
   }
+  void make_contiguous(Tensor& tensor);
   void start_collectives();
   void finish_collectives();
   void run_local_steps(Tensor& tensor);
@@ -141,12 +159,22 @@ void ExecutionState::begin(std::span<const PlanProgram> programs, std::span<cons
     Tensor& tensor = tensors.emplace_back(programs[i], locals[i]);
     if (tensor.is_over() || tensor.current.is_null()) continue;
     tensor.current.storage()->wait_ready();
-    if (!tensor.current.is_contiguous()) {
-      KernelContext ctx = context();
-      tensor.current = kernels::contiguous(ctx, tensor.current);
-    }
+    if (!tensor.current.is_contiguous()) make_contiguous(tensor);
   }
   start_collectives();
+}
+
+// Of what a first step cuts off, nothing else is copied: an expanded scalar may be a large tensor.
+void ExecutionState::make_contiguous(Tensor& tensor) {
+  KernelContext ctx = context();
+  const std::optional<Array> box = box_copied(tensor.step(), tensor.current);
+  if (!box) {
+    tensor.current = kernels::contiguous(ctx, tensor.current);
+    return;
+  }
+  prepare_written(tensor);
+  kernels::copy(ctx, *box, tensor.written);
+  step_done(tensor);
 }
 
 std::vector<Array> ExecutionState::finish() {

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "execute/own_moves.h"
 #include "kernels/elementwise.h"
 #include "tests/execute/placed_program.h"
 
@@ -211,6 +212,19 @@ TEST_CASE("a call runs by the row that the program names", "[execute]") {
         "m'. [self F64[8, 4] (S(1)), other F64[4, 8] (S(0)), on mesh {tp: 4}]");
 }
 
+TEST_CASE("what an op gathers inside of itself is predicted without data", "[execute]") {
+  const Program program = on_four(
+      value_text("x", "2,8", R"j(["S(1)"])j", "input"),
+      R"j({"op":"topk","args":["x"],"attrs":{"k":3},"out":[)j" +
+          value_text("top", "2,3", R"j(["R"])j") +
+          R"j(,{"name":"which","shape":[2,3],"dtype":"I64","mesh":"m","placements":["R"]}]})j");
+  const std::vector<RunSeen> ranks =
+      run_ranks({{"tp", 4}}, [&](Rank& rank) { return run_on(rank, program); });
+  const Program said = value_or_throw(with_own_moves(program));
+  CHECK(first_misprediction(said, ranks) == "");
+  CHECK(!std::get<CallStep>(said.steps[0].what).moves.empty());
+}
+
 TEST_CASE("what is not decided, or of another world, is refused", "[execute]") {
   const Program free =
       on_four(kA + "," + kB, op_text("matmul", R"j("a","b")j", value_text("y", "8,8", "null")));
@@ -220,12 +234,25 @@ TEST_CASE("what is not decided, or of another world, is refused", "[execute]") {
       "runs");
   const Program two = program_of(2, R"j([2],"axes":["tp"])j", kA, "");
   CHECK(refusal(two) == "program \"p\": it is of 2 ranks, the world has 4");
-  const Program number =
-      on_four(kA, op_text("add", R"j("a",1)j", value_text("y", "8,4", R"j(["S(1)"])j")));
-  CHECK(
-      refusal(number) ==
-      "program \"p\": /steps/0: an argument is the number 1; what runs takes values: give it a 0-d "
-      "one");
+  const std::string whole = R"j({"name":"i","shape":[8],"dtype":"I64","mesh":"m","placements":)j";
+  const Program fraction =
+      on_four(whole + R"j(["R"],"role":"input"})j",
+              op_text("mul", R"j("i",0.5)j", value_text("y", "8", R"j(["R"])j")));
+  CHECK(refusal(fraction) ==
+        "program \"p\": /steps/0: an argument is the number 0.5, and none beside it is a floating "
+        "tensor; give it a 0-d one");
+}
+
+TEST_CASE("numbers are 0-d tensors of the dtype beside them", "[execute]") {
+  const Program program =
+      on_four(kA, op_text("mul", R"j("a",0.5)j", value_text("y", "8,4", R"j(["S(1)"])j")) + "," +
+                      op_text("sub", R"j(1,"y")j", value_text("z", "8,4", R"j(["S(1)"])j")));
+  const std::vector<RunSeen> ranks =
+      run_ranks({{"tp", 4}}, [&](Rank& rank) { return run_on(rank, program); });
+  std::vector<double> wanted = given_values({8, 4}, 0).to_vector();
+  for (double& each : wanted) each = 1 - 0.5 * each;
+  for (const RunSeen& seen : ranks) CHECK(close(seen.values[0], wanted));
+  CHECK(first_misprediction(value_or_throw(with_own_moves(program)), ranks) == "");
 }
 
 TEST_CASE("values are given by name, each where the program wants it", "[execute]") {

@@ -14,6 +14,7 @@
 #include "program/unfold.h"
 #include "runtime/sim/sim_world.h"
 #include "testing/results.h"
+#include "tests/execute/composition_runs.h"
 #include "tests/plan/placed_step.h"
 #include "tests/support/patience.h"
 
@@ -146,6 +147,50 @@ TEST_CASE("a plan holds no more than its program says", "[moe][plan]") {
   const std::int64_t held = peak_bytes(plan);
   CHECK(held <= said[0].peak_bytes);
   CHECK(held > said[0].peak_bytes / 2);
+}
+
+/// Where all may lie whole, and work costs nothing, only the cap cuts.
+PropagatedProgram under_cap(const std::string& model, const Shape& mesh, double part_of_whole) {
+  const OpenStep open = value_or_throw(open_step(job_of(model).config, DType::kF64));
+  const Program free = value_or_throw(free_on_mesh(open.program, mesh_of(mesh)));
+  const Topology node = value_or_throw(topology_preset("node8"));
+  PropagateOptions options{.topology = &node};
+  const std::int64_t whole =
+      value_or_throw(propagate_program(free, builtin_ops(), options)).peak_bytes;
+  options.memory_cap = static_cast<std::int64_t>(static_cast<double>(whole) * part_of_whole);
+  PropagatedProgram solved = value_or_throw(propagate_program(free, builtin_ops(), options));
+  CHECK(solved.peak_bytes <= *options.memory_cap);
+  return solved;
+}
+
+/// Values of one rank, the stated bytes, and the stated memory on every rank.
+void check_under_cap(const std::string& model, const Shape& mesh, double part_of_whole) {
+  CAPTURE(model, to_string(mesh), part_of_whole);
+  const PropagatedProgram solved = under_cap(model, mesh, part_of_whole);
+  CHECK(num_moves(solved.program) > 20);
+  const std::vector<RankSeen> ranks = run_on_ranks(solved.program, {});
+  if (ranks.empty()) return;  // another launch's
+  check_memory(solved.program, ranks, solved.peak_bytes);
+  check_moves(solved.program, ranks);
+  const auto seen = results_of(static_cast<int>(solved.program.ranks), {.timeout = kCallTimeout},
+                               [&](World& world) {
+                                 return run_plan(world, job_of(model), model, solved.program);
+                               })
+                        .value();
+  for (const PlanSeen& each : seen) check_alike(each, one_rank(model));
+}
+
+TEST_CASE("a step that a cap cuts keeps it, and trains as one rank does", "[moe][plan]") {
+  check_under_cap("softmax", {4}, 0.85);
+}
+
+TEST_CASE("steps that a cap cuts keep it", "[.deep]") {
+  const bool on_two_axes = GENERATE(true, false);
+  if (on_two_axes) {
+    check_under_cap("softmax", {2, 2}, 0.7);
+  } else {
+    check_under_cap("grouped", {4}, 0.5);
+  }
 }
 
 TEST_CASE("a plan moves what its program says", "[moe][plan]") {

@@ -1,6 +1,7 @@
 // tessera-train --plan as a user runs it.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,30 @@ TEST_CASE("tessera-train --plan logs the losses of its own form", "[plan][tools]
   }
 }
 
+#ifdef TSR_MPIEXEC
+TEST_CASE("tessera-train --plan runs on the processes of mpirun", "[plan][tools]") {
+  const PlanFiles files;
+  const std::string by_threads = files.folder / "threads.jsonl",
+                    by_processes = files.folder / "processes.jsonl";
+  const Ran threads =
+      run_program("tessera-train",
+                  files.arguments({"--plan", files.plan, "--ranks", "4", "--log", by_threads}));
+  CAPTURE(threads.err);
+  REQUIRE(threads.exit_code == 0);
+  const Ran processes = run_on_mpi(
+      4, "tessera-train",
+      files.arguments({"--plan", files.plan, "--backend", "mpi", "--log", by_processes}));
+  CAPTURE(processes.err);
+  REQUIRE(processes.exit_code == 0);
+  const std::vector<Json> got = lines_of(by_processes), wanted = lines_of(by_threads);
+  REQUIRE(got.size() == wanted.size());
+  for (std::size_t step = 0; step < got.size(); ++step) {
+    CHECK(std::abs(*got[step].find("loss")->if_number() - *wanted[step].find("loss")->if_number()) <
+          1e-9);
+  }
+}
+#endif
+
 TEST_CASE("a plan of another world, and flags that a plan decides, are refused", "[plan][tools]") {
   const PlanFiles files;
   const Ran two =
@@ -132,9 +157,47 @@ TEST_CASE("placement-audit run --solve prints what moved beside what was predict
                                                      "a=S(0)", "--format", "text"});
   REQUIRE(pinned.exit_code == 0);
   CHECK_THAT(pinned.out, Catch::Contains("\"a\"  [S(0)], input"));
+  const Ran limited = run_program("placement-audit", {"run", "--input", file, "--solve",
+                                                      "--time-limit", "5", "--format", "text"});
+  REQUIRE(limited.exit_code == 0);
   const Ran nobody =
       run_program("placement-audit", {"run", "--input", file, "--solve", "--pin", "q=S(0)"});
   CHECK(nobody.exit_code == 3);
+}
+
+/// y = a b, S(1) by S(0); what is expected of it, and of the gradient of its sum.
+std::string expecting(const std::string& first) {
+  return R"j({"mesh":{"shape":[2],"axes":["tp"]},"inputs":{
+    "a":{"shape":[2,2],"dtype":"F64","placements":["S(1)"],"values":[1,2,3,4]},
+    "b":{"shape":[2,3],"dtype":"F64","placements":["S(0)"],"values":[1,0,2,0,1,3]}},
+    "program":[{"op":"matmul","args":["a","b"],"out":["y"]},{"op":"add","args":["y","y"],"out":["z"]},
+      {"op":"sum","args":["z"],"out":["l"]},{"backward":"l","grads":["a"]}],
+    "expect":{"z":{"values":[)j" +
+         first + R"j(,4,16,6,8,36],"placements":["P(sum)"]},"grad.a":{"values":[6,8,6,8]}}})j";
+}
+
+TEST_CASE("placement-audit run --solve checks what is expected, and saves", "[plan][tools]") {
+  const ScratchFolder folder;
+  const std::string right = folder.file("right.json", expecting("2")),
+                    wrong = folder.file("wrong.json", expecting("5")),
+                    saved = folder / "solved.safetensors", plain = folder / "run.safetensors";
+  const Ran ran =
+      run_program("placement-audit", {"run", "--input", right, "--solve", "--save", saved});
+  CAPTURE(ran.err, ran.out);
+  REQUIRE(ran.exit_code == 0);
+  CHECK_THAT(ran.out, Catch::Contains("\"failures\":[]"));
+  const Ran unsolved = run_program("placement-audit", {"run", "--input", right, "--save", plain});
+  CAPTURE(unsolved.err, unsolved.out);
+  REQUIRE(unsolved.exit_code == 0);
+  CHECK(read_whole_file(saved) == read_whole_file(plain));
+  const std::string never = folder / "never.safetensors";
+  const Ran failed = run_program(
+      "placement-audit", {"run", "--input", wrong, "--solve", "--save", never, "--format", "text"});
+  CHECK(failed.exit_code == 1);
+  CHECK_THAT(
+      failed.out,
+      Catch::Contains("FAILED z: element [0, 0] is 2.0, expected 5.0\n1 as expected, 1 not\n"));
+  CHECK(!std::filesystem::exists(never));
 }
 
 }  // namespace

@@ -97,6 +97,32 @@ TEST_CASE("ranks stay within the peak that the plan states", "[redistribute][mem
   CHECK(above == Texts{});
 }
 
+TEST_CASE("of a view that repeats elements only the part that stays is copied",
+          "[redistribute][memory]") {
+  const Mesh mesh = mesh_of({4}, {"tp"});
+  const Shape shape{256, 192};
+  for (const char* to : {"S(0)", "S(1)", "SS(0,3)"}) {
+    CAPTURE(to);
+    const Spec dst = spec_of(mesh, shape, to, DType::kF32);
+    const Plan made = value_or_throw(plan(spec_of(mesh, shape, "R", DType::kF32), dst));
+    const auto run = [&](World& world) {
+      CountedWorld counted(world);
+      const Array row = testing::random_values({192}, DType::kF32);
+      const Array result = execute(counted, made, row.as_strided(shape, {0, 1}, 0));
+      KernelContext ctx;
+      const Array whole = kernels::contiguous(ctx, row.as_strided(shape, {0, 1}, 0));
+      const Array wanted = execute(world, made, whole);
+      return std::pair(memory_use_of(*counted.allocator()).peak_bytes,
+                       result.to_vector() == wanted.to_vector());
+    };
+    const std::int64_t all = num_elements(shape) * size_of(DType::kF32);
+    for (const auto& [peak, is_same] : testing::results_of(4, {}, run).value()) {
+      CHECK(is_same);
+      if (std::string(to) != "SS(0,3)") CHECK(peak == all / 4);
+    }
+  }
+}
+
 TEST_CASE("the stated peak is source, target, one intermediate and the cap at most",
           "[redistribute][memory]") {
   std::mt19937 random(judge::seed_of("stated peaks"));

@@ -24,6 +24,8 @@ class ExactAllocator final : public CountingAllocator {
     plain_allocator()->release(data, bytes);
   }
   MemoryUse use() const noexcept override { return {used_, peak_}; }
+  /// The most from now on.
+  void forget_peak() noexcept { peak_ = used_.load(); }
 
  private:
   std::atomic<std::int64_t> used_{0};
@@ -33,9 +35,8 @@ class ExactAllocator final : public CountingAllocator {
 /// Another World whose arrays come from an ExactAllocator.
 class CountedWorld final : public World {
  public:
-  explicit CountedWorld(World& inner) : inner_(inner) {
-    allocator_ = std::make_shared<ExactAllocator>();
-  }
+  explicit CountedWorld(World& inner) : inner_(inner) { allocator_ = exact_; }
+  ExactAllocator& exact_allocator() noexcept { return *exact_; }
   std::int64_t rank() const noexcept override { return inner_.rank(); }
   std::int64_t size() const noexcept override { return inner_.size(); }
   int threads_per_rank() const noexcept override { return inner_.threads_per_rank(); }
@@ -47,6 +48,7 @@ class CountedWorld final : public World {
 
  private:
   World& inner_;
+  std::shared_ptr<ExactAllocator> exact_ = std::make_shared<ExactAllocator>();
 };
 
 }  // namespace tessera::testing

@@ -167,6 +167,7 @@ void Commands::add_run() {
       ->needs(solve);
   add_pins(*command, line_.request)->needs(solve);
   add_cap(command, "of --solve: what a rank may hold")->needs(solve);
+  add_time_limit(*command, line_.request)->needs(solve);
 }
 
 void Commands::add_trace() {

@@ -69,6 +69,15 @@ CLI::Option* add_pins(CLI::App& command, Request& request) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+CLI::Option* add_time_limit(CLI::App& command, Request& request) {
+  return command.add_option_function<std::string>(
+      "--time-limit",
+      [&solve = request.solve](const std::string& text) {
+        solve.time_limit_s = positive("--time-limit", text, "seconds");
+      },
+      "seconds; then the best so far, which may differ from machine to machine");
+}
+
 void add_solve_options(CLI::App& command, Request& request) {
   SolveRequest& solve = request.solve;
   const auto set_mesh = [&solve](const std::string& text) {
@@ -97,12 +106,7 @@ void add_solve_options(CLI::App& command, Request& request) {
       },
       "what a rank computes in a second: prices work that ranks repeat");
   tflops->needs(topology);
-  command.add_option_function<std::string>(
-      "--time-limit",
-      [&solve](const std::string& text) {
-        solve.time_limit_s = positive("--time-limit", text, "seconds");
-      },
-      "seconds; then the best so far, which may differ from machine to machine");
+  add_time_limit(command, request);
 }
 
 }  // namespace tessera::audit

@@ -14,6 +14,9 @@ void add_solve_options(CLI::App& command, Request& request);
 /// --pin alone, which may be repeated.
 CLI::Option* add_pins(CLI::App& command, Request& request);
 
+/// --time-limit alone.
+CLI::Option* add_time_limit(CLI::App& command, Request& request);
+
 /// "dp=8,tp=8": axes and their sizes. Errors: InvalidArgument with the text and what is allowed.
 StatusOr<Mesh> parse_mesh_axes(std::string_view text);
 

@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 #include "tools/placement_audit/command.h"
 #include "tools/placement_audit/executed/run_execute.h"
+#include "tools/placement_audit/executed/run_results.h"
 #include "tools/placement_audit/executed/run_solved.h"
 #include "tools/placement_audit/find_ops.h"
 
@@ -15,63 +16,6 @@ namespace {
 
 /// Beyond so many elements a text answer does not spell a tensor out.
 constexpr std::int64_t kMostShown = 64;
-
-/// A result that is not what was expected.
-struct Failure {
-  std::string tensor;
-  std::string text;
-  std::optional<Shape> index;  ///< none where shape, dtype or placements differ
-  Json got, expected;
-};
-
-std::optional<Failure> check(const RunResult& result, const ExpectedTensor& expected) {
-  Failure failure{.tensor = result.name};
-  const auto differs = [&](std::string_view what, const std::string& got,
-                           const std::string& wanted) {
-    failure.got = Json(got);
-    failure.expected = Json(wanted);
-    failure.text = absl::StrFormat("%s: %s is %s, expected %s", result.name, what, got, wanted);
-    return failure;
-  };
-  const Array &got = result.whole, &wanted = expected.values;
-  if (got.shape() != wanted.shape()) {
-    return differs("shape", to_string(got.shape()), to_string(wanted.shape()));
-  }
-  if (got.dtype() != wanted.dtype()) {
-    return differs("dtype", std::string(name_of(got.dtype())),
-                   std::string(name_of(wanted.dtype())));
-  }
-  if (expected.placements) {
-    const StatusOr<Placements> placements = result.spec.placements();
-    const std::string lies = placements.ok() ? to_string(*placements) : result.spec.to_string();
-    if (lies != to_string(*expected.placements)) {
-      return differs("placements", lies, to_string(*expected.placements));
-    }
-  }
-  const std::optional<std::int64_t> at = first_difference(got, wanted, expected.tolerance);
-  if (!at) return std::nullopt;
-  failure.index = index_of(got.shape(), *at);
-  differs(absl::StrFormat("element %s", to_string(*failure.index)), element_to_text(got, *at),
-          element_to_text(wanted, *at));
-  failure.got = element_to_json(got, *at);
-  failure.expected = element_to_json(wanted, *at);
-  return failure;
-}
-
-std::vector<Failure> check_all(const Program& program, const RunOutcome& outcome) {
-  std::vector<Failure> failures;
-  for (const ExpectedTensor& expected : program.expected) {
-    const std::string& slot_name = program.tensors[static_cast<std::size_t>(expected.slot)].name;
-    const std::string name = expected.gradient ? gradient_name(slot_name) : slot_name;
-    for (const RunResult& result : outcome.results) {
-      if (result.name != name) continue;
-      if (std::optional<Failure> failure = check(result, expected)) {
-        failures.push_back(*std::move(failure));
-      }
-    }
-  }
-  return failures;
-}
 
 std::string_view name_of(Event::Kind kind) {
   constexpr std::string_view kNames[] = {"collective", "redistribute", "host_read", "span"};
@@ -102,17 +46,6 @@ Json to_json(const RunEvent& event) {
   return json;
 }
 
-Json to_json(const Failure& failure) {
-  Json json = Json::object({{"tensor", failure.tensor}});
-  if (failure.index) {
-    json.set("index", Json(Json::Array(failure.index->begin(), failure.index->end())));
-  }
-  json.set("got", failure.got);
-  json.set("expected", failure.expected);
-  json.set("text", failure.text);
-  return json;
-}
-
 Json to_json(const Program& program, const RunOutcome& outcome,
              const std::vector<Failure>& failures) {
   Json results{Json::Object()};
@@ -121,11 +54,10 @@ Json to_json(const Program& program, const RunOutcome& outcome,
     add_placements(json, result.spec);
     results.set(result.name, std::move(json));
   }
-  Json::Array events, failed;
+  Json::Array events;
   for (const RunEvent& event : outcome.events) events.push_back(to_json(event));
-  for (const Failure& failure : failures) failed.push_back(to_json(failure));
   Json json = Json::object({{"results", std::move(results)}, {"events", Json(std::move(events))}});
-  if (!program.expected.empty()) json.set("failures", Json(std::move(failed)));
+  if (!program.expected.empty()) json.set("failures", json_of(failures));
   if (outcome.device != "cpu") json.set("device", Json(outcome.device));
   return json;
 }
@@ -150,24 +82,7 @@ std::string to_text(const Program& program, const RunOutcome& outcome,
                             event.origin == Origin::kExplicit ? "explicit" : "implicit",
                             event.why.empty() ? "" : " (" + event.why + ")");
   }
-  for (const Failure& failure : failures) text += "FAILED " + failure.text + '\n';
-  if (!program.expected.empty()) {
-    text += absl::StrFormat("%d as expected, %d not\n", program.expected.size() - failures.size(),
-                            failures.size());
-  }
-  return text;
-}
-
-Status save(const std::string& path, const RunOutcome& outcome) {
-  std::vector<TensorBytes> tensors;
-  for (const RunResult& result : outcome.results) {
-    const auto size = static_cast<std::size_t>(result.whole.num_bytes());
-    tensors.push_back({.name = result.name,
-                       .dtype = result.whole.dtype(),
-                       .shape = result.whole.shape(),
-                       .bytes = {result.whole.bytes(), size}});
-  }
-  return write_safetensors(path, tensors);
+  return text + failures_text(program, failures);
 }
 
 /// The type of a tensor in the file; an error that says what to give where there is no file.
@@ -207,9 +122,10 @@ StatusOr<Answer> run_program(const Request& request) {
                                                              .device = device,
                                                              .topology = topology}));
   outcome.device = request.device;
-  const std::vector<Failure> failures = check_all(program, outcome);
+  const std::vector<Failure> failures =
+      check_all(program, outcome.results, ExpectedPlacements::kChecked);
   if (!request.save.empty() && failures.empty()) {
-    TSR_RETURN_IF_ERROR(save(request.save, outcome));
+    TSR_RETURN_IF_ERROR(save_results(request.save, outcome.results));
   }
   return Answer{.text = request.format == Format::kText
                             ? to_text(program, outcome, failures)

@@ -16,6 +16,7 @@
 #include "program/solver/propagate_program.h"
 #include "runtime/world.h"
 #include "tools/placement_audit/executed/run_execute.h"
+#include "tools/placement_audit/executed/run_results.h"
 
 namespace tessera::audit {
 namespace {
@@ -30,13 +31,14 @@ StatusOr<PropagatedProgram> solve(const Request& request, const Program& program
   TSR_ASSIGN_OR_RETURN(const std::optional<Topology> topology, topology_of(request));
   const PropagateOptions options = {.constraints = request.solve.pins,
                                     .topology = topology ? &*topology : nullptr,
-                                    .memory_cap = request.cap_bytes};
+                                    .memory_cap = request.cap_bytes,
+                                    .time_limit_s = request.solve.time_limit_s};
   return propagate_program(traced, table, options);
 }
 
 /// What came of it, and what each rank moved.
 struct SolvedOutcome {
-  std::map<std::string, std::pair<Spec, Array>> left;  ///< whole, on the host
+  std::vector<RunResult> left;  ///< by name
   std::vector<std::vector<RankMove>> moves;
 };
 
@@ -84,10 +86,34 @@ StatusOr<SolvedOutcome> run_placed(const Request& request, const tessera::Progra
     for (const auto& [name, tensor] : left) {
       const Array whole = to_host(full_tensor(tensor, Site()));
       const std::lock_guard lock(mutex);
-      if (world.rank() == 0) outcome.left[name] = {tensor.spec(), whole};
+      if (world.rank() == 0) outcome.left.push_back({name, tensor.spec(), whole});
     }
   }));
   return outcome;
+}
+
+/// What `out` names, and gradients, in the order of the document. Errors: FailedPrecondition for
+/// one that is not there at the end.
+StatusOr<std::vector<RunResult>> named_by(const Program& program,
+                                          const std::vector<RunResult>& left) {
+  std::vector<RunResult> named;
+  const auto add = [&](const std::string& name) -> Status {
+    const auto found = std::ranges::find(left, name, &RunResult::name);
+    if (found == left.end()) {
+      return failed_precondition("run --solve --save: " + in_quotes(name) +
+                                 " is not there at the end");
+    }
+    named.push_back(*found);
+    return absl::OkStatus();
+  };
+  const auto name_of = [&](int slot) {
+    return program.tensors[static_cast<std::size_t>(slot)].name;
+  };
+  for (const int slot : program.results) TSR_RETURN_IF_ERROR(add(name_of(slot)));
+  for (const int slot : program.gradients) {
+    TSR_RETURN_IF_ERROR(add(gradient_name(name_of(slot))));
+  }
+  return named;
 }
 
 Json to_json(const std::vector<MovedBytes>& moves) {
@@ -122,10 +148,10 @@ std::int64_t total_of(const std::vector<StepTraffic>& steps,
 Json json_of(const PropagatedProgram& solved, const SolvedOutcome& outcome,
              const std::vector<StepTraffic>& steps) {
   Json results{Json::Object()};
-  for (const auto& [name, left] : outcome.left) {
-    Json json = tessera::to_json(TensorType{left.first.global_shape(), left.first.dtype()});
-    add_placements(json, left.first);
-    results.set(name, std::move(json));
+  for (const RunResult& left : outcome.left) {
+    Json json = tessera::to_json(TensorType{left.spec.global_shape(), left.spec.dtype()});
+    add_placements(json, left.spec);
+    results.set(left.name, std::move(json));
   }
   Json::Array moves;
   for (const StepTraffic& step : steps) {
@@ -149,8 +175,8 @@ std::string text_of(const PropagatedProgram& solved, const SolvedOutcome& outcom
     text +=
         absl::StrFormat("%s  %s, %s\n", in_quotes(choice.value), choice.placements, choice.made_by);
   }
-  for (const auto& [name, left] : outcome.left) {
-    text += absl::StrFormat("left: %s  %s\n", in_quotes(name), left.first.to_string());
+  for (const RunResult& left : outcome.left) {
+    text += absl::StrFormat("left: %s  %s\n", in_quotes(left.name), left.spec.to_string());
   }
   for (const StepTraffic& step : steps) {
     text += absl::StrFormat("%s %s: predicted %s; executed %s%s\n", step.place, step.what,
@@ -173,10 +199,20 @@ StatusOr<Answer> run_solved(const Request& request, const Program& program, cons
   TSR_ASSIGN_OR_RETURN(const SolvedOutcome outcome, run_placed(request, placed, values));
   TSR_ASSIGN_OR_RETURN(const std::vector<StepTraffic> steps, traffic_of(placed, outcome.moves));
   const bool as_predicted = std::ranges::all_of(steps, &StepTraffic::as_predicted);
-  return Answer{.text = request.format == Format::kText
-                            ? text_of(solved, outcome, steps)
-                            : json_line(json_of(solved, outcome, steps)),
-                .checks_passed = as_predicted};
+  const std::vector<Failure> failures =
+      check_all(program, outcome.left, ExpectedPlacements::kFound);
+  const bool passed = as_predicted && failures.empty();
+  if (!request.save.empty() && passed) {
+    TSR_ASSIGN_OR_RETURN(const std::vector<RunResult> named, named_by(program, outcome.left));
+    TSR_RETURN_IF_ERROR(save_results(request.save, named));
+  }
+  if (request.format == Format::kText) {
+    return Answer{.text = text_of(solved, outcome, steps) + failures_text(program, failures),
+                  .checks_passed = passed};
+  }
+  Json json = json_of(solved, outcome, steps);
+  if (!program.expected.empty()) json.set("failures", audit::json_of(failures));
+  return Answer{.text = json_line(json), .checks_passed = passed};
 }
 
 }  // namespace tessera::audit
