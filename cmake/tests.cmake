@@ -53,7 +53,7 @@ endfunction()
 # tessera_test_objects(TARGET SOURCES … DEPENDS …): test sources, compiled with Catch2's precompiled header.
 function(tessera_test_objects target)
   cmake_parse_arguments(OBJECTS "" "" "SOURCES;DEPENDS" ${ARGN})
-  tessera_unite(sources ${target} ${OBJECTS_SOURCES})
+  tessera_part_tests(sources ${target} ${OBJECTS_SOURCES})
   add_library(${target} OBJECT ${sources})
   target_link_libraries(${target} PUBLIC tessera_test_main ${OBJECTS_DEPENDS})
   target_precompile_headers(${target} REUSE_FROM tessera_test_main)

@@ -9,7 +9,6 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 constexpr std::int64_t kLeastBytes = 4 * 1024;  // as long as what is read in place
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25

@@ -18,7 +18,6 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 // Of a process's addresses (2^47), for all segments together.
 constexpr std::int64_t kMostAddresses = std::int64_t{1} << 45;
 constexpr const char* kName = "tessera";

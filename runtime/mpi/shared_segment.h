@@ -13,6 +13,9 @@
 
 namespace tessera {
 
+/// In bytes: what the system maps as one where memory begins at a multiple of it.
+inline constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
 /// A mapping of a whole file.
 class Mapping {
  public:

@@ -13,6 +13,8 @@
 namespace tessera::testing {
 namespace {
 
+using tessera::Stream;  // not the emulation's
+
 /// Has no kernel at all.
 class BareDevice final : public Device {
  public:

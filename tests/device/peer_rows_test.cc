@@ -12,6 +12,7 @@ namespace tessera::testing {
 namespace {
 
 using namespace kernels;
+using tessera::Stream;  // not the emulation's
 
 constexpr int kPeerRowsCases = 200;
 

@@ -127,8 +127,9 @@ TEST_CASE("sums are folded in order of rank, or formed by NCCL where that is ask
     for (const Array& each : {sum, most, part}) {
       here.values.push_back(testing::values_here(each)[0]);
     }
-    for (const Event& event : world.events().events()) {
-      if (event.kind == Event::Kind::kCollective) here.natively.push_back(event.reduced_natively);
+    for (const tessera::Event& event : world.events().events()) {
+      if (event.kind == tessera::Event::Kind::kCollective)
+        here.natively.push_back(event.reduced_natively);
     }
   });
   CHECK(ended.first.ok());

@@ -43,7 +43,7 @@ void check_equal(const RunResult& captured, const RunResult& each) {
 std::map<std::string, std::int64_t> host_reads_of(const StepReport& step) {
   std::map<std::string, std::int64_t> reads;
   for (const EventLog::Total& total : step.moved) {
-    if (total.kind == Event::Kind::kHostRead) reads[total.name] += total.count;
+    if (total.kind == tessera::Event::Kind::kHostRead) reads[total.name] += total.count;
   }
   return reads;
 }

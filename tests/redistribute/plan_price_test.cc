@@ -13,7 +13,7 @@ using Kind = PlanStep::Kind;
 
 namespace {
 
-bool commute(ReduceOp a, ReduceOp b) {
+bool may_swap(ReduceOp a, ReduceOp b) {
   const auto linear = [](ReduceOp op) { return op == ReduceOp::kSum || op == ReduceOp::kAvg; };
   return a == b || (linear(a) && linear(b));
 }
@@ -22,7 +22,7 @@ bool commute(ReduceOp a, ReduceOp b) {
 bool may_reduce(const Layout& layout, std::size_t axis) {
   for (std::size_t right = axis + 1; right < layout.partial.size(); ++right) {
     const auto& op = layout.partial[right];
-    if (op && !commute(*op, *layout.partial[axis])) return false;
+    if (op && !may_swap(*op, *layout.partial[axis])) return false;
   }
   return true;
 }
