@@ -375,8 +375,7 @@ class Planner {
     const std::int64_t held = largest_elements(at_);
     // Where Partial stays, what arrives are summands, of which the bound knows nothing.
     const bool sums = at_.has_partial();
-    const std::int64_t needed =
-        (sums ? bytes_of(step).max : bound().max) / size_of(dst_.dtype());
+    const std::int64_t needed = (sums ? bytes_of(step).max : bound().max) / size_of(dst_.dtype());
     const std::int64_t most = kMostSends * std::max(held, needed);
     if (one_mesh() && held * copies_of_aligned <= most) return true;
     if (held * in_turn > most) return false;

@@ -169,7 +169,9 @@ class Tally {
     std::span<const std::int64_t> row(std::size_t number) const {
       return std::span(table.counts).subspan(number * width, width);
     }
-    std::size_t operator()(std::size_t number) const { return absl::HashOf(absl::MakeConstSpan(row(number).data(), width)); }
+    std::size_t operator()(std::size_t number) const {
+      return absl::HashOf(absl::MakeConstSpan(row(number).data(), width));
+    }
     bool operator()(std::size_t x, std::size_t y) const {
       return std::ranges::equal(row(x), row(y));
     }

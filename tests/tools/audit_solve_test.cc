@@ -67,7 +67,7 @@ TEST_CASE("a mesh, pins and topologies are taken", "[tools][solve]") {
   CHECK((*program.find("values")->if_array())[0].find("placements")->to_string() ==
         R"j(["S(0)","R"])j");
   for (const char* const preset : {"host", "node8", "cluster"}) {
-    CHECK(solve({"--topology", preset, "--tflops", "100"}).exit_code == 0);
+    CHECK(solve({"--topology", preset, "--tflops", "100", "--gb-per-s", "2000"}).exit_code == 0);
   }
   CHECK(solve({"--time-limit", "5", "--cap", "1GiB"}).exit_code == 0);
 }
@@ -84,6 +84,8 @@ TEST_CASE("wrong flags of solve are usage errors, wrong programs are not", "[too
                                                        {"--cap", "80 gigs"},
                                                        {"--tflops", "100"},
                                                        {"--topology", "host", "--tflops", "-1"},
+                                                       {"--gb-per-s", "2000"},
+                                                       {"--topology", "host", "--gb-per-s", "0"},
                                                        {"--time-limit", "soon"},
                                                        {"--time-limit", "0"},
                                                        {"--format", "html"}};

@@ -48,7 +48,7 @@ struct SolveRequest {
   bool free = false;         ///< --free, or a mesh
   std::optional<Mesh> mesh;  ///< --mesh: in place of the program's own
   std::vector<PlacementConstraint> pins;
-  double tflops = 0.0;
+  double tflops = 0.0, gb_per_s = 0.0;
   std::optional<double> time_limit_s;
 };
 

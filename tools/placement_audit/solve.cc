@@ -171,7 +171,7 @@ StatusOr<Answer> solve_program(const Request& request) {
       .mode = request.solve.greedy ? PropagateMode::kGreedy : PropagateMode::kSolve,
       .constraints = request.solve.pins,
       .topology = topology ? &*topology : nullptr,
-      .rate = {.tflops = request.solve.tflops},
+      .rate = {.tflops = request.solve.tflops, .gb_per_s = request.solve.gb_per_s},
       .memory_cap = request.cap_bytes,
       .time_limit_s = request.solve.time_limit_s};
   const StatusOr<PropagatedProgram> solved = propagate_program(program, table, options);

@@ -99,13 +99,21 @@ void add_solve_options(CLI::App& command, Request& request) {
   CLI::Option* topology = command.add_option(
       "--topology", request.topology,
       "prices moves in time: host, node8, cluster, or a file; left out: in bytes");
-  CLI::Option* tflops = command.add_option_function<std::string>(
-      "--tflops",
-      [&solve](const std::string& text) {
-        solve.tflops = positive("--tflops", text, "10^12 operations a second of a rank");
-      },
-      "what a rank computes in a second: prices work that ranks repeat");
-  tflops->needs(topology);
+  const auto add_rate = [&](const std::string& flag, const char* unit, const char* help,
+                            double& rate) {
+    command
+        .add_option_function<std::string>(
+            flag,
+            [flag, unit, &rate](const std::string& text) {
+              rate = positive(flag.c_str(), text, unit);
+            },
+            help)
+        ->needs(topology);
+  };
+  add_rate("--tflops", "10^12 operations a second of a rank",
+           "what a rank computes in a second: prices work that ranks repeat", solve.tflops);
+  add_rate("--gb-per-s", "10^9 bytes a second of a rank",
+           "what a rank reads and writes in a second: prices all ops", solve.gb_per_s);
   add_time_limit(command, request);
 }
 

@@ -7,8 +7,8 @@
 
 namespace tessera::audit {
 
-/// Adds --mode, --free, --mesh, --pin, --topology, --tflops and --time-limit, whose values are
-/// checked as they are read. Requires a request that lives as long as the app.
+/// Adds --mode, --free, --mesh, --pin, --topology, --tflops, --gb-per-s and --time-limit, whose
+/// values are checked as they are read. Requires a request that lives as long as the app.
 void add_solve_options(CLI::App& command, Request& request);
 
 /// --pin alone, which may be repeated.
