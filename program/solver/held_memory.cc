@@ -45,7 +45,34 @@ double PlacementProblem::bytes_of(int spec) const {
          static_cast<double>(size_of(of.dtype()));
 }
 
-CostCap PlacementProblem::held_at(int step) const {
+/// Copies of which it is not known how their source is made, each counted as if it were another.
+void PlacementProblem::add_uncounted_copies(
+    const ValueClass& each, int step, double copied,
+    const std::function<std::vector<double>&(int)>& amount) {
+  if (each.copies == each.maker || !each.copied_from.empty()) return;
+  if (each.copies >= 0 && copied > 0) {
+    std::vector<double>& of = amount(each.copies);
+    for (std::size_t s = 0; s < of.size(); ++s) {
+      for (const int copy : each.sets[s]) of[s] += copied * bytes_of(copy);
+    }
+  }
+  if (each.copies >= 0) return;
+  // One reader: its copy is there while it runs.
+  for (const int number : each.values) {
+    for (const ValueUse& use : graph_.value(number).uses) {
+      if (use.step != step || is_written(use)) continue;
+      const StepTwin& twin = twins_[static_cast<std::size_t>(graph_.step(step).twin)];
+      if (twin.variable < 0) continue;
+      std::vector<double>& of = amount(twin.variable);
+      for (std::size_t c = 0; c < of.size(); ++c) {
+        const int read = spec_read(use, static_cast<int>(c));
+        if (read >= 0) of[c] += bytes_of(read);
+      }
+    }
+  }
+}
+
+CostCap PlacementProblem::held_at(int step, CopiesHeld copies) {
   std::map<int, std::vector<double>> amounts;
   const auto amount = [&](int variable) -> std::vector<double>& {
     std::vector<double>& of = amounts[variable];
@@ -74,12 +101,17 @@ CostCap PlacementProblem::held_at(int step) const {
       std::vector<double>& of = amount(each.maker);
       for (std::size_t s = 0; s < of.size(); ++s) of[s] += alive * bytes_of(each.made[s]);
     }
-    // Which of several copies is alive here hangs on who reads it.
-    if (each.copies != each.maker || copied == 0) continue;
-    std::vector<double>& of = amount(each.maker);
+    if (copies == CopiesHeld::kAll) add_uncounted_copies(each, step, copied, amount);
+    const bool told = each.copies >= 0 && (each.copies == each.maker || !each.copied_from.empty());
+    if (!told || copied == 0) continue;
+    std::vector<double>& of = amount(each.copies);
     for (std::size_t s = 0; s < of.size(); ++s) {
-      if (each.sets[s].size() > 1 || each.sets[s][0] == each.made[s]) continue;
-      of[s] += (each.again[s] ? copied_again : copied) * bytes_of(each.sets[s][0]);
+      // Which of several copies is alive here hangs on who reads it.
+      if (each.sets[s].size() > 1 && copies == CopiesHeld::kNone) continue;
+      const int from = each.copied_from.empty() ? each.made[s] : each.copied_from[s];
+      for (const int copy : each.sets[s]) {
+        if (copy != from) of[s] += (each.again[s] ? copied_again : copied) * bytes_of(copy);
+      }
     }
   }
   CostCap cap;

@@ -1,13 +1,14 @@
 // Memory is a sum over what is alive at a step, so a cap is a sum over variables for each step; but
 // only few steps matter. The problem is solved without any; the step at which most is held then
 // becomes a cap; and so on until nothing exceeds it. What the sums leave out (views, copies that
-// may or may not be alive) memory_of() counts: where a step exceeds its cap once more, its sum has
-// to stay below by as much. A bound is taken from sums that leave out, never from such as were
-// lowered.
+// may or may not be alive) memory_of() counts: where a step exceeds its cap once more, copies are
+// counted with the rest, and the sum has to become less by the excess. A bound is taken from sums
+// that leave out, never from such as were lowered.
 #include "program/solver/memory_caps.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "io/byte_text.h"
@@ -17,7 +18,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kMostRounds = 12;
+constexpr int kMostRounds = 16;
 
 /// The problem's step at which most is held.
 int step_of_peak(const StageMemory& fullest, const PlacedProgram& placed) {
@@ -66,17 +67,18 @@ class CapSearch {
 
   /// True where a cap became lower than what may be held.
   bool tighten(const StageMemory& fullest, const std::vector<int>& states) {
-    const auto cap = static_cast<double>(*options_.memory_cap);
+    const auto most = static_cast<double>(*options_.memory_cap);
     const int step = step_of_peak(fullest, placed_);
     const auto [at, is_new] = caps_.try_emplace(step);
+    CostCap& cap = at->second;
+    const auto held = [&] { return problem_.network().amount_of(cap, states); };
     if (is_new) {
-      at->second = problem_.held_at(step);
-      at->second.limit = cap;
+      cap = problem_.held_at(step, CopiesHeld::kNone);
+      cap.limit = most;
+      if (held() > most) return false;
     }
-    const double held = problem_.network().amount_of(at->second, states);
-    if (held > at->second.limit) return false;
-    const double left_out = static_cast<double>(fullest.peak_bytes) - held;
-    at->second.limit = std::min(cap - left_out, held - 1.0);
+    if (lowered_.insert(step).second) cap = problem_.held_at(step, CopiesHeld::kAll);
+    cap.limit = held() - std::max(1.0, static_cast<double>(fullest.peak_bytes) - most);
     return true;
   }
 
@@ -96,6 +98,7 @@ class CapSearch {
   const OpTable& ops_;
   const PropagateOptions& options_;
   std::map<int, CostCap> caps_;  ///< by step
+  std::set<int> lowered_;        ///< steps whose caps are
   PlacedProgram placed_;
 };
 

@@ -19,6 +19,7 @@ constexpr std::size_t kMostSetsOfFew = 4096;
 constexpr std::size_t kMostSets = 512;
 constexpr std::size_t kMostCopies = 3;
 constexpr std::size_t kMostCuts = 256;
+constexpr std::size_t kMostCounted = 512;  // ways to make a value and to have it
 
 /// Subsets of at least one and at most `most` items, small ones first; the larger ones only where
 /// no more than `limit` are there with them.
@@ -243,7 +244,8 @@ void PlacementProblem::connect(ValueClass& each) {
       each.maker = network_.add_variable(each.held);
     }
     if (readers.size() == 1) add(readers[0], true);
-    if (readers.size() > 1) connect_copies(each, readers);
+    const bool counts = options_.memory_cap && connect_counted_copies(each, readers);
+    if (readers.size() > 1 && !counts) connect_copies(each, readers);
   }
   for (const ValueUse& use : writers) add(use, false);
 }
@@ -323,6 +325,42 @@ void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse
   }
   each.maker = each.copies = network_.add_variable(std::move(costs));
   connect_readers(each, readers, sets, set_ports);
+}
+
+/// Under a cap, what a call makes and the copies of it that are had are told together, so that what
+/// is held can be counted. False where there would be too many combinations.
+bool PlacementProblem::connect_counted_copies(ValueClass& each,
+                                              const std::vector<ValueUse>& readers) {
+  const std::vector<int> wanted = wanted_by(readers);
+  const std::vector<std::vector<int>> sets = sets_of(wanted, readers.size());
+  std::vector<int> made;
+  const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
+  if (readers.size() < 2 || made.size() * sets.size() > kMostCounted) return false;
+  const double phases = num_phases(readers);
+  const auto weight = static_cast<double>(each.values.size());
+  std::vector<double> costs;
+  std::vector<std::uint16_t> set_ports;
+  const auto add = [&](int from, std::size_t set, bool again) {
+    const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1.0);
+    if (cost == kForbidden) return;
+    each.sets.push_back(sets[set]);
+    each.again.push_back(again);
+    each.copied_from.push_back(from);
+    set_ports.push_back(static_cast<std::uint16_t>(set));
+    costs.push_back(cost);
+  };
+  for (const int from : made) {
+    for (std::size_t set = 0; set < sets.size(); ++set) {
+      add(from, set, false);
+      if (phases > 1 && sets[set].size() == 1 && sets[set][0] != from) add(from, set, true);
+    }
+  }
+  each.copies = network_.add_variable(std::move(costs));
+  std::vector<int> from;
+  const std::vector<std::uint16_t> from_ports = ports_of(each.copied_from, from);
+  network_.add_edge(each.maker, made_ports, each.copies, from_ports, table_of(made, from, false));
+  connect_readers(each, readers, sets, set_ports);
+  return true;
 }
 
 /// Each reads one of the set.

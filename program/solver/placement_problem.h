@@ -3,6 +3,7 @@
 // moved to. Internal to program/solver/.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,14 @@ struct ValueClass {
   std::vector<std::vector<int>> sets;  ///< per state of that: specs that uses read
   /// Per state of that: it is moved once for each phase that reads it, and not kept between them.
   std::vector<bool> again;
+  /// Per state of that, where it says how the value is made: the spec.
+  std::vector<int> copied_from = {};
+};
+
+/// Which copies of what calls make count as held.
+enum class CopiesHeld : std::uint8_t {
+  kNone,  ///< what is counted is held, whatever is chosen
+  kAll    ///< those that are the value itself, too, so that more may be counted than is held
 };
 
 class PlacementProblem {
@@ -56,9 +65,9 @@ class PlacementProblem {
   /// What operand `use` reads under a candidate of its step; -1 where it has no placements.
   int spec_read(const ValueUse& use, int candidate);
 
-  /// What a rank holds while step `step` runs, in bytes, by variables, at least: results that share
-  /// memory with operands are left out.
-  CostCap held_at(int step) const;
+  /// What a rank holds while step `step` runs, in bytes, by variables: results that share memory
+  /// with operands are left out, and so may copies be of what calls make.
+  CostCap held_at(int step, CopiesHeld copies);
   /// What is part of the network's cost, and of no program's.
   double price_of_held(const std::vector<int>& states) const;
 
@@ -76,6 +85,7 @@ class PlacementProblem {
   Status add_classes();
   void connect(ValueClass& each);
   void connect_copies(ValueClass& each, const std::vector<ValueUse>& readers);
+  bool connect_counted_copies(ValueClass& each, const std::vector<ValueUse>& readers);
   void connect_held(ValueClass& each, const std::vector<ValueUse>& readers);
   void connect_readers(const ValueClass& each, const std::vector<ValueUse>& readers,
                        const std::vector<std::vector<int>>& sets,
@@ -85,6 +95,8 @@ class PlacementProblem {
   std::vector<int> wanted_by(const std::vector<ValueUse>& readers);
   int num_phases(const std::vector<ValueUse>& readers) const;
   double bytes_of(int spec) const;
+  void add_uncounted_copies(const ValueClass& each, int step, double copied,
+                            const std::function<std::vector<double>&(int)>& amount);
   double price_of_held(int spec) const;
   std::string signature(int value) const;
   bool is_written(const ValueUse& use) const;

@@ -149,12 +149,14 @@ TEST_CASE("a plan holds no more than its program says", "[moe][plan]") {
   CHECK(held > said[0].peak_bytes / 2);
 }
 
-/// Where all may lie whole, and work costs nothing, only the cap cuts.
-PropagatedProgram under_cap(const std::string& model, const Shape& mesh, double part_of_whole) {
+/// Where all may lie whole, and work costs nothing, only the cap cuts. Where work is dear, ranks
+/// share it anyway.
+PropagatedProgram under_cap(const std::string& model, const Shape& mesh, double part_of_whole,
+                            const ComputeRate& rate) {
   const OpenStep open = value_or_throw(open_step(job_of(model).config, DType::kF64));
   const Program free = value_or_throw(free_on_mesh(open.program, mesh_of(mesh)));
   const Topology node = value_or_throw(topology_preset("node8"));
-  PropagateOptions options{.topology = &node};
+  PropagateOptions options{.topology = &node, .rate = rate};
   const std::int64_t whole =
       value_or_throw(propagate_program(free, builtin_ops(), options)).peak_bytes;
   options.memory_cap = static_cast<std::int64_t>(static_cast<double>(whole) * part_of_whole);
@@ -164,9 +166,10 @@ PropagatedProgram under_cap(const std::string& model, const Shape& mesh, double 
 }
 
 /// Values of one rank, the stated bytes, and the stated memory on every rank.
-void check_under_cap(const std::string& model, const Shape& mesh, double part_of_whole) {
-  CAPTURE(model, to_string(mesh), part_of_whole);
-  const PropagatedProgram solved = under_cap(model, mesh, part_of_whole);
+void check_under_cap(const std::string& model, const Shape& mesh, double part_of_whole,
+                     const ComputeRate& rate = {}) {
+  CAPTURE(model, to_string(mesh), part_of_whole, rate.tflops);
+  const PropagatedProgram solved = under_cap(model, mesh, part_of_whole, rate);
   CHECK(num_moves(solved.program) > 20);
   const std::vector<RankSeen> ranks = run_on_ranks(solved.program, {});
   if (ranks.empty()) return;  // another launch's
@@ -182,6 +185,10 @@ void check_under_cap(const std::string& model, const Shape& mesh, double part_of
 
 TEST_CASE("a step that a cap cuts keeps it, and trains as one rank does", "[moe][plan]") {
   check_under_cap("softmax", {4}, 0.85);
+}
+
+TEST_CASE("a step that is cut anyway keeps a cap below what it would take", "[moe][plan]") {
+  check_under_cap("softmax", {4}, 0.85, {.tflops = 1e-3, .gb_per_s = 1e-2});
 }
 
 TEST_CASE("steps that a cap cuts keep it", "[.deep]") {
