@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "placement/layout_pattern.h"
+#include "placement/plan_counts.h"
 
 namespace tessera {
 namespace {
@@ -11,15 +12,6 @@ using Intervals = std::vector<Interval>;
 
 Intervals held_by(const Spec& spec, std::size_t dim, const Coord& coord) {
   return local_intervals(spec.mesh(), spec.global_shape()[dim], spec.layout().dims[dim], coord);
-}
-Intervals both(const Intervals& a, const Intervals& b) {
-  Intervals out;
-  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    const Interval cut{std::max(a[i].start, b[j].start), std::min(a[i].stop, b[j].stop)};
-    if (cut.start < cut.stop) out.push_back(cut);
-    ++(a[i].stop <= b[j].stop ? i : j);
-  }
-  return out;
 }
 Intervals without(const Intervals& a, const Intervals& b) {
   Intervals out;
@@ -48,7 +40,7 @@ class HostedBoxes {
     for (std::size_t d = 0; d < ndim(); ++d) {
       // Its own elements a rank copies as far as the larger array goes.
       const Spec& lands = own && keeps ? *step_.host : step_.dst;
-      box.push_back(both(held_by(step_.src, d, pair.sender), held_by(lands, d, pair.reader)));
+      box.push_back(in_both(held_by(step_.src, d, pair.sender), held_by(lands, d, pair.reader)));
       if (box.back().empty()) return {};
     }
     std::vector<BoxRuns> runs;
@@ -59,7 +51,7 @@ class HostedBoxes {
     const Coord kept_at = *step_.kept->mesh().coord_of(reader);
     std::vector<Intervals> kept;
     for (std::size_t d = 0; d < ndim(); ++d) {
-      kept.push_back(both(box[d], held_by(*step_.kept, d, kept_at)));
+      kept.push_back(in_both(box[d], held_by(*step_.kept, d, kept_at)));
     }
     const bool apart =
         std::any_of(kept.begin(), kept.end(), [](const Intervals& part) { return part.empty(); });
