@@ -85,8 +85,15 @@ class Planner {
   Way run() {
     choose_axes();
     Ways ways;
+    std::vector<Steps> before;
     for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
-      ways.emplace_back(run(between));
+      Steps steps = reduce_all_but_last(between);
+      const auto goes_alike = [&](const Steps& other) {
+        return std::ranges::equal(steps, other, {}, &PlanStep::dst, &PlanStep::dst);
+      };
+      if (std::ranges::any_of(before, goes_alike)) continue;
+      before.push_back(steps);
+      ways.emplace_back(with_last(std::move(steps)));
       if (!mixes_kinds()) break;
     }
     return cheapest(std::move(ways));
@@ -102,18 +109,23 @@ class Planner {
 
   bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
 
-  Way run(Between between) {
+  /// Reduces the groups before the last one, which is left in last_group_.
+  Steps reduce_all_but_last(Between between) {
     at_ = src_;
-    bound_.reset();
     std::vector<int> left = reduced_;
-    std::vector<int> group = next_group(left);
+    last_group_ = next_group(left);
     Steps steps;
     while (!left.empty()) {
-      steps.push_back(reduction_between(group, between));
+      steps.push_back(reduction_between(last_group_, between));
       at_ = steps.back().dst;
-      bound_.reset();
-      group = next_group(left);
+      last_group_ = next_group(left);
     }
+    bound_.reset();
+    return steps;
+  }
+
+  Way with_last(Steps steps) {
+    const std::vector<int>& group = last_group_;
     if (one_mesh() && group.empty() && same_elements(at_, dst_)) return steps;
     if (!one_mesh() && moves_nothing()) return steps;
     Way last = cheapest(group.empty() ? moves() : reductions(group));
@@ -406,6 +418,7 @@ class Planner {
   mutable std::optional<Volume> bound_;  ///< from at_ to dst_, once asked for
   std::vector<int> reduced_;             ///< axes still to reduce, ascending
   std::vector<int> filled_;              ///< axes to fill at the end, ascending
+  std::vector<int> last_group_;          ///< axes that the last reduction takes
 };
 
 }  // namespace

@@ -1,7 +1,10 @@
 #include "placement/plan_links.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
+
+#include "placement/layout.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +61,29 @@ std::vector<std::int64_t> distances(std::span<const MeshAxis> axes) {
   return all;
 }
 
+Interval both(const Interval& a, const Interval& b) {
+  return {std::max(a.start, b.start), std::min(a.stop, b.stop)};
+}
+std::int64_t length(const Interval& of) { return std::max<std::int64_t>(0, of.stop - of.start); }
+
+/// The ranks of a mesh where they follow one another.
+std::optional<Interval> ranks_in_row(const Mesh& mesh) {
+  std::int64_t last = mesh.first_rank();
+  for (const MeshAxis& axis : mesh.axes()) last += (axis.size - 1) * axis.stride;
+  const Interval all{mesh.first_rank(), last + 1};
+  return length(all) == mesh.num_ranks() ? std::optional(all) : std::nullopt;
+}
+
+/// Those of two meshes, ascending.
+std::vector<std::int64_t> ranks_of(const Mesh& src, const Mesh& dst) {
+  std::vector<std::int64_t> ranks = dst.ranks();
+  const std::vector<std::int64_t> sources = src.ranks();
+  ranks.insert(ranks.end(), sources.begin(), sources.end());
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
 }  // namespace
 
 void LinkShares::set(const Counts& ranks_of_block) {
@@ -92,21 +118,19 @@ LinkShares::LinkShares(const Mesh& mesh, std::span<const int> axes, const Topolo
 
 LinkShares::LinkShares(const Mesh& src, const Mesh& dst, const Topology& topology)
     : topology_(topology) {
-  std::vector<std::int64_t> ranks = dst.ranks();
-  const std::vector<std::int64_t> sources = src.ranks();
-  ranks.insert(ranks.end(), sources.begin(), sources.end());
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  const std::optional<Interval> a = ranks_in_row(src), b = ranks_in_row(dst);
+  const std::vector<std::int64_t> all = a && b ? std::vector<std::int64_t>() : ranks_of(src, dst);
   Counts counts;
   for (const LinkClass& link : topology.links) {
-    const std::int64_t block = link.ranks == 0 ? 0 : dst.first_rank() / link.ranks;
-    const auto begin = link.ranks == 0
-                           ? ranks.begin()
-                           : std::lower_bound(ranks.begin(), ranks.end(), block * link.ranks);
-    const auto end = link.ranks == 0
-                         ? ranks.end()
-                         : std::lower_bound(begin, ranks.end(), (block + 1) * link.ranks);
-    counts.push_back(end - begin);
+    const std::int64_t block = link.ranks == 0 ? 0 : dst.first_rank() / link.ranks * link.ranks;
+    const Interval within{block, link.ranks == 0 ? INT64_MAX : block + link.ranks};
+    if (a && b) {
+      counts.push_back(length(both(*a, within)) + length(both(*b, within)) -
+                       length(both(both(*a, *b), within)));
+    } else {
+      const auto begin = std::lower_bound(all.begin(), all.end(), within.start);
+      counts.push_back(std::lower_bound(begin, all.end(), within.stop) - begin);
+    }
   }
   set(counts);
 }
