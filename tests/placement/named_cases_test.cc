@@ -47,6 +47,25 @@ TEST_CASE("FSDP over TP of 5 rows follows the level order", "[placement][layout]
         std::vector<std::vector<Interval>>{{{0, 2}}, {{3, 4}}, {{2, 3}}, {{4, 5}}});
 }
 
+// pytorch#168134: what 5 elements are under one strided cut of factor 2 has two readings. Pieces of
+// 3 and 2 are cut by themselves; or all of them as a piece of 3 is, the last one padded, which a
+// grain of 2 says.
+TEST_CASE("a strided cut of 5 elements has both readings, each exact", "[placement][layout][C48]") {
+  const Mesh mesh = mesh_of({2}, {"tp"});
+  const Spec own = spec_of(mesh, {5}, "SS(0,2)");
+  CHECK(to_string(mesh, own.layout().dims[0]) == "[2*, tp]");
+  CHECK(rows_of(own) == std::vector<std::vector<Interval>>{{{0, 2}, {3, 4}}, {{2, 3}, {4, 5}}});
+  Layout layout = own.layout();
+  layout.dims[0] = {Level::of_block(2), Level::of_axis(0, 2)};
+  const Spec padded = value_or_throw(Spec::make(mesh, {5}, DType::kF32, layout));
+  CHECK(to_string(mesh, padded.layout().dims[0]) == "[2*, tp%2]");
+  CHECK(rows_of(padded) == std::vector<std::vector<Interval>>{{{0, 2}, {3, 5}}, {{2, 3}}});
+  // And a plan leads from one to the other: rank 0 lacks the last element, which rank 1 has.
+  const PlanCost cost = cost_of(value_or_throw(plan(own, padded)));
+  CHECK(cost.bytes_received.total == 4);
+  CHECK(cost.ratio() == 1.0);
+}
+
 TEST_CASE("R, SS(0,3) of 12 keeps two elements of each third", "[placement][layout]") {
   const Spec spec = spec_of(mesh_of({2, 2}, {"dp", "tp"}), {12}, "R, SS(0,3)");
   CHECK(to_string(spec.mesh(), spec.layout().dims[0]) == "[3*, tp]");
