@@ -35,8 +35,10 @@ std::int64_t num_cutting_axes(const Mesh& mesh) {
 
 MoveClass::MoveClass(const Spec& src, const Spec& dst) {
   key_.push_back(size_of(src.dtype()));
+  const bool one_mesh = src.mesh() == dst.mesh();
+  key_.push_back(one_mesh ? 1 : 2);
   add(src.mesh());
-  if (src.mesh() != dst.mesh()) add(dst.mesh());
+  if (!one_mesh) add(dst.mesh());
   add_partials(src);
   add_partials(dst);
   add_dims(src, dst);

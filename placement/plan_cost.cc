@@ -231,18 +231,6 @@ Received received_by(const PlanStep& step, std::int64_t rank) {
   return received;
 }
 
-std::vector<std::int64_t> ranks_of(const Mesh& a, const Mesh& b) {
-  std::vector<std::int64_t> ranks;
-  for (const Mesh* mesh : {&a, &b}) {
-    const std::vector<std::int64_t> own = mesh->ranks();
-    ranks.insert(ranks.end(), own.begin(), own.end());
-    if (a == b) break;
-  }
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
 Sum sum_of(const PlanStep& step, Count count) {
   if (step.kind == Kind::kAllReduce) return sum_of_all_reduce(step);
   if (is_linear_form(step)) return sum_of_forms(step.dst, {&step, 1}, count);
@@ -472,7 +460,7 @@ std::int64_t bytes_received(const Plan& plan, std::int64_t rank) {
 }
 
 std::vector<std::int64_t> ranks_of(const Plan& plan) {
-  return ranks_of(plan.src.mesh(), plan.dst.mesh());
+  return ranks_of_both(plan.src.mesh(), plan.dst.mesh());
 }
 
 RankCost cost_on(const Plan& plan, std::int64_t rank) {

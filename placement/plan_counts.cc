@@ -135,9 +135,11 @@ std::vector<Interval> in_both(const std::vector<Interval>& a, const std::vector<
 
 DimPieces::DimPieces(const Mesh& mesh, std::int64_t size, const Levels& levels) {
   if (is_one_interval(levels)) {
+    // They follow one another.
     for (const Interval& each : intervals_of(mesh, size, levels)) {
-      if (each.start < each.stop) pieces_.push_back({each});
+      if (each.start < each.stop) starts_.push_back(each.start);
     }
+    if (!starts_.empty()) starts_.push_back(size);
     return;
   }
   Coord coord(static_cast<std::size_t>(mesh.ndim()), 0);
@@ -154,14 +156,31 @@ DimPieces::DimPieces(const Mesh& mesh, std::int64_t size, const Levels& levels) 
   }
 }
 
+std::int64_t DimPieces::first_from(std::int64_t index) const {
+  return std::lower_bound(starts_.begin(), starts_.end(), index) - starts_.begin();
+}
+
 std::int64_t DimPieces::num_meeting(const std::vector<Interval>& held) const {
-  return std::count_if(pieces_.begin(), pieces_.end(),
-                       [&](const auto& piece) { return !in_both(piece, held).empty(); });
+  std::int64_t met = 0, counted = 0;  // pieces before `counted` are
+  for (const Interval& each : held) {
+    if (starts_.empty()) break;
+    const std::int64_t first = std::max(counted, first_from(each.start + 1) - 1);
+    counted = first_from(each.stop);
+    met += std::max<std::int64_t>(0, counted - first);
+  }
+  return met + std::count_if(pieces_.begin(), pieces_.end(),
+                             [&](const auto& piece) { return !in_both(piece, held).empty(); });
 }
 
 std::int64_t DimPieces::num_inside(const std::vector<Interval>& held) const {
-  return std::count_if(pieces_.begin(), pieces_.end(),
-                       [&](const auto& piece) { return in_both(piece, held) == piece; });
+  std::int64_t inside = 0;
+  for (const Interval& each : held) {
+    if (starts_.empty()) break;
+    // Pieces from the first that starts here up to the last that ends here.
+    inside += std::max<std::int64_t>(0, first_from(each.stop + 1) - 1 - first_from(each.start));
+  }
+  return inside + std::count_if(pieces_.begin(), pieces_.end(),
+                                [&](const auto& piece) { return in_both(piece, held) == piece; });
 }
 
 }  // namespace tessera

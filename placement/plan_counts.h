@@ -37,16 +37,21 @@ std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::v
 std::vector<Interval> in_both(const std::vector<Interval>& a, const std::vector<Interval>& b);
 
 /// The pieces into which a list cuts a dim, one for each coord of its axes; those without elements
-/// are left out. Cost: O(pieces · intervals of each).
+/// are left out.
 class DimPieces {
  public:
   DimPieces(const Mesh& mesh, std::int64_t size, const Levels& levels);
-  /// How many hold some of `held`, or lie in it. Requires what in_both() returns.
+  /// How many hold some of `held`, or lie in it. Requires what in_both() returns. Cost: O(intervals
+  /// · log pieces) where each piece is one, else O(intervals of all pieces).
   std::int64_t num_meeting(const std::vector<Interval>& held) const;
   std::int64_t num_inside(const std::vector<Interval>& held) const;
 
  private:
-  std::vector<std::vector<Interval>> pieces_;
+  /// The number of the first piece that starts at `index` or later, of pieces of one interval.
+  std::int64_t first_from(std::int64_t index) const;
+
+  std::vector<std::int64_t> starts_;           ///< where each is one, and where the last one ends
+  std::vector<std::vector<Interval>> pieces_;  ///< else
 };
 
 }  // namespace tessera

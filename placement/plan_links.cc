@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "placement/layout.h"
+#include "placement/plan_meshes.h"
 
 namespace tessera {
 namespace {
@@ -74,16 +75,6 @@ std::optional<Interval> ranks_in_row(const Mesh& mesh) {
   return length(all) == mesh.num_ranks() ? std::optional(all) : std::nullopt;
 }
 
-/// Those of two meshes, ascending.
-std::vector<std::int64_t> ranks_of(const Mesh& src, const Mesh& dst) {
-  std::vector<std::int64_t> ranks = dst.ranks();
-  const std::vector<std::int64_t> sources = src.ranks();
-  ranks.insert(ranks.end(), sources.begin(), sources.end());
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
 }  // namespace
 
 void LinkShares::set(const Counts& ranks_of_block) {
@@ -119,7 +110,8 @@ LinkShares::LinkShares(const Mesh& mesh, std::span<const int> axes, const Topolo
 LinkShares::LinkShares(const Mesh& src, const Mesh& dst, const Topology& topology)
     : topology_(topology) {
   const std::optional<Interval> a = ranks_in_row(src), b = ranks_in_row(dst);
-  const std::vector<std::int64_t> all = a && b ? std::vector<std::int64_t>() : ranks_of(src, dst);
+  const std::vector<std::int64_t> all =
+      a && b ? std::vector<std::int64_t>() : ranks_of_both(src, dst);
   Counts counts;
   for (const LinkClass& link : topology.links) {
     const std::int64_t block = link.ranks == 0 ? 0 : dst.first_rank() / link.ranks * link.ranks;

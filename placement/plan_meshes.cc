@@ -151,6 +151,15 @@ std::optional<ReceivedBetween> exchanged(const Spec& src, const Spec& dst) {
   return sum;
 }
 
+std::vector<std::int64_t> ranks_of_both(const Mesh& a, const Mesh& b) {
+  std::vector<std::int64_t> ranks = a.ranks();
+  const std::vector<std::int64_t> others = b.ranks();
+  ranks.insert(ranks.end(), others.begin(), others.end());
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
 std::optional<std::int64_t> most_lacking(const Spec& kept, const Spec& part, const Spec& dst) {
   if (!is_plain(kept) || !is_plain(part) || !is_plain(dst)) return std::nullopt;
   const std::vector<std::int64_t> ranks = dst.mesh().ranks();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "placement/plan_cost.h"
 #include "placement/spec.h"
@@ -18,6 +19,9 @@ struct ReceivedBetween {
 /// An exchange from `src` to `dst` over the ranks of both meshes. nullopt with Partial, or where
 /// levels are more than axes. Cost: O(ranks · cut dims).
 std::optional<ReceivedBetween> exchanged(const Spec& src, const Spec& dst);
+
+/// The ranks of either mesh, ascending.
+std::vector<std::int64_t> ranks_of_both(const Mesh& a, const Mesh& b);
 
 /// Elements that the rank with most of them lacks of `dst`, where it holds `part` of it, and `kept`
 /// on a mesh of its own. nullopt as above.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "placement/plan_cost.h"
+#include "placement/plan_meshes.h"
 #include "placement/plan_refine.h"
 
 namespace tessera {
@@ -84,11 +85,7 @@ std::int64_t least_pack_bytes(std::int64_t num_ranks) noexcept {
 std::vector<std::int64_t> group_of(const PlanStep& step, std::int64_t rank) {
   const Mesh& mesh = step.dst.mesh();
   if (step.src.mesh() != mesh) {
-    std::vector<std::int64_t> ranks = mesh.ranks();
-    const std::vector<std::int64_t> sources = step.src.mesh().ranks();
-    ranks.insert(ranks.end(), sources.begin(), sources.end());
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    std::vector<std::int64_t> ranks = ranks_of_both(mesh, step.src.mesh());
     if (!std::binary_search(ranks.begin(), ranks.end(), rank)) ranks.clear();
     return ranks;
   }

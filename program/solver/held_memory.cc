@@ -50,13 +50,14 @@ void PlacementProblem::add_uncounted_copies(
     const ValueClass& each, int step, double copied,
     const std::function<std::vector<double>&(int)>& amount) {
   if (each.copies == each.maker || !each.copied_from.empty()) return;
-  if (each.copies >= 0 && copied > 0) {
+  if (each.copies >= 0) {
+    if (copied == 0) return;
     std::vector<double>& of = amount(each.copies);
     for (std::size_t s = 0; s < of.size(); ++s) {
       for (const int copy : each.sets[s]) of[s] += copied * bytes_of(copy);
     }
+    return;
   }
-  if (each.copies >= 0) return;
   // One reader: its copy is there while it runs.
   for (const int number : each.values) {
     for (const ValueUse& use : graph_.value(number).uses) {

@@ -297,25 +297,22 @@ int PlacementProblem::num_phases(const std::vector<ValueUse>& readers) const {
   return static_cast<int>(phases.size());
 }
 
-/// Under a cap, a value that is there from the start and what it becomes are one variable: what is
-/// held is the two together, and copies may be made again in each phase instead of being kept.
-void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse>& readers) {
-  const std::vector<int> wanted = wanted_by(readers), made = each.made;
-  const std::vector<std::vector<int>> sets = sets_of(wanted, readers.size());
-  const double phases = num_phases(readers);
+/// Every way to have a value that is made as one of `made`: the copies of it, and whether they are
+/// kept, or made again in each phase. Fills the class's sets.
+PlacementProblem::CopyWays PlacementProblem::copy_ways(ValueClass& each,
+                                                       const std::vector<int>& made,
+                                                       const std::vector<std::vector<int>>& sets,
+                                                       int phases) {
+  CopyWays ways;
   const auto weight = static_cast<double>(each.values.size());
-  each.made.clear();
-  std::vector<double> costs;
-  std::vector<std::uint16_t> set_ports;
   const auto add = [&](int from, std::size_t set, bool again) {
-    const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1.0);
+    const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1);
     if (cost == kForbidden) return;
-    each.held.push_back(price_of_held(from) * weight);
-    each.made.push_back(from);
     each.sets.push_back(sets[set]);
     each.again.push_back(again);
-    set_ports.push_back(static_cast<std::uint16_t>(set));
-    costs.push_back(cost + each.held.back());
+    ways.from.push_back(from);
+    ways.sets.push_back(static_cast<std::uint16_t>(set));
+    ways.costs.push_back(cost);
   };
   for (const int from : made) {
     for (std::size_t set = 0; set < sets.size(); ++set) {
@@ -323,43 +320,38 @@ void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse
       if (phases > 1 && sets[set].size() == 1 && sets[set][0] != from) add(from, set, true);
     }
   }
-  each.maker = each.copies = network_.add_variable(std::move(costs));
-  connect_readers(each, readers, sets, set_ports);
+  return ways;
+}
+
+/// Under a cap, a value that is there from the start and what it becomes are one variable: what is
+/// held is the two together, and copies may be made again in each phase instead of being kept.
+void PlacementProblem::connect_held(ValueClass& each, const std::vector<ValueUse>& readers) {
+  const std::vector<std::vector<int>> sets = sets_of(wanted_by(readers), readers.size());
+  CopyWays ways = copy_ways(each, each.made, sets, num_phases(readers));
+  each.made = std::move(ways.from);
+  for (std::size_t s = 0; s < each.made.size(); ++s) {
+    each.held.push_back(price_of_held(each.made[s]) * static_cast<double>(each.values.size()));
+    ways.costs[s] += each.held.back();
+  }
+  each.maker = each.copies = network_.add_variable(std::move(ways.costs));
+  connect_readers(each, readers, sets, ways.sets);
 }
 
 /// Under a cap, what a call makes and the copies of it that are had are told together, so that what
 /// is held can be counted. False where there would be too many combinations.
 bool PlacementProblem::connect_counted_copies(ValueClass& each,
                                               const std::vector<ValueUse>& readers) {
-  const std::vector<int> wanted = wanted_by(readers);
-  const std::vector<std::vector<int>> sets = sets_of(wanted, readers.size());
-  std::vector<int> made;
+  if (readers.size() < 2) return false;
+  const std::vector<std::vector<int>> sets = sets_of(wanted_by(readers), readers.size());
+  std::vector<int> made, from;
   const std::vector<std::uint16_t> made_ports = ports_of(each.made, made);
-  if (readers.size() < 2 || made.size() * sets.size() > kMostCounted) return false;
-  const double phases = num_phases(readers);
-  const auto weight = static_cast<double>(each.values.size());
-  std::vector<double> costs;
-  std::vector<std::uint16_t> set_ports;
-  const auto add = [&](int from, std::size_t set, bool again) {
-    const double cost = prices_.copies(from, sets[set]).cost * weight * (again ? phases : 1.0);
-    if (cost == kForbidden) return;
-    each.sets.push_back(sets[set]);
-    each.again.push_back(again);
-    each.copied_from.push_back(from);
-    set_ports.push_back(static_cast<std::uint16_t>(set));
-    costs.push_back(cost);
-  };
-  for (const int from : made) {
-    for (std::size_t set = 0; set < sets.size(); ++set) {
-      add(from, set, false);
-      if (phases > 1 && sets[set].size() == 1 && sets[set][0] != from) add(from, set, true);
-    }
-  }
-  each.copies = network_.add_variable(std::move(costs));
-  std::vector<int> from;
+  if (made.size() * sets.size() > kMostCounted) return false;
+  CopyWays ways = copy_ways(each, made, sets, num_phases(readers));
+  each.copied_from = std::move(ways.from);
+  each.copies = network_.add_variable(std::move(ways.costs));
   const std::vector<std::uint16_t> from_ports = ports_of(each.copied_from, from);
   network_.add_edge(each.maker, made_ports, each.copies, from_ports, table_of(made, from, false));
-  connect_readers(each, readers, sets, set_ports);
+  connect_readers(each, readers, sets, ways.sets);
   return true;
 }
 

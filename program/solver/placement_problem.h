@@ -85,6 +85,14 @@ class PlacementProblem {
   Status add_classes();
   void connect(ValueClass& each);
   void connect_copies(ValueClass& each, const std::vector<ValueUse>& readers);
+  /// Per state of a variable: how the value is made, the number of its set of copies, the price.
+  struct CopyWays {
+    std::vector<int> from;
+    std::vector<std::uint16_t> sets;
+    std::vector<double> costs;
+  };
+  CopyWays copy_ways(ValueClass& each, const std::vector<int>& made,
+                     const std::vector<std::vector<int>>& sets, int phases);
   bool connect_counted_copies(ValueClass& each, const std::vector<ValueUse>& readers);
   void connect_held(ValueClass& each, const std::vector<ValueUse>& readers);
   void connect_readers(const ValueClass& each, const std::vector<ValueUse>& readers,

@@ -4,6 +4,7 @@
 #include <random>
 #include <thread>
 
+#include "placement/move_class.h"
 #include "tests/redistribute/layouts.h"
 
 using namespace tessera;  // NOLINT
@@ -76,6 +77,24 @@ TEST_CASE("moves of one class have one price", "[placement][price]") {
     if (kept.ok()) REQUIRE(*kept == *own);
   }
   CHECK(table.size() < kMoves);
+}
+
+TEST_CASE("what a move's class leaves out is how even dims share the elements",
+          "[placement][price]") {
+  const auto class_of = [](const Shape& mesh, const Shape& shape, DType dtype = DType::kF32) {
+    const Mesh on = value_or_throw(Mesh::make(view_of(mesh)));
+    return MoveClass(judge::spec_of(on, shape, "S(0), P", dtype),
+                     judge::spec_of(on, shape, "S(1), R", dtype));
+  };
+  const MoveClass one = class_of({2, 4}, {64, 128});
+  CHECK(class_of({2, 4}, {128, 64}) == one);
+  CHECK(class_of({2, 4}, {8, 1024}) == one);
+  CHECK(class_of({2, 4}, {64, 64}) != one);
+  CHECK(class_of({4, 2}, {64, 128}) != one);
+  CHECK(class_of({2, 4}, {4, 2048}) != one);  // 4 is less than all ranks
+  CHECK(class_of({2, 4}, {64, 128}, DType::kF64) != one);
+  // Dims that nobody cuts are part of it as far as a plan could cut them on its way.
+  CHECK(class_of({2, 4}, {64, 16, 8, 8}) == class_of({2, 4}, {64, 8, 16, 8}));
 }
 
 TEST_CASE("a table of prices keeps no more than it may", "[placement][price]") {

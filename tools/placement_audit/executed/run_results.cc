@@ -43,6 +43,17 @@ std::optional<Failure> check(const RunResult& result, const ExpectedTensor& expe
   return failure;
 }
 
+Json failure_json(const Failure& failure) {
+  Json json = Json::object({{"tensor", failure.tensor}});
+  if (failure.index) {
+    json.set("index", Json(Json::Array(failure.index->begin(), failure.index->end())));
+  }
+  json.set("got", failure.got);
+  json.set("expected", failure.expected);
+  json.set("text", failure.text);
+  return json;
+}
+
 }  // namespace
 
 std::vector<Failure> check_all(const Program& program, const std::vector<RunResult>& results,
@@ -61,20 +72,9 @@ std::vector<Failure> check_all(const Program& program, const std::vector<RunResu
   return failures;
 }
 
-Json to_json(const Failure& failure) {
-  Json json = Json::object({{"tensor", failure.tensor}});
-  if (failure.index) {
-    json.set("index", Json(Json::Array(failure.index->begin(), failure.index->end())));
-  }
-  json.set("got", failure.got);
-  json.set("expected", failure.expected);
-  json.set("text", failure.text);
-  return json;
-}
-
 Json json_of(const std::vector<Failure>& failures) {
   Json::Array all;
-  for (const Failure& failure : failures) all.push_back(to_json(failure));
+  for (const Failure& failure : failures) all.push_back(failure_json(failure));
   return Json(std::move(all));
 }
 

@@ -22,7 +22,7 @@ struct Failure {
 };
 
 /// kFound: where results lie was the solver's to say.
-enum class ExpectedPlacements { kChecked, kFound };
+enum class ExpectedPlacements : std::uint8_t { kChecked, kFound };
 
 /// In the order of Program::expected; a tensor that is not among the results is a failure.
 std::vector<Failure> check_all(const Program& program, const std::vector<RunResult>& results,
