@@ -176,6 +176,31 @@ std::string expecting(const std::string& first) {
          first + R"j(,4,16,6,8,36],"placements":["P(sum)"]},"grad.a":{"values":[6,8,6,8]}}})j";
 }
 
+const char* const kNumbers = R"j({"mesh":{"shape":[2],"axes":["tp"]},"inputs":{
+    "x":{"shape":[2,4],"dtype":"F64","placements":["R"],"values":[1,2,3,4,5,6,7,8]},
+    "w":{"shape":[4,2],"dtype":"F64","placements":["S(0)"],"values":[1,0,1,0,0,1,0,1]}},
+  "program":[{"op":"matmul","args":["x","w"],"out":["y"]},{"op":"mul","args":["y",0.5],"out":["z"]},
+    {"op":"add","args":["z",1],"out":["u"]},{"op":"sub","args":[1,"u"],"out":["v"]},
+    {"op":"mul","args":["v","v"],"out":["q"]},{"op":"sum","args":["q"],"out":["l"]},
+    {"backward":"l","grads":["w"]}]})j";
+
+TEST_CASE("placement-audit run --solve takes numbers as operands", "[plan][tools]") {
+  const ScratchFolder folder;
+  const std::string file = folder.file("numbers.json", kNumbers),
+                    plain = folder / "run.safetensors";
+  REQUIRE(run_program("placement-audit", {"run", "--input", file, "--save", plain}).exit_code == 0);
+  for (const char* const pin : {"w=R", "w=S(0)", "x=S(1)"}) {
+    CAPTURE(pin);
+    const std::string saved = folder / (std::string(pin) + ".safetensors");
+    const Ran ran = run_program("placement-audit", {"run", "--input", file, "--solve", "--pin", pin,
+                                                    "--save", saved, "--format", "text"});
+    CAPTURE(ran.err, ran.out);
+    REQUIRE(ran.exit_code == 0);
+    CHECK_THAT(ran.out, Catch::Contains("\"1 (/program/3, operand 0)\"  [R], input\n"));
+    CHECK(read_whole_file(saved) == read_whole_file(plain));
+  }
+}
+
 TEST_CASE("placement-audit run --solve checks what is expected, and saves", "[plan][tools]") {
   const ScratchFolder folder;
   const std::string right = folder.file("right.json", expecting("2")),

@@ -92,6 +92,7 @@ class RankRun {
           program_.inputs[i].needs_grad ? ValueRole::kParameter : ValueRole::kInput;
       captured.declare(tensors_[i], role, program_.tensors[i].name);
     }
+    if (by_ops_) declare_numbers(captured);
     run_steps();
     const std::map<std::string, std::string> own = by_ops_ ? own_names(captured) : NameMap();
     tessera::Program program = captured.finish();
@@ -109,6 +110,17 @@ class RankRun {
         throw;
       }
       ends().push_back(runtime_.events().events().size());
+    }
+  }
+
+  /// They are there before the first step, as inputs are.
+  void declare_numbers(Capture& captured) {
+    for (const RunStep& step : program_.steps) {
+      for (const ProgramOperand* const given : numbers_of(step)) {
+        DTensor& made = numbers_[given->number->name];
+        made = number(*given);
+        captured.declare(made, ValueRole::kInput, given->number->name);
+      }
     }
   }
 
@@ -139,6 +151,9 @@ class RankRun {
   void take(const LocalMapStep& step);
   std::vector<DTensor> run_region(const LocalMapStep& step, const LocalInputs& inputs);
   DTensor operand(const ProgramOperand& given);
+  DTensor number(const ProgramOperand& given) {
+    return distribute(runtime_, given.value, given.number->spec);
+  }
   DTensor gradient_of(int slot);
   void gather_results();
   void note_failure(std::size_t step, const Status& status);
@@ -148,6 +163,7 @@ class RankRun {
   bool by_ops_ = false;  ///< what autograd begins with is made by an op, too
   Runtime runtime_;
   std::vector<DTensor> tensors_;
+  std::map<std::string, DTensor> numbers_;  ///< operands by name, where by_ops_
 };
 
 void RankRun::make_input(std::size_t i) {
@@ -173,8 +189,9 @@ void RankRun::make_input(std::size_t i) {
 
 DTensor RankRun::operand(const ProgramOperand& given) {
   if (given.slot >= 0) return at(given.slot);
-  if (given.number) return distribute(runtime_, given.value, given.number->spec);
-  return {};
+  if (!given.number) return {};
+  if (by_ops_) return numbers_.at(given.number->name);
+  return number(given);
 }
 
 void RankRun::take(const OpStep& step) {

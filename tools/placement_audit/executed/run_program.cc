@@ -31,6 +31,16 @@ std::string gradient_name(std::string_view input) {
   return std::string(kGradPrefix) + std::string(input);
 }
 
+std::vector<const ProgramOperand*> numbers_of(const RunStep& step) {
+  std::vector<const ProgramOperand*> numbers;
+  const auto* call = std::get_if<OpStep>(&step.what);
+  if (call == nullptr) return numbers;
+  for (const ProgramOperand& operand : call->operands) {
+    if (operand.number) numbers.push_back(&operand);
+  }
+  return numbers;
+}
+
 StatusOr<Mesh> ProgramScope::read_mesh_of_ranks(const JsonView& view) {
   TSR_ASSIGN_OR_RETURN(Mesh mesh, read_mesh(view));
   if (mesh.num_ranks() > kMaxProgramRanks ||

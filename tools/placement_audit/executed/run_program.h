@@ -41,7 +41,7 @@ struct ProgramInput {
 /// A tensor, a number on every rank, or neither: an optional operand that is absent.
 struct ProgramOperand {
   int slot = -1;
-  std::optional<ProgramTensor> number;  ///< its spec
+  std::optional<ProgramTensor> number;  ///< "0.5 (/program/3, operand 1)", and its spec
   Array value;                          ///< 0-d
 };
 struct OpStep {
@@ -103,6 +103,9 @@ struct RunStep {
   std::string place;  ///< "file: /program/3", for errors while it runs
   std::variant<OpStep, RedistributeStep, BackwardStep, LocalMapStep> what;
 };
+
+/// The numbers among the operands of a call; of another step none. Borrows the step.
+std::vector<const ProgramOperand*> numbers_of(const RunStep& step);
 
 /// What a result has to be.
 struct ExpectedTensor {

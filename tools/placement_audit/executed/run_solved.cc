@@ -42,7 +42,8 @@ struct SolvedOutcome {
   std::vector<std::vector<RankMove>> moves;
 };
 
-/// Values of the document by name. Errors: InvalidArgument for one that has no whole.
+/// Values of the document by name, numbers among its operands included. Errors: InvalidArgument for
+/// one that has no whole.
 StatusOr<std::map<std::string, Array>> given_values(const Program& program,
                                                     const SafetensorsFile* file) {
   TSR_ASSIGN_OR_RETURN(const std::vector<Array> whole, whole_inputs(program, {.file = file}));
@@ -54,6 +55,11 @@ StatusOr<std::map<std::string, Array>> given_values(const Program& program,
                               " is given rank by rank, which says where it lies; give its values");
     }
     values[name] = whole[i];
+  }
+  for (const RunStep& step : program.steps) {
+    for (const ProgramOperand* const operand : numbers_of(step)) {
+      values[operand->number->name] = operand->value;
+    }
   }
   return values;
 }
@@ -75,7 +81,7 @@ StatusOr<SolvedOutcome> run_placed(const Request& request, const tessera::Progra
       const auto value = values.find(wanted.name);
       if (value == values.end()) {
         throw Error(invalid_argument("run --solve: the steps read " + in_quotes(wanted.name) +
-                                     ", a number or a tensor that no input is; make it an input"));
+                                     ", a tensor that no input is; make it an input"));
       }
       given[wanted.name] =
           distribute(runtime, to_device(runtime.kernels(), value->second), wanted.spec);

@@ -22,7 +22,7 @@ class StepReader {
   Status read_op(const JsonView& view);
   Status read_operands(const JsonView& args_view, OpStep& step);
   Status read_operand(const JsonView& view, ProgramOperand& operand);
-  Status read_number(const JsonView& view, const OpStep& step, ProgramOperand& operand) const;
+  Status read_number(const JsonView& view, OpStep& step, std::size_t at) const;
   StatusOr<Resolution> resolve(const JsonView& view, OpStep& step);
   Status check_aliases(const JsonView& view, const OpStep& step) const;
   void note_aliases(const OpStep& step, const Resolution& resolution, std::size_t first_new);
@@ -223,7 +223,7 @@ Status StepReader::read_operands(const JsonView& args_view, OpStep& step) {
   }
   for (std::size_t i = 0; i < given.size(); ++i) {  // once the first tensor is known
     if (given[i] && is_number(*given[i])) {
-      TSR_RETURN_IF_ERROR(read_number(*given[i], step, step.operands[i]));
+      TSR_RETURN_IF_ERROR(read_number(*given[i], step, i));
     }
   }
   return absl::OkStatus();
@@ -235,18 +235,20 @@ Status StepReader::read_operand(const JsonView& view, ProgramOperand& operand) {
   return absl::OkStatus();
 }
 
-Status StepReader::read_number(const JsonView& view, const OpStep& step,
-                               ProgramOperand& operand) const {
+Status StepReader::read_number(const JsonView& view, OpStep& step, std::size_t at) const {
   const auto first = std::find_if(step.operands.begin(), step.operands.end(),
                                   [](const ProgramOperand& each) { return each.slot >= 0; });
   const Spec* beside = first == step.operands.end() ? nullptr : &spec_of(first->slot);
   const DType dtype =
       number_dtype(view, beside ? std::optional<DType>(beside->dtype()) : std::nullopt);
+  ProgramOperand& operand = step.operands[at];
   TSR_ASSIGN_OR_RETURN(operand.value, read_value(view, dtype));
   const Mesh& mesh = beside ? beside->mesh() : program_.mesh;
   const Placements everywhere(static_cast<std::size_t>(mesh.ndim()), Replicate{});
   TSR_ASSIGN_OR_RETURN(Spec spec, Spec::make(mesh, Shape(), dtype, everywhere));
-  operand.number = ProgramTensor{view.to_json().to_string(), std::move(spec)};
+  operand.number = ProgramTensor{
+      absl::StrFormat("%s (/program/%d, operand %d)", view.to_json().to_string(), number(), at),
+      std::move(spec)};
   return absl::OkStatus();
 }
 
