@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "placement/plan_counted_dims.h"
 #include "placement/plan_counts.h"
+#include "placement/plan_even_tally.h"
 
 namespace tessera {
 namespace {
@@ -434,6 +435,7 @@ class Tally {
 }  // namespace
 
 std::vector<RankClass> tally(const Spec& tensor, std::span<const Overlap> overlaps) {
+  if (auto classes = even_tally(tensor, overlaps)) return *std::move(classes);
   return Tally(tensor, overlaps).run();
 }
 
