@@ -224,6 +224,17 @@ Levels without_runs(const Mesh& mesh, std::int64_t size, Levels levels) {
   return canonical_levels(mesh, size, std::move(levels));
 }
 
+/// True if axes alone cut every piece into equal chunks: such a list is canonical.
+bool is_even(const Mesh& mesh, std::int64_t size, const Levels& levels) {
+  return std::all_of(levels.begin(), levels.end(), [&](const Level& level) {
+    if (level.kind != Kind::kAxis || level.sizes || level.grain != 1) return false;
+    const std::int64_t parts = mesh.size(level.axis);
+    const bool even = parts > 1 && size > 0 && size % parts == 0;
+    size /= parts;
+    return even;
+  });
+}
+
 bool same_axes(const Mesh& mesh, const Levels& a, const Levels& b) {
   std::vector<int> uses(static_cast<std::size_t>(mesh.ndim()), 0);
   for (const Level& level : a) {
@@ -238,6 +249,7 @@ bool same_axes(const Mesh& mesh, const Levels& a, const Levels& b) {
 }  // namespace
 
 Levels canonical_levels(const Mesh& mesh, std::int64_t size, Levels levels) {
+  if (is_even(mesh, size, levels)) return levels;
   return Canonizer(mesh, size, std::move(levels)).run();
 }
 
