@@ -14,6 +14,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "absl/container/inlined_vector.h"
 #include "placement/plan_chain.h"
 #include "placement/plan_cost.h"
 #include "placement/plan_cuts.h"
@@ -36,6 +37,8 @@ constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
 constexpr double kMostOverBound = 1.5;
 /// A plan this near to what any must cost is not compared with chains.
 constexpr double kNearEnough = 1.05;
+// Sums of times are rounded: one may be less than this much above another of equal terms.
+constexpr double kRounded = 1 + 1e-12;
 /// A rank should send at most this many times what it holds or receives.
 constexpr std::int64_t kMostSends = 2;
 
@@ -52,19 +55,30 @@ std::int64_t sum_of(std::int64_t a, std::int64_t b) {
 struct Price {
   double us = 0;  ///< 0 without a topology
   std::int64_t bytes = 0, messages = 0, most_bytes = 0;
-  std::size_t steps = 0;
-  auto key() const { return std::tie(us, bytes, messages, steps, most_bytes); }
+  absl::InlinedVector<double, 4> us_of_steps = {};  ///< sums of times depend on their order
+  std::size_t steps() const { return us_of_steps.size(); }
+  auto key() const { return std::tuple(us, bytes, messages, steps(), most_bytes); }
+
+  /// With these steps behind its own.
+  void add(const Price& later) {
+    for (const double each : later.us_of_steps) us += each;
+    us_of_steps.insert(us_of_steps.end(), later.us_of_steps.begin(), later.us_of_steps.end());
+    bytes = sum_of(bytes, later.bytes);
+    messages += later.messages;
+    most_bytes += later.most_bytes;
+  }
 };
+Price price_of_step(const StepCost& cost) {
+  return {cost.estimated_us,
+          cost.bytes_received.total,
+          cost.messages.max,
+          cost.bytes_received.max,
+          {cost.estimated_us}};
+}
 
 Price price_of(const Steps& steps, const Topology* topology) {
-  Price price{.steps = steps.size()};
-  for (const PlanStep& step : steps) {
-    const StepCost cost = cost_of(step, topology);
-    price.us += cost.estimated_us;
-    price.bytes = sum_of(price.bytes, cost.bytes_received.total);
-    price.messages += cost.messages.max;
-    price.most_bytes += cost.bytes_received.max;
-  }
+  Price price;
+  for (const PlanStep& step : steps) price.add(price_of_step(cost_of(step, topology)));
   return price;
 }
 
@@ -84,19 +98,9 @@ class Planner {
 
   Way run() {
     choose_axes();
-    Ways ways;
-    std::vector<Steps> before;
-    for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
-      Steps steps = reduce_all_but_last(between);
-      const auto goes_alike = [&](const Steps& other) {
-        return std::ranges::equal(steps, other, {}, &PlanStep::dst, &PlanStep::dst);
-      };
-      if (std::ranges::any_of(before, goes_alike)) continue;
-      before.push_back(steps);
-      ways.emplace_back(with_last(std::move(steps)));
-      if (!mixes_kinds()) break;
-    }
-    return cheapest(std::move(ways));
+    if (mixes_kinds()) return cheapest_of_mixed();
+    reduce_all_but_last(Between::kShared);
+    return with_last(Steps{});
   }
 
  private:
@@ -109,29 +113,69 @@ class Planner {
 
   bool one_mesh() const { return at_.mesh() == dst_.mesh(); }
 
+  /// Of kinds that do not commute: what ranks hold between two reductions, and then the cheapest
+  /// ways on from there, but from where every way on costs more than one that is known.
+  Way cheapest_of_mixed() {
+    std::vector<Steps> all_before;
+    for (const Between between : {Between::kShared, Between::kSpread, Between::kWhole}) {
+      Steps steps = reduce_all_but_last(between);
+      const auto goes_alike = [&](const Steps& other) {
+        return std::ranges::equal(steps, other, {}, &PlanStep::dst, &PlanStep::dst);
+      };
+      if (std::ranges::none_of(all_before, goes_alike)) all_before.push_back(std::move(steps));
+    }
+    if (topology_ == nullptr || all_before.size() == 1) return cheapest(with_last_of(all_before));
+    const std::int64_t most = most_bytes();
+    Ways ways;
+    double least_known_us = INFINITY;  // of ways that move no more than `most`
+    for (Steps& steps : all_before) {
+      go_to(steps.back().dst);
+      Way way(std::move(steps));
+      const double so_far_us = price_of(way).us;
+      const bool pays_at_best = least_known_us == INFINITY || !one_mesh() || bound().total == 0 ||
+                                so_far_us + least_us() <= kRounded * least_known_us;
+      if (!pays_at_best) continue;
+      const Price& price = price_of(ways.emplace_back(with_last(std::move(way))));
+      if (price.bytes <= most) least_known_us = std::min(least_known_us, price.us);
+    }
+    return cheapest(std::move(ways), most);
+  }
+  Ways with_last_of(std::vector<Steps>& all_before) {
+    Ways ways;
+    for (Steps& steps : all_before) {
+      go_to(steps.back().dst);
+      ways.emplace_back(with_last(std::move(steps)));
+    }
+    return ways;
+  }
+  void go_to(const Spec& spec) {
+    at_ = spec;
+    bound_.reset();
+  }
+
   /// Reduces the groups before the last one, which is left in last_group_.
   Steps reduce_all_but_last(Between between) {
-    at_ = src_;
+    go_to(src_);
     std::vector<int> left = reduced_;
     last_group_ = next_group(left);
     Steps steps;
     while (!left.empty()) {
       steps.push_back(reduction_between(last_group_, between));
-      at_ = steps.back().dst;
+      go_to(steps.back().dst);
       last_group_ = next_group(left);
     }
-    bound_.reset();
     return steps;
   }
 
-  Way with_last(Steps steps) {
+  Way with_last(Way way) {
     const std::vector<int>& group = last_group_;
-    if (one_mesh() && group.empty() && same_elements(at_, dst_)) return steps;
-    if (!one_mesh() && moves_nothing()) return steps;
+    if (one_mesh() && group.empty() && same_elements(at_, dst_)) return way;
+    if (!one_mesh() && moves_nothing()) return way;
     Way last = cheapest(group.empty() ? moves() : reductions(group));
-    if (steps.empty()) return last;
-    std::move(last.steps.begin(), last.steps.end(), std::back_inserter(steps));
-    return steps;
+    if (way.steps.empty()) return last;
+    if (way.price) way.price->add(price_of(last));
+    std::move(last.steps.begin(), last.steps.end(), std::back_inserter(way.steps));
+    return way;
   }
 
   const std::optional<ReduceOp>& src_op(int axis) const {
@@ -197,14 +241,14 @@ class Planner {
       const StepCost cost = cost_of(ways[0].steps[0]);
       const bool partial = at_.has_partial() || dst_.has_partial();
       if (!partial) bound_ = cost.bytes_received;  // the step receives what any must
-      ways[0].price =
-          Price{0, cost.bytes_received.total, cost.messages.max, cost.bytes_received.max, 1};
+      ways[0].price = price_of_step(cost);
     }
     const bool fits = spread_senders(ways[0].steps[0]);
     if (fits && topology_ == nullptr) return ways;
     if (topology_ != nullptr) {
       Price& price = *ways[0].price;
       price.us = links_of(ways[0].steps[0], *topology_).us(price.messages, price.most_bytes);
+      price.us_of_steps[0] = price.us;
     }
     const Sharing sharing = fits ? Sharing::kAll : Sharing::kEven;
     const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
@@ -280,8 +324,11 @@ class Planner {
     if (best_us <= kNearEnough * least_us()) return;
     const ChainLimits limits{.budget_us = best_us, .budget_bytes = most_bytes()};
     if (auto chain = cheapest_chain(at_, dst_, *topology_, limits)) {
-      const Price price{chain->us, chain->bytes, chain->messages, chain->most_bytes,
-                        chain->steps.size()};
+      const Price price{chain->us,
+                        chain->bytes,
+                        chain->messages,
+                        chain->most_bytes,
+                        {chain->us_of_steps.begin(), chain->us_of_steps.end()}};
       ways.emplace_back(std::move(chain->steps), price);
     }
   }
@@ -337,7 +384,10 @@ class Planner {
     if (ways.size() == 1) return std::move(ways[0]);
     if (topology_ == nullptr) keep_fewest_bytes(ways);
     if (ways.size() == 1) return std::move(ways[0]);
-    const std::int64_t most = topology_ != nullptr ? most_bytes() : INT64_MAX;
+    return cheapest(std::move(ways), topology_ != nullptr ? most_bytes() : INT64_MAX);
+  }
+  /// Where one that moves more than `most` bytes is heavy.
+  Way cheapest(Ways ways, std::int64_t most) const {
     Way* best = nullptr;
     for (Way& way : ways) {
       const Price& price = price_of(way);

@@ -87,6 +87,7 @@ class ChainSearch {
   /// A way to a layout.
   struct Way {
     double us = 0;
+    double last_us = 0;  ///< of its last step
     std::int64_t bytes = 0, messages = 0, most_bytes = 0;
     std::uint32_t place = 0;
     std::uint32_t before = 0;  ///< the way that it continues
@@ -280,9 +281,9 @@ class ChainSearch {
     if (place.settled || way.us + place.least_us >= limits_.budget_us) return;
     const Moved moved = moved_to(place);
     const std::int64_t most_bytes = clamped(WideInt{moved.elements} * element_bytes_);
-    if (axis >= 0) {
-      way.us += links_[static_cast<std::size_t>(axis)].us(moved.messages, most_bytes);
-    }
+    way.last_us =
+        axis >= 0 ? links_[static_cast<std::size_t>(axis)].us(moved.messages, most_bytes) : 0;
+    way.us += way.last_us;
     way.bytes = plus(way.bytes, clamped(moved.total * element_bytes_));
     if (way.bytes > limits_.budget_bytes) return;
     way.messages += moved.messages;
@@ -326,13 +327,14 @@ class ChainSearch {
 
   Chain chain_of(std::uint32_t last) const {
     const Way& way = ways_[last];
-    Chain chain{{}, way.us, way.bytes, way.messages, way.most_bytes};
+    Chain chain{{}, {}, way.us, way.bytes, way.messages, way.most_bytes};
     std::vector<std::uint32_t> numbers;
     for (std::uint32_t at = last; ways_[at].steps > 0; at = ways_[at].before) numbers.push_back(at);
     Spec at = src_;
     for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
       Spec next = with_layout(src_, layout_of(places_[ways_[*number].place].at));
       chain.steps.push_back(direct_step(at, next));
+      chain.us_of_steps.push_back(ways_[*number].last_us);
       at = std::move(next);
     }
     return chain;

@@ -17,7 +17,8 @@ struct ChainLimits {
 };
 struct Chain {
   std::vector<PlanStep> steps;
-  double us = 0;
+  std::vector<double> us_of_steps;
+  double us = 0;                ///< their sum
   std::int64_t bytes = 0;       ///< received by all ranks in all steps
   std::int64_t messages = 0;    ///< of each step's busiest rank
   std::int64_t most_bytes = 0;  ///< likewise
