@@ -9,6 +9,7 @@
 #include "placement/plan_counted_dims.h"
 #include "placement/plan_counts.h"
 #include "placement/plan_even_tally.h"
+#include "placement/plan_nested_lists.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +22,7 @@ bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Le
   return nested && size > 0 && equal_chunk(mesh, size, a) > 0 && equal_chunk(mesh, size, b) > 0;
 }
 
-/// One dim's overlaps for every coord of the axes that tell.
+/// One dim's overlaps for every place of the axes that tell: a coord, or several that count alike.
 struct DimTable {
   std::vector<int> axes;             ///< ascending
   std::vector<std::int64_t> counts;  ///< row-major over axes, a count for each overlap
@@ -76,7 +77,9 @@ class RanksOfKinds {
   explicit RanksOfKinds(std::size_t num_kinds) : is_dense_(num_kinds <= kMostDense) {
     if (is_dense_) dense_.resize(num_kinds, 0);
   }
-  void count(std::size_t kind) { ++(is_dense_ ? dense_[kind] : sparse_[kind]); }
+  void count(std::size_t kind, std::int64_t ranks) {
+    (is_dense_ ? dense_[kind] : sparse_[kind]) += ranks;
+  }
   template <class Take>
   void for_each(const Take& take) const {
     for (std::size_t kind = 0; kind < dense_.size(); ++kind) {
@@ -95,11 +98,11 @@ class RanksOfKinds {
 class Tally {
  public:
   Tally(const Spec& tensor, std::span<const Overlap> overlaps)
-      : mesh_(tensor.mesh()), overlaps_(overlaps) {
+      : mesh_(tensor.mesh()), overlaps_(overlaps), breaks_(mesh_) {
     std::deque<Levels> made;
-    for (const CountedDim& dim : counted_dims(tensor, overlaps, made)) {
-      tables_.push_back(table_of(dim));
-    }
+    const std::vector<CountedDim> dims = counted_dims(tensor, overlaps, made);
+    for (const CountedDim& dim : dims) add_breaks(dim);
+    for (const CountedDim& dim : dims) tables_.push_back(table_of(dim));
   }
 
   std::vector<RankClass> run() {
@@ -124,6 +127,32 @@ class Tally {
   }
 
  private:
+  void add_breaks(const CountedDim& dim) {
+    for (std::size_t k = 0; k < overlaps_.size(); ++k) {
+      const DimLists& lists = dim.lists[k];
+      if (is_alike(k, dim)) continue;
+      const bool nested = are_nested(lists);
+      for (const Levels* levels : {lists.a, lists.b, lists.also}) {
+        if (levels == nullptr) continue;
+        nested ? breaks_.add(dim.size, *levels) : breaks_.add_all(*levels);
+      }
+    }
+  }
+  bool is_alike(std::size_t k, const CountedDim& dim) const {
+    const DimLists& lists = dim.lists[k];
+    return !meets(k, lists) && counts_alike(mesh_, dim.size, *lists.a, *lists.b);
+  }
+  std::size_t num_places(int axis) const { return breaks_.of(axis).size(); }
+  /// True if a place of some axis stands for several coords: lists are nested then.
+  bool skips_coords(const DimLists& lists) const {
+    const auto skips = [&](const Level& level) {
+      return level.kind == Level::Kind::kAxis &&
+             num_places(level.axis) < static_cast<std::size_t>(mesh_.size(level.axis));
+    };
+    return std::ranges::any_of(*lists.a, skips) || std::ranges::any_of(*lists.b, skips) ||
+           (lists.also != nullptr && std::ranges::any_of(*lists.also, skips));
+  }
+
   Counts one() const {
     Counts counts{};
     std::fill_n(counts.begin(), overlaps_.size(), 1);
@@ -136,19 +165,21 @@ class Tally {
     std::array<bool, kMaxOverlaps> alike{};
     for (std::size_t k = 0; k < overlaps_.size(); ++k) {
       const DimLists& lists = dim.lists[k];
-      alike[k] = !meets(k, lists) && counts_alike(mesh_, size, *lists.a, *lists.b);
+      alike[k] = is_alike(k, dim);
       if (alike[k]) continue;
       for (const Levels* levels : {lists.a, lists.b, lists.also}) add_axes(levels, table.axes);
     }
     std::sort(table.axes.begin(), table.axes.end());
     table.axes.erase(std::unique(table.axes.begin(), table.axes.end()), table.axes.end());
     std::size_t rows = 1;
-    for (const int axis : table.axes) rows *= static_cast<std::size_t>(mesh_.size(axis));
+    for (const int axis : table.axes) rows *= num_places(axis);
     table.counts.resize(rows * overlaps_.size());
     for (std::size_t k = 0; k < overlaps_.size(); ++k) {
       const Levels& a = *dim.lists[k].a;
       const Levels& b = *dim.lists[k].b;
-      if (meets(k, dim.lists[k])) {
+      if (!alike[k] && skips_coords(dim.lists[k])) {
+        count_nested_lists(size, k, table, dim.lists[k]);
+      } else if (meets(k, dim.lists[k])) {
         count_met(size, k, table, dim.lists[k]);
       } else if (alike[k]) {
         const Coord first(static_cast<std::size_t>(mesh_.ndim()), 0);
@@ -209,6 +240,19 @@ class Tally {
     const Levels& a;
     const Levels& b;
   };
+  /// Of lists that continue one another: from the first coord of every place.
+  void count_nested_lists(std::int64_t size, std::size_t k, DimTable& table,
+                          const DimLists& lists) const {
+    Coord place(static_cast<std::size_t>(mesh_.ndim()), 0), coord = place;
+    for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
+      for (const int axis : table.axes) {
+        const auto a = static_cast<std::size_t>(axis);
+        coord[a] = breaks_.of(axis)[static_cast<std::size_t>(place[a])];
+      }
+      at(table, row, k) = count_nested(mesh_, size, overlaps_[k].of, lists, coord);
+      step(table.axes, place);
+    }
+  }
   std::int64_t count_of(const Overlap& overlap, std::int64_t size, const Levels& a, const Levels& b,
                         const Coord& coord) const {
     if (overlap.of == Overlap::Of::kElements) return overlap_size(mesh_, size, a, b, coord);
@@ -237,7 +281,7 @@ class Tally {
                                     : std::max<std::int64_t>(
                                           0, std::min(x.stop, y.stop) - std::max(x.start, y.start));
       for (std::size_t i = table.axes.size(); i-- > 0;) {
-        const std::int64_t axis_size = mesh_.size(table.axes[i]);
+        const auto axis_size = static_cast<std::int64_t>(num_places(table.axes[i]));
         std::int64_t& c = coord[static_cast<std::size_t>(table.axes[i])];
         at_a += of_a[i];
         at_b += of_b[i];
@@ -309,17 +353,17 @@ class Tally {
       };
       const bool in =
           std::any_of(a.begin(), a.end(), cuts) || std::any_of(b.begin(), b.end(), cuts);
-      place = place * static_cast<std::size_t>(mesh_.size(axis)) +
+      place = place * num_places(axis) +
               (in ? static_cast<std::size_t>(coord[static_cast<std::size_t>(axis)]) : 0);
     }
     return place;
   }
 
-  /// The next coord, the last axis fastest; false after the last one (coord is 0 again).
+  /// The next place, the last axis fastest; false after the last one (all are 0 again).
   bool step(const std::vector<int>& axes, Coord& coord) const {
     for (std::size_t i = axes.size(); i-- > 0;) {
       const auto axis = static_cast<std::size_t>(axes[i]);
-      if (++coord[axis] < mesh_.size(axes[i])) return true;
+      if (++coord[axis] < static_cast<std::int64_t>(num_places(axes[i]))) return true;
       coord[axis] = 0;
     }
     return false;
@@ -344,7 +388,7 @@ class Tally {
     std::size_t stride = 1;
     for (std::size_t i = table.axes.size(); i-- > 0;) {
       if (table.axes[i] == axis) return stride;
-      stride *= static_cast<std::size_t>(mesh_.size(table.axes[i]));
+      stride *= num_places(table.axes[i]);
     }
     return 0;
   }
@@ -370,10 +414,10 @@ class Tally {
         const DimTable& table = tables_[dims[j]];
         kind = kind * table.firsts.size() + table.kinds[places[j]];
       }
-      ranks.count(kind);
+      ranks.count(kind, num_ranks_at(axes, coord));
       std::size_t i = axes.size();
       while (i-- > 0) {
-        const std::int64_t size = mesh_.size(axes[i]);
+        const auto size = static_cast<std::int64_t>(num_places(axes[i]));
         const bool carries = ++coord[i] == size;
         for (std::size_t j = 0; j < dims.size(); ++j) {
           places[j] += strides[i][j];
@@ -388,6 +432,14 @@ class Tally {
     ranks.for_each(
         [&](std::size_t kind, std::int64_t count) { classes.add(counts_of(dims, kind), count); });
     return classes.take();
+  }
+  std::int64_t num_ranks_at(const std::vector<int>& axes,
+                            const std::vector<std::int64_t>& places) const {
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      count *= breaks_.coords_from(axes[i], static_cast<std::size_t>(places[i]));
+    }
+    return count;
   }
   /// Of combinations of rows' kinds.
   std::size_t num_kinds(const std::vector<std::size_t>& dims) const {
@@ -429,6 +481,7 @@ class Tally {
 
   const Mesh& mesh_;
   std::span<const Overlap> overlaps_;
+  CoordBreaks breaks_;
   std::vector<DimTable> tables_;
 };
 
