@@ -254,9 +254,17 @@ class Planner {
     const Spec part = with_layout(dst_, shared_part(at_, dst_, sharing));
     Steps relay = relay_steps(at_, part, dst_);
     const bool differs = part.layout() != dst_.layout() && relay[0].kind != Kind::kLocal;
-    if (differs && !fits) ways.clear();
-    const bool pays = differs && (!fits || may_pay(relay, *ways[0].price));
-    if (pays) ways.emplace_back(std::move(relay));
+    if (differs && !fits) {
+      ways.clear();
+      ways.emplace_back(std::move(relay));
+    } else if (differs) {
+      const StepCost into = cost_of(relay[0], topology_);
+      if (may_pay(relay[1], into, *ways[0].price)) {
+        Price price = price_of_step(into);
+        price.add(price_of_step(cost_of(relay[1], topology_)));
+        ways.emplace_back(std::move(relay), price);
+      }
+    }
     add_chain(ways);
     return ways;
   }
@@ -334,14 +342,13 @@ class Planner {
   }
 
   /// Whether a relay could be taken instead of the direct step.
-  bool may_pay(const Steps& relay, const Price& direct) const {
-    return direct.bytes > most_bytes() || least_us(relay) <= direct.us;
+  bool may_pay(const PlanStep& gather, const StepCost& into, const Price& direct) const {
+    return direct.bytes > most_bytes() || least_us(gather, into) <= direct.us;
   }
 
-  /// What a relay takes at least: its second step counts bytes alone, which is quicker than
-  /// messages.
-  double least_us(const Steps& relay) const {
-    const PlanStep& gather = relay[1];
+  /// What a relay takes at least, after a first step of this cost: its second one counts bytes
+  /// alone, which is quicker than messages.
+  double least_us(const PlanStep& gather, const StepCost& into) const {
     const bool apart = gather.kept && gather.kept->mesh() != gather.dst.mesh();
     std::int64_t bytes = 0;
     if (!apart) {
@@ -358,8 +365,7 @@ class Planner {
           std::max<std::int64_t>(1, largest_elements(gather.src)) * size_of(dst_.dtype());
       messages = bytes / part + (bytes % part != 0 ? 1 : 0);
     }
-    const double us = cost_of(relay[0], topology_).estimated_us +
-                      links_of(gather, *topology_).us(messages, bytes);
+    const double us = into.estimated_us + links_of(gather, *topology_).us(messages, bytes);
     return us * (1 - 1e-12);
   }
 

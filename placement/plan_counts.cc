@@ -183,4 +183,54 @@ std::int64_t DimPieces::num_inside(const std::vector<Interval>& held) const {
                                 [&](const auto& piece) { return in_both(piece, held) == piece; });
 }
 
+MetCounts::MetCounts(const Mesh& mesh, std::int64_t size, Overlap::Of of, const DimLists& lists)
+    : mesh_(mesh),
+      size_(size),
+      of_(of),
+      pieces_(mesh, size, of == Overlap::Of::kElements ? Levels() : *lists.b) {
+  const bool elements = of == Overlap::Of::kElements;
+  for (const Levels* levels : {lists.a, lists.also, elements ? lists.b : nullptr}) {
+    if (levels != nullptr) held_.push_back({levels, {}});
+  }
+  one_interval_ =
+      std::ranges::all_of(held_, [](const Held& held) { return is_one_interval(*held.levels); });
+  if (!one_interval_) return;
+  for (Held& held : held_) held.of_coords = intervals_of(mesh, size, *held.levels);
+}
+
+std::int64_t MetCounts::at(const Coord& coord) {
+  std::vector<Interval> several;
+  if (one_interval_) {
+    Interval both{0, size_};
+    for (const Held& held : held_) {
+      const Interval own = one_on(held, coord);
+      both = {std::max(both.start, own.start), std::min(both.stop, own.stop)};
+    }
+    one_.clear();
+    if (both.start < both.stop) one_.push_back(both);
+  } else {
+    several = on(held_[0], coord);
+    for (std::size_t i = 1; i < held_.size(); ++i) several = in_both(several, on(held_[i], coord));
+  }
+  const std::vector<Interval>& met = one_interval_ ? one_ : several;
+  if (of_ == Overlap::Of::kOwners) return pieces_.num_meeting(met);
+  if (of_ == Overlap::Of::kInside) return pieces_.num_inside(met);
+  std::int64_t count = 0;
+  for (const Interval& each : met) count += each.stop - each.start;
+  return count;
+}
+
+std::vector<Interval> MetCounts::on(const Held& held, const Coord& coord) const {
+  return local_intervals(mesh_, size_, *held.levels, coord);
+}
+
+Interval MetCounts::one_on(const Held& held, const Coord& coord) const {
+  std::size_t place = 0;
+  for (const Level& level : *held.levels) {
+    place = place * static_cast<std::size_t>(mesh_.size(level.axis)) +
+            static_cast<std::size_t>(coord[static_cast<std::size_t>(level.axis)]);
+  }
+  return held.of_coords[place];
+}
+
 }  // namespace tessera

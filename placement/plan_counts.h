@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "placement/layout.h"
+#include "placement/plan_counted_dims.h"
 
 namespace tessera {
 
@@ -52,6 +53,31 @@ class DimPieces {
 
   std::vector<std::int64_t> starts_;           ///< where each is one, and where the last one ends
   std::vector<std::vector<Interval>> pieces_;  ///< else
+};
+
+/// Counts of what a coord holds under two lists at once. Cost: as DimPieces'; O(levels) beside it
+/// where each list gives a coord one interval.
+class MetCounts {
+ public:
+  /// Lists have to stay where they are.
+  MetCounts(const Mesh& mesh, std::int64_t size, Overlap::Of of, const DimLists& lists);
+  std::int64_t at(const Coord& coord);
+
+ private:
+  struct Held {
+    const Levels* levels;
+    std::vector<Interval> of_coords;  ///< where each list gives one interval
+  };
+  std::vector<Interval> on(const Held& held, const Coord& coord) const;
+  Interval one_on(const Held& held, const Coord& coord) const;
+
+  const Mesh& mesh_;
+  std::int64_t size_;
+  Overlap::Of of_;
+  bool one_interval_;
+  std::vector<Held> held_;     ///< what is held under all of them counts
+  DimPieces pieces_;           ///< of the other list, where owners count
+  std::vector<Interval> one_;  ///< kept for its memory
 };
 
 }  // namespace tessera

@@ -321,24 +321,10 @@ class Tally {
 
   /// Of what a coord holds under `a` and `also`.
   void count_met(std::int64_t size, std::size_t k, DimTable& table, const DimLists& lists) const {
-    const bool elements = overlaps_[k].of == Overlap::Of::kElements;
-    const Levels& also = lists.also != nullptr ? *lists.also : *lists.a;
-    const Levels none;
-    const DimPieces pieces(mesh_, size, elements ? none : *lists.b);
+    MetCounts counts(mesh_, size, overlaps_[k].of, lists);
     Coord coord(static_cast<std::size_t>(mesh_.ndim()), 0);
     for (std::size_t row = 0; row * overlaps_.size() < table.counts.size(); ++row) {
-      const auto held_under = [&](const Levels& levels) {
-        return local_intervals(mesh_, size, levels, coord);
-      };
-      std::vector<Interval> held = in_both(held_under(*lists.a), held_under(also));
-      if (elements) held = in_both(held, held_under(*lists.b));
-      std::int64_t& count = at(table, row, k);
-      if (elements) {
-        for (const Interval& each : held) count += each.stop - each.start;
-      } else {
-        const bool inside = overlaps_[k].of == Overlap::Of::kInside;
-        count = inside ? pieces.num_inside(held) : pieces.num_meeting(held);
-      }
+      at(table, row, k) = counts.at(coord);
       step(table.axes, coord);
     }
   }
