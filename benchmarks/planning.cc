@@ -3,7 +3,11 @@
 // Units: microseconds per plan, on one thread.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <ctime>
+#include <numeric>
 
 #include "placement/plan_cost.h"
 #include "placement/price_table.h"
@@ -53,6 +57,46 @@ void plan_all(benchmark::State& state, Transition transition, const PlanOptions&
   state.SetLabel(steps);
 }
 
+double thread_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+/// All moves between R, P, S(0), S(1) on each axis, of one shape: an iteration plans them all. Of
+/// each one's least time, the mean and the most are told.
+void plan_all_pairs(benchmark::State& state, const Mesh& mesh, const Shape& shape,
+                    const PlanOptions& options) {
+  std::vector<Placements> lists{{}};
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    std::vector<Placements> longer;
+    for (const Placements& list : lists) {
+      for (const Placement& next : {Placement{Replicate{}}, Placement{Partial{}},
+                                    Placement{Shard{0}}, Placement{Shard{1}}}) {
+        longer.push_back(list);
+        longer.back().push_back(next);
+      }
+    }
+    lists = std::move(longer);
+  }
+  std::vector<Spec> specs;
+  for (const Placements& list : lists) {
+    specs.push_back(value_or_throw(Spec::make(mesh, shape, DType::kBF16, list)));
+  }
+  std::vector<double> least_us(specs.size() * specs.size(), INFINITY);
+  for (auto _ : state) {
+    for (std::size_t pair = 0; pair < least_us.size(); ++pair) {
+      const Spec& src = specs[pair / specs.size()];
+      const double start_us = thread_us();
+      benchmark::DoNotOptimize(value_or_throw(plan(src, specs[pair % specs.size()], options)));
+      least_us[pair] = std::min(least_us[pair], thread_us() - start_us);
+    }
+  }
+  state.counters["mean_us"] =
+      std::accumulate(least_us.begin(), least_us.end(), 0.0) / static_cast<double>(least_us.size());
+  state.counters["worst_us"] = *std::max_element(least_us.begin(), least_us.end());
+}
+
 /// A price that a table keeps.
 void price_again(benchmark::State& state, Transition transition, const Topology& topology) {
   PriceTable table(topology);
@@ -97,6 +141,17 @@ const std::array kRows = {
     Row{"8x8x8x32/mixed", {{8, 8, 8, 32}, "P, S(0), S(1), R", "S(0), S(1), R, S(2)"}},
 };
 
+struct AllPairs {
+  const char* name;
+  Shape mesh, shape;
+};
+const std::array kAllPairs = {
+    AllPairs{"16384", {16384}, {32768, 65536}},
+    AllPairs{"16384_uneven", {16384}, {30000, 70001}},
+    AllPairs{"128x128", {128, 128}, {32768, 65536}},
+    AllPairs{"128x128_uneven", {128, 128}, {30000, 70001}},
+};
+
 struct MeshRow {
   const char* name;
   Transition::Form form;
@@ -126,6 +181,12 @@ void register_all() {
         [&form](benchmark::State& state) { price_again(state, Transition(form), cluster); });
     add("cost/" + std::string(row.name),
         [&form](benchmark::State& state) { cost_all(state, Transition(form)); });
+  }
+  for (const AllPairs& row : kAllPairs) {
+    add("all_pairs_for_cluster/" + std::string(row.name), [&row](benchmark::State& state) {
+      const Mesh mesh = value_or_throw(Mesh::make(view_of(row.mesh)));
+      plan_all_pairs(state, mesh, row.shape, {.topology = &cluster});
+    });
   }
   for (const MeshRow& row : kMeshRows) {
     add("plan_between_meshes/" + std::string(row.name), [&row](benchmark::State& state) {

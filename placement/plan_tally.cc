@@ -205,7 +205,12 @@ class Tally {
       return absl::HashOf(absl::MakeConstSpan(row(number).data(), width));
     }
     bool operator()(std::size_t x, std::size_t y) const {
-      return std::ranges::equal(row(x), row(y));
+      const std::int64_t* of_x = row(x).data();
+      const std::int64_t* of_y = row(y).data();
+      for (std::size_t k = 0; k < width; ++k) {
+        if (of_x[k] != of_y[k]) return false;
+      }
+      return true;
     }
   };
   void tell_rows_apart(std::size_t rows, DimTable& table) const {
@@ -394,13 +399,16 @@ class Tally {
     std::vector<std::size_t> places(dims.size(), 0);
     std::vector<std::int64_t> coord(axes.size(), 0);
     RanksOfKinds ranks(num_kinds(dims));
+    const bool all_coords = std::ranges::all_of(axes, [&](int axis) {
+      return num_places(axis) == static_cast<std::size_t>(mesh_.size(axis));
+    });
     for (;;) {
       std::size_t kind = 0;
       for (std::size_t j = 0; j < dims.size(); ++j) {
         const DimTable& table = tables_[dims[j]];
         kind = kind * table.firsts.size() + table.kinds[places[j]];
       }
-      ranks.count(kind, num_ranks_at(axes, coord));
+      ranks.count(kind, all_coords ? 1 : num_ranks_at(axes, coord));
       std::size_t i = axes.size();
       while (i-- > 0) {
         const auto size = static_cast<std::int64_t>(num_places(axes[i]));
