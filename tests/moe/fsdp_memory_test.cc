@@ -86,7 +86,7 @@ Memory train_and_measure(World& world, const ParallelConfig& parallel, std::int6
   return out;
 }
 
-/// With ranks as threads, whatever the program runs on: messages need no buffers of their own.
+/// Messages of ranks as threads need no buffers of their own.
 std::vector<Memory> measure(int num_ranks, const ParallelConfig& parallel, std::int64_t rows) {
   std::vector<Memory> all(static_cast<std::size_t>(num_ranks));
   throw_if_error(run_ranks(num_ranks, {.threads_per_rank = 1}, [&](World& world) {
