@@ -103,19 +103,23 @@ std::vector<Interval> intervals_of(const Mesh& mesh, std::int64_t size, const Le
 std::vector<std::int64_t> owners_of(const std::vector<Interval>& a, const std::vector<Interval>& b,
                                     Refines refines) {
   std::vector<std::int64_t> starts;
+  starts.reserve(b.size());
   for (const Interval& piece : b) {
     if (piece.start < piece.stop) starts.push_back(piece.start);
   }
   std::vector<std::int64_t> owners;
   owners.reserve(a.size());
+  auto next = starts.begin();  // of the pieces that begin behind where `held` does
   for (const Interval& held : a) {
     if (held.start == held.stop) {
       owners.push_back(0);
     } else if (refines == Refines::kYes) {
       owners.push_back(1);
     } else {
-      const auto first = std::upper_bound(starts.begin(), starts.end(), held.start);
-      owners.push_back(std::lower_bound(first, starts.end(), held.stop) - first + 1);
+      while (next != starts.end() && *next <= held.start) ++next;
+      const auto first = next;
+      while (next != starts.end() && *next < held.stop) ++next;
+      owners.push_back(next - first + 1);
     }
   }
   return owners;
