@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ctime>
 #include <numeric>
 
+#include "benchmarks/thread_time.h"
 #include "placement/plan_cost.h"
 #include "placement/price_table.h"
 
@@ -57,12 +57,6 @@ void plan_all(benchmark::State& state, Transition transition, const PlanOptions&
   state.SetLabel(steps);
 }
 
-double thread_us() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
-}
-
 /// All moves between R, P, S(0), S(1) on each axis, of one shape: an iteration plans them all. Of
 /// each one's least time, the mean and the most are told.
 void plan_all_pairs(benchmark::State& state, const Mesh& mesh, const Shape& shape,
@@ -87,9 +81,9 @@ void plan_all_pairs(benchmark::State& state, const Mesh& mesh, const Shape& shap
   for (auto _ : state) {
     for (std::size_t pair = 0; pair < least_us.size(); ++pair) {
       const Spec& src = specs[pair / specs.size()];
-      const double start_us = thread_us();
+      const double start = bench::thread_seconds();
       benchmark::DoNotOptimize(value_or_throw(plan(src, specs[pair % specs.size()], options)));
-      least_us[pair] = std::min(least_us[pair], thread_us() - start_us);
+      least_us[pair] = std::min(least_us[pair], 1e6 * (bench::thread_seconds() - start));
     }
   }
   state.counters["mean_us"] =

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <immintrin.h>
-#include <time.h>
 
 #include <algorithm>
 #include <barrier>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/thread_time.h"
 #include "kernels/array.h"
 #include "placement/plan.h"
 
@@ -50,10 +50,29 @@ inline void add_blocks(const Transfer& box, const Array& src, const Array& dst,
   }
 }
 
+// The widest vectors that the build's processor has.
+#if defined(__AVX512F__)
+using Floats = __m512;
+inline Floats load(const float* from) { return _mm512_loadu_ps(from); }
+inline void store(float* to, Floats x) { _mm512_storeu_ps(to, x); }
+inline void stream(float* to, Floats x) { _mm512_stream_ps(to, x); }
+#elif defined(__AVX__)
+using Floats = __m256;
+inline Floats load(const float* from) { return _mm256_loadu_ps(from); }
+inline void store(float* to, Floats x) { _mm256_storeu_ps(to, x); }
+inline void stream(float* to, Floats x) { _mm256_stream_ps(to, x); }
+#else
+using Floats = __m128;
+inline Floats load(const float* from) { return _mm_loadu_ps(from); }
+inline void store(float* to, Floats x) { _mm_storeu_ps(to, x); }
+inline void stream(float* to, Floats x) { _mm_stream_ps(to, x); }
+#endif
+constexpr std::int64_t kWidth = sizeof(Floats) / sizeof(float);
+
 inline void stream_row(const float* from, float* to, std::int64_t floats) {
   std::int64_t i = 0;
   while (i < floats && reinterpret_cast<std::uintptr_t>(to + i) % 64 != 0) to[i] = from[i], ++i;
-  for (; i + 16 <= floats; i += 16) _mm512_stream_ps(to + i, _mm512_loadu_ps(from + i));
+  for (; i + kWidth <= floats; i += kWidth) stream(to + i, load(from + i));
   for (; i < floats; ++i) to[i] = from[i];
 }
 
@@ -62,15 +81,15 @@ inline void add_row(const Block& block, std::int64_t row, Stores stores) {
   const std::size_t count = block.sources.size();
   const float* from[4] = {block.sources[0] + row * block.source_stride};
   for (std::size_t s = 1; s < count; ++s) from[s] = block.sources[s] + row * block.source_stride;
-  for (std::int64_t i = 0; i < block.row_floats; i += 16) {
-    __m512 sum = _mm512_loadu_ps(from[0] + i);
-    for (std::size_t s = 1; s < count; ++s) sum = _mm512_add_ps(sum, _mm512_loadu_ps(from[s] + i));
+  for (std::int64_t i = 0; i < block.row_floats; i += kWidth) {
+    Floats sum = load(from[0] + i);
+    for (std::size_t s = 1; s < count; ++s) sum += load(from[s] + i);
     for (float* target : block.targets) {
       float* to = target + row * block.target_stride + i;
       if (stores == Stores::kStreamed) {
-        _mm512_stream_ps(to, sum);
+        stream(to, sum);
       } else {
-        _mm512_storeu_ps(to, sum);
+        store(to, sum);
       }
     }
   }
@@ -91,13 +110,6 @@ inline void run_block(const Block& block, Stores stores) {
     }
   }
   if (stores == Stores::kStreamed) _mm_sfence();
-}
-
-/// Processor time of the calling thread. Units: seconds.
-inline double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 /// Units: seconds, on the clock and of all threads' processor time.

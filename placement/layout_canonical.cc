@@ -7,7 +7,7 @@
 // of this asks only for the set of lengths that pieces have at each level (layout_pattern.h), never
 // for indices, so its cost does not grow with the dim. Cuts of stated sizes stay as they are, but
 // for those that are plain ones; an axis of which one coord owns everything commutes with all
-// others, and comes first.
+// others, and comes first. Most lists are of axes that cut evenly, and canonical as they are.
 #include "placement/layout_pattern.h"
 
 namespace tessera {
@@ -224,15 +224,13 @@ Levels without_runs(const Mesh& mesh, std::int64_t size, Levels levels) {
   return canonical_levels(mesh, size, std::move(levels));
 }
 
-/// True if axes alone cut every piece into equal chunks: such a list is canonical.
-bool is_even(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  return std::all_of(levels.begin(), levels.end(), [&](const Level& level) {
-    if (level.kind != Kind::kAxis || level.sizes || level.grain != 1) return false;
-    const std::int64_t parts = mesh.size(level.axis);
-    const bool even = parts > 1 && size > 0 && size % parts == 0;
-    size /= parts;
-    return even;
-  });
+/// True if axes of several coords cut every piece into equal chunks: such a list is canonical.
+bool cuts_evenly(const Mesh& mesh, std::int64_t size, const Levels& levels) {
+  const auto cuts = [&](const Level& level) {
+    return level.kind == Kind::kAxis && mesh.size(level.axis) > 1;
+  };
+  return std::all_of(levels.begin(), levels.end(), cuts) &&
+         pattern::equal_chunk(mesh, size, levels) > 0;
 }
 
 bool same_axes(const Mesh& mesh, const Levels& a, const Levels& b) {
@@ -249,7 +247,7 @@ bool same_axes(const Mesh& mesh, const Levels& a, const Levels& b) {
 }  // namespace
 
 Levels canonical_levels(const Mesh& mesh, std::int64_t size, Levels levels) {
-  if (is_even(mesh, size, levels)) return levels;
+  if (cuts_evenly(mesh, size, levels)) return levels;
   return Canonizer(mesh, size, std::move(levels)).run();
 }
 

@@ -16,6 +16,15 @@ void append(Interval interval, std::vector<Interval>& out) {
 
 }  // namespace
 
+std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels) {
+  std::int64_t parts = 1;
+  for (const Level& level : levels) {
+    if (!is_plain_axis(level)) return 0;
+    parts *= mesh.size(level.axis);
+  }
+  return size % parts == 0 ? size / parts : 0;
+}
+
 Interval Pattern::kept(const Level& level, std::int64_t length) const {
   if (level.sizes) {
     if (length <= 0) return {0, 0};

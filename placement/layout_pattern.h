@@ -33,6 +33,12 @@ inline std::int64_t longest_chunk_of(const Mesh& mesh, const Level& level, std::
   const RaggedPart most = level.sizes.part_of(level.sizes.fullest());
   return std::min(length, most.stop - most.start);
 }
+/// True if an axis cuts, anywhere, into chunks of one length but for the last.
+inline bool is_plain_axis(const Level& level) {
+  return level.kind == Level::Kind::kAxis && level.grain == 1 && !level.sizes;
+}
+/// Length of the chunks, one for each coord in order, where all are of one length; else 0.
+std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels);
 /// True if a coord owns the whole dim.
 inline bool owns(const Level& level) { return level.sizes && level.sizes.owner().has_value(); }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "placement/layout_pattern.h"
+
 namespace tessera {
 namespace {
 
@@ -21,9 +23,7 @@ void add(const Levels& levels, Key& key) {
 
 /// True if nothing but axes cuts a dim of `size`, and each list of axes does so evenly.
 bool is_even(std::int64_t size, const Levels& levels, std::int64_t ranks) {
-  return size % ranks == 0 && std::all_of(levels.begin(), levels.end(), [](const Level& level) {
-           return level.kind == Level::Kind::kAxis && level.grain == 1 && !level.sizes;
-         });
+  return size % ranks == 0 && std::all_of(levels.begin(), levels.end(), pattern::is_plain_axis);
 }
 
 std::int64_t num_cutting_axes(const Mesh& mesh) {

@@ -37,8 +37,6 @@ constexpr std::int64_t kLargeBytes = std::int64_t{4} << 20;
 constexpr double kMostOverBound = 1.5;
 /// A plan this near to what any must cost is not compared with chains.
 constexpr double kNearEnough = 1.05;
-// Sums of times are rounded: one may be less than this much above another of equal terms.
-constexpr double kRounded = 1 + 1e-12;
 /// A rank should send at most this many times what it holds or receives.
 constexpr std::int64_t kMostSends = 2;
 
@@ -133,7 +131,7 @@ class Planner {
       Way way(std::move(steps));
       const double so_far_us = price_of(way).us;
       const bool pays_at_best = least_known_us == INFINITY || !one_mesh() || bound().total == 0 ||
-                                so_far_us + least_us() <= kRounded * least_known_us;
+                                so_far_us + least_us() <= (1 + kMostRounded) * least_known_us;
       if (!pays_at_best) continue;
       const Price& price = price_of(ways.emplace_back(with_last(std::move(way))));
       if (price.bytes <= most) least_known_us = std::min(least_known_us, price.us);

@@ -11,9 +11,6 @@
 namespace tessera {
 namespace {
 
-// Sums of times are rounded; a bound stays below all of them.
-constexpr double kRounded = 1 - 1e-12;
-
 /// Length of the target's piece on a rank that holds nothing of it under `node`: where both cut
 /// what they have in common, by other axes, the first of one and the last of the other.
 std::int64_t far_piece(const DimCuts& tree, int node) {
@@ -108,7 +105,7 @@ double ChainBound::least_us(const ChainState& at, std::uint64_t cutting) {
   }
   if (!moves) return 0;
   us += beyond_best_us(cutting & ~target_cutting_, summed);
-  return kRounded * (us + lacks * element_bytes_ * us_per_byte_);
+  return (1 - kMostRounded) * (us + lacks * element_bytes_ * us_per_byte_);
 }
 
 /// What bytes that cannot come over the best axis' links take beyond those that could. When an

@@ -28,19 +28,10 @@ bool is_one_interval(const Levels& levels) {
                      [](const Level& level) { return level.kind == Level::Kind::kAxis; });
 }
 
-std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels) {
-  std::int64_t parts = 1;
-  for (const Level& level : levels) {
-    if (level.kind != Level::Kind::kAxis || level.grain != 1 || level.sizes) return 0;
-    parts *= mesh.size(level.axis);
-  }
-  return size % parts == 0 ? size / parts : 0;
-}
-
 std::int64_t num_owners(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,
                         const Coord& coord) {
   if (is_prefix(b, a)) return pattern::Pattern(mesh, a, coord).held(size) > 0 ? 1 : 0;
-  const std::int64_t chunk = equal_chunk(mesh, size, b);
+  const std::int64_t chunk = pattern::equal_chunk(mesh, size, b);
   if (is_one_interval(a) && is_one_interval(b)) {
     const Interval held = interval_of(mesh, size, a, coord);
     if (held.start == held.stop) return 0;

@@ -14,8 +14,6 @@ namespace tessera {
 bool is_prefix(const Levels& a, const Levels& b);
 /// True if every coord holds one interval at most.
 bool is_one_interval(const Levels& levels);
-/// Length of the chunks, one for each coord in order, where all are of one length; else 0.
-std::int64_t equal_chunk(const Mesh& mesh, std::int64_t size, const Levels& levels);
 
 /// Elements that `coord` holds under both lists.
 std::int64_t overlap_size(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b,

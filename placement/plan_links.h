@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+/// Sums of times are rounded: by less than this share of them.
+inline constexpr double kMostRounded = 1e-12;
+
 /// Of a group's ranks other than the first one, the share that each class of links joins to it.
 class LinkShares {
  public:

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/types/span.h"
+#include "placement/layout_pattern.h"
 #include "placement/plan_counted_dims.h"
 #include "placement/plan_counts.h"
 #include "placement/plan_even_tally.h"
@@ -19,7 +20,8 @@ using Counts = std::array<std::int64_t, kMaxOverlaps>;
 /// Where one list refines the other and both cut evenly, all coords count the same.
 bool counts_alike(const Mesh& mesh, std::int64_t size, const Levels& a, const Levels& b) {
   const bool nested = is_prefix(a, b) || is_prefix(b, a);
-  return nested && size > 0 && equal_chunk(mesh, size, a) > 0 && equal_chunk(mesh, size, b) > 0;
+  return nested && size > 0 && pattern::equal_chunk(mesh, size, a) > 0 &&
+         pattern::equal_chunk(mesh, size, b) > 0;
 }
 
 /// One dim's overlaps for every place of the axes that tell: a coord, or several that count alike.
