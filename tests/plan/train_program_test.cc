@@ -199,6 +199,16 @@ TEST_CASE("placement-audit run --solve takes numbers as operands", "[plan][tools
     CHECK_THAT(ran.out, Catch::Contains("\"1 (/program/3, operand 0)\"  [R], input\n"));
     CHECK(read_whole_file(saved) == read_whole_file(plain));
   }
+  std::string taken = kNumbers;
+  taken.replace(taken.find("\"l\"]}"), 3, "\"0.5 (/program/1, operand 1)\"");
+  taken.replace(taken.find("{\"backward\":\"l\""), 15,
+                "{\"backward\":\"0.5 (/program/1, operand 1)\"");
+  const Ran refused = run_program("placement-audit",
+                                  {"run", "--input", folder.file("taken.json", taken), "--solve"});
+  CHECK(refused.exit_code == 3);
+  CHECK_THAT(
+      refused.err,
+      Catch::Contains("\"0.5 (/program/1, operand 1)\" is a tensor, and a number is called so"));
 }
 
 TEST_CASE("placement-audit run --solve checks what is expected, and saves", "[plan][tools]") {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "devices/devices.h"
 #include "dtensor/ops.h"
@@ -43,7 +44,7 @@ struct SolvedOutcome {
 };
 
 /// Values of the document by name, numbers among its operands included. Errors: InvalidArgument for
-/// one that has no whole.
+/// one that has no whole, or a tensor that is called as a number is.
 StatusOr<std::map<std::string, Array>> given_values(const Program& program,
                                                     const SafetensorsFile* file) {
   TSR_ASSIGN_OR_RETURN(const std::vector<Array> whole, whole_inputs(program, {.file = file}));
@@ -56,9 +57,16 @@ StatusOr<std::map<std::string, Array>> given_values(const Program& program,
     }
     values[name] = whole[i];
   }
+  absl::flat_hash_set<std::string_view> taken;
+  for (const ProgramTensor& tensor : program.tensors) taken.insert(tensor.name);
   for (const RunStep& step : program.steps) {
     for (const ProgramOperand* const operand : numbers_of(step)) {
-      values[operand->number->name] = operand->value;
+      const std::string& name = operand->number->name;
+      if (taken.contains(name)) {
+        return invalid_argument("run --solve: " + in_quotes(name) +
+                                " is a tensor, and a number is called so; rename the tensor");
+      }
+      values[name] = operand->value;
     }
   }
   return values;
