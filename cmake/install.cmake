@@ -48,7 +48,7 @@ if(TARGET tessera_mpi_library)
   tessera_pkg_config(tessera-mpi mpi)
 endif()
 
-foreach(program placement-audit tessera-train)
+foreach(program placement-audit tessera-train tessera-train-emulated)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
   endif()

@@ -94,7 +94,7 @@ macro(tessera_whole_library)
     list(APPEND device_layers tessera_cuda_device ${TESSERA_CARD_LIBRARIES})
   endif()
   tessera_library(tessera tessera tessera tessera_placement tessera_io tessera_kernels tessera_host_kernels
-                  tessera_rules tessera_verify tessera_program tessera_runtime tessera_dtensor tessera_capture tessera_execute tessera_checkpoint tessera_parallel
+                  tessera_rules tessera_verify tessera_program tessera_analysis tessera_runtime tessera_dtensor tessera_capture tessera_execute tessera_checkpoint tessera_parallel
                   tessera_moe_layer tessera_moe ${device_layers} tessera_audit_plans tessera_audit)
   if(TESSERA_LIBRARY_TYPE STREQUAL "STATIC")
     target_link_options(tessera INTERFACE LINKER:--undefined=tessera_has_host_kernels)

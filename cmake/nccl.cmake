@@ -1,11 +1,16 @@
-# Ranks over NCCL: emulated always, NCCL itself in programs for cards where its header is found (devices/cuda). Its library is
-# opened at run time.
-add_library(tessera_nccl STATIC ${PROJECT_SOURCE_DIR}/devices/nccl/ranks.cc)
-target_precompile_headers(tessera_nccl REUSE_FROM tessera_precompiled)
-target_link_libraries(tessera_nccl PUBLIC tessera_runtime tessera_devices PRIVATE tessera_emulated_nccl)
-set_target_properties(tessera_nccl PROPERTIES POSITION_INDEPENDENT_CODE ON)
-tessera_compile_options(tessera_nccl)
-if(TARGET tessera_cuda_nccl)
-  target_link_libraries(tessera_nccl PRIVATE tessera_cuda_nccl)
-  target_compile_definitions(tessera_nccl PRIVATE TSR_HAS_NCCL)
-endif()
+# Ranks over NCCL: NCCL itself in programs for cards where its header is found (devices/cuda), whose library is opened at run
+# time, and NCCL emulated beside emulated devices.
+foreach(devices devices real_devices)
+  string(REPLACE devices nccl name ${devices})
+  add_library(tessera_${name} STATIC ${PROJECT_SOURCE_DIR}/devices/nccl/ranks.cc)
+  target_precompile_headers(tessera_${name} REUSE_FROM tessera_precompiled)
+  target_link_libraries(tessera_${name} PUBLIC tessera_runtime tessera_${devices})
+  set_target_properties(tessera_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  tessera_compile_options(tessera_${name})
+  if(TARGET tessera_cuda_nccl)
+    target_link_libraries(tessera_${name} PRIVATE tessera_cuda_nccl)
+    target_compile_definitions(tessera_${name} PRIVATE TSR_HAS_NCCL)
+  endif()
+endforeach()
+target_link_libraries(tessera_nccl PRIVATE tessera_emulated_nccl)
+target_compile_definitions(tessera_nccl PRIVATE TSR_HAS_EMULATION)

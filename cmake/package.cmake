@@ -50,7 +50,7 @@ set(machine "Compiled for ${TESSERA_MARCH}: a processor without it cannot run th
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Shared library. ${machine}")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, CMake package and pkg-config file.")
 set(CPACK_COMPONENT_MPI_DESCRIPTION "Backend whose ranks are processes of mpirun. ${machine}")
-set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "The programs placement-audit and tessera-train. ${machine}")
+set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "The programs placement-audit and tessera-train (and tessera-train-emulated, for its --device emulated). ${machine}")
 include(CPack)
 cpack_add_component(runtime)
 cpack_add_component(development DEPENDS runtime)

@@ -13,6 +13,14 @@
 namespace tessera {
 namespace {
 
+/// Cards of one kind.
+struct Cards {
+  StatusOr<std::shared_ptr<Device>> (*make)(int card);
+  int (*num)();
+  std::vector<LibraryUse> (*libraries)(Device&);
+};
+
+#ifdef TSR_HAS_EMULATION
 /// What TESSERA_EMULATED_FAULT, "DEVICE:NUMBER", asks for: that kernel of that device fails.
 Status plant_fault() {
   const char* const asked = std::getenv("TESSERA_EMULATED_FAULT");
@@ -31,6 +39,26 @@ Status plant_fault() {
   return absl::OkStatus();
 }
 
+StatusOr<std::shared_ptr<Device>> make_emulated_card(int card) {
+  static const Status planted = plant_fault();  // once, whichever rank comes first
+  TSR_RETURN_IF_ERROR(planted);
+  return make_emulated_device(card);
+}
+#endif
+
+/// Null where the program is built without them.
+const Cards* cards_of([[maybe_unused]] DeviceId::Kind kind) {
+#ifdef TSR_HAS_CUDA
+  static constexpr Cards kCuda{make_cuda_device, num_cuda_devices, cuda_libraries};
+  if (kind == DeviceId::Kind::kCuda) return &kCuda;
+#endif
+#ifdef TSR_HAS_EMULATION
+  static constexpr Cards kEmulated{make_emulated_card, num_emulated_devices, emulated_libraries};
+  if (kind == DeviceId::Kind::kEmulated) return &kEmulated;
+#endif
+  return nullptr;
+}
+
 }  // namespace
 
 StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_view text) {
@@ -42,23 +70,14 @@ StatusOr<DeviceId::Kind> parse_device_kind(std::string_view flag, std::string_vi
 }
 
 StatusOr<std::shared_ptr<Device>> make_device_of_rank(DeviceId::Kind kind, std::int64_t rank) {
-  const auto card = static_cast<int>(rank % std::max(1, num_devices(kind)));
-  switch (kind) {
-    case DeviceId::Kind::kCpu:
-      return std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu_device());  // of the program
-    case DeviceId::Kind::kCuda:
-#ifdef TSR_HAS_CUDA
-      return make_cuda_device(card);
-#else
-      return unavailable(
-          "device cuda: these programs were built without it; docs/cuda.md says what runs where");
-#endif
-    case DeviceId::Kind::kEmulated:
-      static const Status planted = plant_fault();  // once, whichever rank comes first
-      TSR_RETURN_IF_ERROR(planted);
-      return make_emulated_device(card);
+  if (kind == DeviceId::Kind::kCpu) {
+    return std::shared_ptr<Device>(std::shared_ptr<Device>(), &cpu_device());  // of the program
   }
-  return internal_error("a device of unknown kind");
+  const Cards* const cards = cards_of(kind);
+  if (cards != nullptr) return cards->make(static_cast<int>(rank % std::max(1, cards->num())));
+  return unavailable(std::string("device ") +
+                     (kind == DeviceId::Kind::kCuda ? "cuda" : "emulated") +
+                     ": these programs were built without it; docs/cuda.md says what runs where");
 }
 
 StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t)>> memory_of_devices(
@@ -71,36 +90,16 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t)>> memory_of_devi
 }
 
 std::vector<LibraryUse> libraries_of(Device& device) {
-  switch (device.id().kind) {
-    case DeviceId::Kind::kCpu:
-#ifndef TSR_HAS_CUDA
-    case DeviceId::Kind::kCuda:
-#endif
-      break;
-#ifdef TSR_HAS_CUDA
-    case DeviceId::Kind::kCuda:
-      return cuda_libraries(device);
-#endif
-    case DeviceId::Kind::kEmulated:
-      return emulated_libraries(device);
-  }
-  return {};
+  const Cards* const cards = cards_of(device.id().kind);
+  return cards == nullptr ? std::vector<LibraryUse>() : cards->libraries(device);
 }
 
 int num_devices(DeviceId::Kind kind) {
-  switch (kind) {
-    case DeviceId::Kind::kCpu:
-      return 1;
-    case DeviceId::Kind::kCuda:
-#ifdef TSR_HAS_CUDA
-      return num_cuda_devices();
-#else
-      return 0;
-#endif
-    case DeviceId::Kind::kEmulated:
-      return num_emulated_devices();
-  }
-  return 0;
+  if (kind == DeviceId::Kind::kCpu) return 1;
+  const Cards* const cards = cards_of(kind);
+  return cards == nullptr ? 0 : cards->num();
 }
+
+bool has_emulated_devices() { return cards_of(DeviceId::Kind::kEmulated) != nullptr; }
 
 }  // namespace tessera

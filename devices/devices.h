@@ -31,7 +31,11 @@ StatusOr<std::function<std::shared_ptr<Allocator>(std::int64_t rank)>> memory_of
 /// nothing for the processor.
 std::vector<LibraryUse> libraries_of(Device& device);
 
-/// How many of them this machine has; 0 of cuda where programs are built without it.
+/// How many of them this machine has; 0 of cuda and of emulated ones where the program is built
+/// without them.
 int num_devices(DeviceId::Kind kind);
+
+/// Whether the program is built with emulated devices.
+bool has_emulated_devices();
 
 }  // namespace tessera

@@ -9,12 +9,16 @@ namespace tessera {
 namespace {
 
 struct Entries {
-  decltype(run_emulated_nccl_ranks)* ranks = run_emulated_nccl_ranks;
-  decltype(run_emulated_nccl_process)* process = run_emulated_nccl_process;
+  decltype(run_nccl_ranks)* ranks;
+  decltype(run_nccl_process)* process;
 };
 
 StatusOr<Entries> entries_of(DeviceId::Kind kind) {
-  if (kind == DeviceId::Kind::kEmulated) return Entries{};
+#ifdef TSR_HAS_EMULATION
+  if (kind == DeviceId::Kind::kEmulated) {
+    return Entries{run_emulated_nccl_ranks, run_emulated_nccl_process};
+  }
+#endif
   if (kind == DeviceId::Kind::kCpu) {
     return invalid_argument("NCCL moves arrays of cards: device cpu is not one");
   }

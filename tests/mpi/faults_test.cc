@@ -115,11 +115,13 @@ FaultEnd run_with(FaultPlan plan) {
   FaultEnd end;
   if (plan.backend == "threads") {
     end.ran = run_program("fault_run", program);
+#ifdef TSR_MPICH_EXEC
   } else if (plan.backend == "mpich") {
     std::vector<std::string> arguments = {"-n", std::to_string(plan.num_ranks),
                                           built("/mpich_fault_run")};
     arguments.insert(arguments.end(), program.begin(), program.end());
     end.ran = run_program(TSR_MPICH_EXEC, arguments);
+#endif
   } else {
     std::vector<std::string> arguments = {"--oversubscribe",
                                           "--mca",

@@ -1,6 +1,7 @@
 // The programs with arrays and kernels on a device, as a user runs them.
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "io/json.h"
 #include "tests/support/paths.h"
@@ -135,6 +136,19 @@ TEST_CASE("a device that a program has not is refused before anything starts", "
   }
   CHECK(run_program("placement-audit", {"verify", "--device", "cuda", "add"}).exit_code == 4);
   CHECK(run_program("placement-audit", {"run", "--device", "gpu"}, "{}").exit_code == 2);
+}
+
+TEST_CASE("tessera-train alone says where the program with emulated devices is missed",
+          "[tools][device]") {
+  const ScratchFolder folder;
+  const std::string alone = folder / "tessera-train";
+  std::filesystem::copy_file(built("/tessera-train"), alone);
+  const Ran ran = run_program(alone, training(folder, {"--device", "emulated"}));
+  CHECK(ran.exit_code == 4);
+  CHECK(ran.out.empty());
+  CHECK(ran.err == "tessera-train: --device emulated: is in a program of its own, \"" + alone +
+                       "-emulated\", which cannot be started: No such file or directory; "
+                       "scripts/build release tessera-train-emulated builds it\n");
 }
 
 }  // namespace tessera::testing

@@ -28,6 +28,7 @@
 #include "runtime/control/launch.h"
 #include "runtime/mpi_world.h"
 #include "tools/tessera_train/checkpoints.h"
+#include "tools/tessera_train/emulated_program.h"
 #include "tools/tessera_train/flags.h"
 #include "tools/tessera_train/options.h"
 #include "tools/tessera_train/placements.h"
@@ -438,6 +439,11 @@ int main(int argc, char** argv) {
   if (const tessera::Status status = tessera::check_flags(flags); !status.ok()) {
     tessera::print_error(tessera::message_of(status));
     return static_cast<int>(ExitCode::kUsage);
+  }
+  if (flags.device == "emulated" && !tessera::has_emulated_devices()) {
+    const tessera::Status status = tessera::become_emulated_program(argv);
+    tessera::print_error(tessera::message_of(status));
+    return static_cast<int>(tessera::exit_code_for(status));
   }
   tessera::Launchers launchers;
   if (flags.backend == "nccl") {
