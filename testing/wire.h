@@ -40,10 +40,6 @@ inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 template <class T>
-inline constexpr bool kIsPair = false;
-template <class K, class V>
-inline constexpr bool kIsPair<std::pair<K, V>> = true;
-template <class T>
 inline constexpr bool kIsVariant = false;
 template <class... T>
 inline constexpr bool kIsVariant<std::variant<T...>> = true;
@@ -69,17 +65,17 @@ constexpr std::size_t num_fields() {
   }
 }
 
-/// visit(field…) of all fields. Not by way of a std::tuple of them, which takes the compiler longer
-/// than all else here.
-template <class T, class Visit>
-void visit_fields(T& value, const Visit& visit) {
+/// References to all fields.
+template <class T>
+auto fields_of(T& value) {
   constexpr std::size_t kCount = num_fields<std::remove_const_t<T>>();
   static_assert(kCount <= 16, "a test's result has too many fields for wire.h");
 #define TSR_FIELDS(count, ...)     \
   if constexpr (kCount == count) { \
     auto& [__VA_ARGS__] = value;   \
-    visit(__VA_ARGS__);            \
+    return std::tie(__VA_ARGS__);  \
   }
+  if constexpr (kCount == 0) return std::tie();
   TSR_FIELDS(1, a)
   TSR_FIELDS(2, a, b)
   TSR_FIELDS(3, a, b, c)
@@ -126,12 +122,6 @@ inline void put_sizes(std::string& out, const RaggedSizes& sizes) {
   put(out, list);
 }
 
-template <std::size_t I = 0, class... T>
-void put_alternative(std::string& out, const std::variant<T...>& value) {
-  if (value.index() == I) put(out, *std::get_if<I>(&value));
-  if constexpr (I + 1 < sizeof...(T)) put_alternative<I + 1>(out, value);
-}
-
 template <class T>
 void put(std::string& out, const T& value) {
   if constexpr (std::is_same_v<T, RaggedSizes>) {
@@ -156,15 +146,12 @@ void put(std::string& out, const T& value) {
     if (value) put(out, *value);
   } else if constexpr (kIsVariant<T>) {
     put(out, value.index());
-    put_alternative(out, value);
-  } else if constexpr (kIsPair<T>) {
-    put(out, value.first);
-    put(out, value.second);
+    std::visit([&](const auto& each) { put(out, each); }, value);
   } else if constexpr (Tuple<T>) {
     std::apply([&](const auto&... each) { (put(out, each), ...); }, value);
   } else {
     static_assert(std::is_aggregate_v<T>, "wire.h does not know this type of a test's result");
-    visit_fields(value, [&](const auto&... each) { (put(out, each), ...); });
+    std::apply([&](const auto&... each) { (put(out, each), ...); }, fields_of(value));
   }
 }
 
@@ -212,13 +199,10 @@ class WireReader {
       for (std::size_t left = take<std::size_t>(); left > 0; --left) {
         value.insert(value.end(), take<Element>());
       }
-    } else if constexpr (kIsPair<T>) {
-      fill(value.first);
-      fill(value.second);
     } else if constexpr (Tuple<T>) {
       std::apply([&](auto&... each) { (fill(each), ...); }, value);
     } else {
-      visit_fields(value, [&](auto&... each) { (fill(each), ...); });
+      std::apply([&](auto&... each) { (fill(each), ...); }, fields_of(value));
     }
   }
   template <class T>
